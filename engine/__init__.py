@@ -12,8 +12,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .transition import advance, transition
-
 if TYPE_CHECKING:
     from .agent import Agent
     from .codec import decode, encode
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from .journal.entries import Entry
     from .journal.fold import SessionState, fold
     from .journal.summary import SessionKind, SessionStatus, SessionSummary
-    from .machine import Machine, drive
+    from .machine import Machine, advance, drive, transition
     from .prices import price_of
     from .recovery import Recovery, recover
     from .session.archive import bisect, bisect_versions, costs, delete, explain, export, prune, replay
@@ -108,7 +106,7 @@ _MODULES = {
     "journal.entries": ("Entry",),
     "journal.fold": ("SessionState", "fold"),
     "journal.summary": ("SessionKind", "SessionStatus", "SessionSummary"),
-    "machine": ("Machine", "drive"),
+    "machine": ("Machine", "advance", "drive", "transition"),
     "prices": ("price_of",),
     "recovery": ("Recovery", "recover"),
     "session.archive": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from asyncio import gather
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,59 +12,37 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import attrs
 
-from ..effects.config import (
-    ChildSpec,
-    Compaction,
-    Config,
-    Limits,
-    Loops,
-    ModelSpec,
-    Policy,
-    Retries,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
-from ..effects.errors import ArgumentError, ConfigError
-from ..effects.events import ApprovalGiven, Decision, TimerFired
-from ..effects.hooks import Hook
-from ..effects.permissions import Rule
-from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
-from ..effects.secrets import Secrets, as_secrets
+from .. import effects
+from ..effects.secrets import as_secrets
 from ..effects.validators import named
-from ..performers.base import Clock, SystemClock
+from ..performers.base import Clock, PerformContext, Performer, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
+from ..performers.stores.base import Store
 from ..performers.tools.decorator import Tool
 from ..performers.tools.runner import ToolRunner
 from ..states.rules.hooks import told
+from .driver import Performers
 from .inputs import approval_event
-from .prices import priced
+from .prices import PriceList, priced
 from .session.children import refuse
 from .session.delivery import Delivery
-from .session.environment import Drain, Environment, Titles
+from .session.environment import Drain, Environment, Result, Titles
 from .session.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-
     import httpx
 
-    from ..effects.notices import Notice
-    from ..performers.base import PerformContext, Performer
     from ..performers.secrets import Vault
-    from ..performers.stores.base import Store
-    from .driver import Performers
-    from .prices import PriceList
-    from .session.environment import Result
-    from .session.redactor import Redactor, SecretNames
+    from .session.redactor import SecretNames
+
 
 DEFAULT_MODEL = "openai:gpt-5"
 
-SPAWN = ToolSpec(
+SPAWN = effects.ToolSpec(
     name="run_agent",
     description="Give a task to another agent and get its findings.",
     schema='{"type":"object","properties":{"agent":{"type":"string","description":"Which agent."},'
@@ -74,58 +53,57 @@ SPAWN = ToolSpec(
     approval="never",
     # A child may wait for an approver for days.
     timeout=None,
-    kind=ToolKind.AGENT,
+    kind=effects.ToolKind.AGENT,
 )
 """
 The tool that starts a child; offered where an agent has children.
 """
 
 
-def _spawn(tools: Iterable[ToolSpec], children: Iterable[ChildSpec]) -> ToolSpec:
+def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSpec]) -> effects.ToolSpec:
     """`SPAWN`, with the *children* in its description and the side effect that they have with *tools*."""
     # Read-only where all their tools are: such children may run at the same time, and in a read-only mode.
-    reads = {tool.name for tool in tools if tool.side_effect is SideEffect.READ_ONLY}
+    reads = {tool.name for tool in tools if tool.side_effect is effects.SideEffect.READ_ONLY}
     named = {name for child in children for name in child.tools or ()}
     # The model chooses by name and description, so both have to be in the text that it reads.
     there = "; ".join(f"{child.name}: {child.description}".removesuffix(": ") for child in children)
     return attrs.evolve(
         SPAWN,
         description=f"{SPAWN.description} There are: {there}.",
-        side_effect=SideEffect.READ_ONLY if named <= reads else SideEffect.UNSAFE,
+        side_effect=effects.SideEffect.READ_ONLY if named <= reads else effects.SideEffect.UNSAFE,
     )
 
 
-async def sleep(request: SetTimer, scene: PerformContext) -> TimerFired:
+async def sleep(request: effects.SetTimer, scene: PerformContext) -> effects.TimerFired:
     """Perform `SetTimer` by the session's clock."""
     await scene.clock.sleep_until(request.due)
-    return TimerFired(at=scene.clock.now(), request=request.id)
+    return effects.TimerFired(at=scene.clock.now(), request=request.id)
 
 
-@final
-class Approver:
-    """Performs `AskApproval` by calling the host's *approver*."""
+Approver = Callable[[effects.AskApproval], Awaitable[effects.Decision | None]]
+"""Decides a question, or leaves it to another approver by None."""
 
-    def __init__(self, approver: Callable[[AskApproval], Awaitable[Decision | None]]) -> None:
-        self._approver = approver
 
-    async def __call__(self, request: AskApproval, scene: PerformContext) -> ApprovalGiven | None:
-        """Ask, however long it takes; None leaves the question to another approver."""
-        decision = await self._approver(request)
-        # It stays open, for `Session.approve` from any process.
-        if decision is None:
-            return None
-        # Checked here: a wrong answer of a host becomes a denial, and not a journal that cannot be read.
-        return approval_event(request.id, decision, scene.clock.now(), "callback")
+async def ask(
+    approver: Approver, request: effects.AskApproval, scene: PerformContext
+) -> effects.ApprovalGiven | None:
+    """Perform `AskApproval` by *approver*, however long it takes; None leaves it to another approver."""
+    decision = await approver(request)
+    # It stays open, for `Session.approve` from any process.
+    if decision is None:
+        return None
+    # Checked here: a wrong answer of a host becomes a denial, and not a journal that cannot be read.
+    return approval_event(request.id, decision, scene.clock.now(), "callback")
 
 
 # Converters: each makes the caller's value what the field holds, and names the caller's mistake
 
 
-def _spec(model: str | ModelSpec) -> ModelSpec:
-    return model if isinstance(model, ModelSpec) else ModelSpec(name=model)
+def _spec(model: str | effects.ModelSpec) -> effects.ModelSpec:
+    return model if isinstance(model, effects.ModelSpec) else effects.ModelSpec(name=model)
 
 
-def _specs(models: Iterable[str | ModelSpec]) -> tuple[ModelSpec, ...]:
+def _specs(models: Iterable[str | effects.ModelSpec]) -> tuple[effects.ModelSpec, ...]:
     return tuple([_spec(model) for model in models])
 
 
@@ -143,7 +121,7 @@ def _made_with(decorator: str, kind: type, given: Iterable[object]) -> tuple[obj
         # A bare function is the usual mistake, and would fail at its first call only.
         if not isinstance(each, kind):
             msg = f"{each!r} is no {decorator}; decorate it with @{decorator}"
-            raise ArgumentError(msg)
+            raise effects.ArgumentError(msg)
     return made
 
 
@@ -152,23 +130,23 @@ def _titles(titles: str) -> Titles:
         return Titles(titles)
     except ValueError as error:
         msg = f"titles must be one of {[each.value for each in Titles]}; got {titles!r}"
-        raise ConfigError(msg) from error
+        raise effects.ConfigError(msg) from error
 
 
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
     # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.
     if isinstance(texts, str):
         msg = f"texts must be a tuple; got str (write ({texts!r},))"
-        raise ArgumentError(msg)
+        raise effects.ArgumentError(msg)
     return tuple(texts)
 
 
 # One function for each type: a checker reads the type of the argument from the converter.
-def _rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def _rules(rules: Iterable[effects.Rule]) -> tuple[effects.Rule, ...]:
     return tuple(rules)
 
 
-def _children(children: Iterable[ChildSpec]) -> tuple[ChildSpec, ...]:
+def _children(children: Iterable[effects.ChildSpec]) -> tuple[effects.ChildSpec, ...]:
     return tuple(children)
 
 
@@ -200,11 +178,6 @@ def _runner_of(agent: Agent) -> ToolRunner:
     return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
 
 
-def _silent_of(agent: Agent) -> frozenset[str]:
-    # A tool without injected arguments has no way to emit before it ends.
-    return frozenset([tool.spec.name for tool in agent.tools if not tool.injected])
-
-
 def _reader_of(agent: Agent) -> InstructionReader:
     return InstructionReader(agent.cwd, agent.directories)
 
@@ -227,14 +200,14 @@ def _models_of(agent: Agent) -> Models:
     )
     # Checked now and not when it is needed: a fallback with a typing error would be found in an outage. A
     # host that asks models itself may call them what it likes.
-    if CallModel not in agent.performers:
+    if effects.CallModel not in agent.performers:
         children = [child.model for child in agent.children if child.model is not None]
         for model in (agent.model, *_others_of(agent), *children):
             models.check(model.name)
     return models
 
 
-def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
+def _others_of(agent: Agent) -> tuple[effects.ModelSpec, ...]:
     """The models besides the first one: *models*, and the fallback where it is not among them."""
     # By name, since a caller may give the fallback as a text and again as a spec with a price.
     known = {each.name for each in (agent.model, *agent.models)}
@@ -243,12 +216,12 @@ def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
     return (*agent.models, agent.fallback)
 
 
-def _config_of(agent: Agent) -> Config:
+def _config_of(agent: Agent) -> effects.Config:
     # The config is journaled with each run: whatever a machine decides by must be in it, prices too.
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
     # Bound once: each model of the agent and of its children is priced in the same way.
     with_price = partial(priced, prices=agent.prices, first=agent.model.name, base_url=agent.base_url)
-    return Config(
+    return effects.Config(
         model=with_price(agent.model),
         models=tuple([with_price(each) for each in _others_of(agent)]),
         # By name: the config has the spec among its models.
@@ -301,23 +274,23 @@ class Agent:
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     """
 
-    model: ModelSpec = attrs.field(default=ModelSpec(name=DEFAULT_MODEL), converter=_spec)
+    model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(name=DEFAULT_MODEL), converter=_spec)
     # Journaled with the config, so a later process can switch to one of them by name.
-    models: tuple[ModelSpec, ...] = attrs.field(default=(), converter=_specs)
-    fallback: ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
+    models: tuple[effects.ModelSpec, ...] = attrs.field(default=(), converter=_specs)
+    fallback: effects.ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
     system: str = ""
     instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    limits: Limits = Limits()
-    session_limits: Limits = Limits()
-    policy: Policy = Policy()
-    retries: Retries = Retries()
-    compaction: Compaction = Compaction()
-    loops: Loops = Loops()
-    rules: tuple[Rule, ...] = attrs.field(default=(), converter=_rules)
+    limits: effects.Limits = effects.Limits()
+    session_limits: effects.Limits = effects.Limits()
+    policy: effects.Policy = effects.Policy()
+    retries: effects.Retries = effects.Retries()
+    compaction: effects.Compaction = effects.Compaction()
+    loops: effects.Loops = effects.Loops()
+    rules: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
     hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
     stop: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    children: tuple[ChildSpec, ...] = attrs.field(default=(), converter=_children)
+    children: tuple[effects.ChildSpec, ...] = attrs.field(default=(), converter=_children)
     base_url: str | None = attrs.field(default=None, repr=_without_login)
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
@@ -333,19 +306,18 @@ class Agent:
     # Never in a repr, since it often holds connections and credentials.
     deps: object = attrs.field(default=None, repr=False)
     # By name of argument, not by value: a value that is new to the agent is redacted, too.
-    secrets: Secrets = attrs.field(default=Secrets(), converter=as_secrets)
+    secrets: effects.Secrets = attrs.field(default=effects.Secrets(), converter=as_secrets)
     # Of the agent and not of a session: a session that is opened again in this process finds its secrets.
     vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
-    approver: Callable[[AskApproval], Awaitable[Decision | None]] | None = None
+    approver: Approver | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
-    config: Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
+    config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _reader: InstructionReader = attrs.field(init=False, default=attrs.Factory(_reader_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
-    _silent: frozenset[str] = attrs.field(init=False, default=attrs.Factory(_silent_of, takes_self=True))
     # One set for all its sessions, which `drain` goes through.
     _at_work: set[Drain] = attrs.field(init=False, factory=set, repr=False)
 
@@ -361,18 +333,21 @@ class Agent:
         return self._session(name, self.store if store is None else store, {})
 
     def _session(
-        self,
-        id: str,  # noqa: A002  # as above
-        store: Store | None,
-        fallback: Performers,
-        *,
-        fresh: bool = False,
+        self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
     ) -> Session:
+        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
+
         # The fallback is the weakest: a caller's own performer or approver replaces it.
-        performers, redactor = self._redacted({**fallback, **self._performers()}, id)
+        performers = {**fallback, **self._performers()}
+        # One redactor, which all performers of the session share.
+        redactor = Redactor(name, self.vault, self._secret_names)
+        # A tool without injected arguments has no way to emit before it ends. A host's own performer of tools
+        # may emit at any time.
+        ours = self.tools if performers[effects.RunTool] is self._runner else ()
+        silent = frozenset([tool.spec.name for tool in ours if not tool.injected])
         environment = Environment(
             config=self.config,
-            performers=performers,
+            performers=redacting(performers, redactor, silent),
             redactor=redactor,
             clock=self.clock,
             new_id=_new_id,
@@ -382,7 +357,7 @@ class Agent:
             watch=self.watch,
             at_work=self._at_work,
         )
-        return Session(id, environment, store, fresh=fresh)
+        return Session(name, environment, store, fresh=fresh)
 
     @cached_property
     def _secret_names(self) -> SecretNames:
@@ -393,33 +368,24 @@ class Agent:
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
         return SecretNames(self.secrets, self.config.tools, plain)
 
-    def _redacted(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
-        """*performers* that let no secret of *session* through, and the redactor that they share."""
-        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
-
-        redactor = Redactor(session, self.vault, self._secret_names)
-        # A host's own performer of tools may emit at any time: only this agent's is known to be silent.
-        silent = self._silent if performers[RunTool] is self._runner else frozenset[str]()
-        return redacting(performers, redactor, silent), redactor
-
     def _performers(self) -> dict[type, Performer[Any]]:
         found: dict[type, Performer[Any]] = {
-            CallModel: self._models,
-            RunTool: self._runner,
-            FireHook: self._host,
-            ReadInstructions: self._reader,
-            SetTimer: sleep,
+            effects.CallModel: self._models,
+            effects.RunTool: self._runner,
+            effects.FireHook: self._host,
+            effects.ReadInstructions: self._reader,
+            effects.SetTimer: sleep,
         }
         # Without one a question has no performer, and so the run rests on it.
         if self.approver is not None:
-            found[AskApproval] = Approver(self.approver)
+            found[effects.AskApproval] = partial(ask, self.approver)
         # The caller's last: a test replaces the model, a host runs tools elsewhere.
         return {**found, **self.performers}
 
     async def _session_ended(self, session: str, reason: str) -> None:
         """Run the hooks for the end of a session."""
         # No request of a machine, and so no answer: the session is closed, and a fault could change nothing.
-        await self._host.tell(Hook.SESSION_END, told(reason=reason), session)
+        await self._host.tell(effects.Hook.SESSION_END, told(reason=reason), session)
 
     async def run(self, prompt: str) -> Result:
         """
@@ -435,7 +401,7 @@ class Agent:
         finally:
             await session.close()
 
-    async def stream(self, prompt: str) -> AsyncGenerator[Notice, None]:
+    async def stream(self, prompt: str) -> AsyncGenerator[effects.Notice, None]:
         """As `run`, yielding notices as they come. Leaving early stops the work."""
         session = self._once()
         # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
@@ -448,7 +414,7 @@ class Agent:
 
     def _once(self) -> Session:
         # Without a store the session is gone after this call: a question in it could never be answered.
-        fallback: Performers = {AskApproval: refuse} if self.store is None else {}
+        fallback: Performers = {effects.AskApproval: refuse} if self.store is None else {}
         return self._session(_new_id(), self.store, fallback, fresh=True)
 
     def run_sync(self, prompt: str) -> Result:

@@ -8,83 +8,36 @@ any tool can read a journal. Data that cannot be read is a `JournalError` that s
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import cattrs
 import msgspec
 from cattrs.gen import make_dict_unstructure_fn
 from cattrs.strategies import configure_tagged_union
 
-from ..effects.config import (
-    ChildSpec,
-    Compaction,
-    Config,
-    Limits,
-    Loops,
-    ModelSpec,
-    Policy,
-    Price,
-    Retries,
-    ToolSpec,
-)
-from ..effects.errors import JournalError
-from ..effects.events import Decision, Event, Post
-from ..effects.hooks import HookSpec
-from ..effects.messages import Part
-from ..effects.notices import (
-    AgentNoticed,
-    ApprovalResolved,
-    CallSettled,
-    FallbackUsed,
-    HookEnded,
-    Notice,
-    RequestDelayed,
-    ToolOutput,
-)
-from ..effects.permissions import Rule
-from ..effects.pieces import Piece, Rope
-from ..effects.records import (
-    Change,
-    Record,
-    SetInstructions,
-    SetThinking,
-)
-from ..effects.requests import Request, View
-from ..effects.validators import MAX_ENTRY, clean
-from ..states.batch.batch import (
-    AllowedAwaitingHooks,
-    AwaitingHooks,
-    Forever,
-    HookRound,
-    Phase,
-    RunningChild,
-    Timer,
-)
+from .. import effects, states
+from ..effects.validators import MAX_ENTRY
+from ..states.batch.batch import Forever
 from ..states.context import AsConfigured, NotBegun
-from ..states.state import CompactStage, Stage, State
 from .journal.entries import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
 
 TAG = "type"
 
 # A class may be renamed at any time, a tag never: journals, snapshots and sockets have the first name.
 # Without an entry here, a rename would make every older journal unreadable.
 STORED_NAMES: dict[type, str] = {
-    ApprovalResolved: "ApprovalAnswered",
-    CallSettled: "ToolEnded",
-    HookEnded: "HookReplied",
-    ToolOutput: "ToolProgress",
-    RequestDelayed: "ModelHeld",
-    FallbackUsed: "FellBack",
-    HookRound: "Hearing",
-    AwaitingHooks: "Hooked",
-    AllowedAwaitingHooks: "Vetted",
-    RunningChild: "Delegated",
+    effects.ApprovalResolved: "ApprovalAnswered",
+    effects.CallSettled: "ToolEnded",
+    effects.HookEnded: "HookReplied",
+    effects.ToolOutput: "ToolProgress",
+    effects.RequestDelayed: "ModelHeld",
+    effects.FallbackUsed: "FellBack",
+    states.HookRound: "Hearing",
+    states.AwaitingHooks: "Hooked",
+    states.AllowedAwaitingHooks: "Vetted",
+    states.RunningChild: "Delegated",
 }
 """The tags of classes that have another name in code."""
 
@@ -97,23 +50,23 @@ def tag_of(kind: type) -> str:
 
 # Innermost first: a union's members are converted with the hooks that exist when it is configured.
 UNIONS: tuple[Any, ...] = (
-    Piece,
-    Part,
-    Decision,
-    View,
-    Change,
-    Timer | Forever,
-    SetThinking | AsConfigured,
-    SetInstructions | NotBegun,
-    Phase,
-    Stage,
-    CompactStage,
-    Event,
-    Post,
-    Request,
-    Record,
-    Notice,
-    State,
+    effects.Piece,
+    effects.Part,
+    effects.Decision,
+    effects.View,
+    effects.Change,
+    states.Timer | Forever,
+    effects.SetThinking | AsConfigured,
+    effects.SetInstructions | NotBegun,
+    states.Phase,
+    states.Stage,
+    states.CompactStage,
+    effects.Event,
+    effects.Post,
+    effects.Request,
+    effects.Record,
+    effects.Notice,
+    states.State,
     Entry,
 )
 """Every closed union that is stored or sent."""
@@ -126,21 +79,21 @@ MOST_DIGITS = 30
 
 # In this order: a generated hook takes in the hooks of its fields as they are at that moment.
 SETTINGS = (
-    *(ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Compaction, Loops),
-    *(Rule, HookSpec, ChildSpec, Config),
+    *(effects.ToolSpec, effects.Limits, effects.Price, effects.ModelSpec, effects.Policy, effects.Retries),
+    *(effects.Compaction, effects.Loops, effects.Rule, effects.HookSpec, effects.ChildSpec, effects.Config),
 )
 """The settings of a run, the inner classes first."""
 
 
-def _unstructure_rope(rope: Rope) -> dict[str, Any]:
+def _unstructure_rope(rope: effects.Rope) -> dict[str, Any]:
     # As a flat list: how a rope is cut into chunks is of no concern to a reader, and may change.
-    return {"count": rope.count, "pieces": converter.unstructure(rope.pieces, tuple[Piece, ...])}
+    return {"count": rope.count, "pieces": converter.unstructure(rope.pieces, tuple[effects.Piece, ...])}
 
 
-def _structure_rope(value: dict[str, Any], _: type[Rope]) -> Rope:
+def _structure_rope(value: dict[str, Any], _: type[effects.Rope]) -> effects.Rope:
     # The count is stored beside the pieces: merged pieces are fewer than arrived. The next piece is checked
     # against the count, so a recount would refuse it.
-    return Rope.of(converter.structure(value["pieces"], tuple[Piece, ...]), value["count"])
+    return effects.Rope.of(converter.structure(value["pieces"], tuple[effects.Piece, ...]), value["count"])
 
 
 def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
@@ -153,22 +106,13 @@ def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
     return made
 
 
-def _structure_bytes(value: str, _: type[bytes]) -> bytes:
-    # msgspec encodes bytes by itself, but decodes them as text: so both ways stand here.
-    return base64.b64decode(value)
-
-
-def _unstructure_bytes(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _unstructure_passed_on(value: AgentNoticed) -> dict[str, Any]:
+def _unstructure_passed_on(value: effects.AgentNoticed) -> dict[str, Any]:
     # `converter` is looked up at the call: it is made below, with this very hook in it.
-    return {"call": value.call, "notice": converter.unstructure(value.notice, Notice)}
+    return {"call": value.call, "notice": converter.unstructure(value.notice, effects.Notice)}
 
 
-def _structure_passed_on(value: dict[str, Any], _: type[AgentNoticed]) -> AgentNoticed:
-    return AgentNoticed(call=value["call"], notice=_structure(value["notice"], Notice))
+def _structure_passed_on(value: dict[str, Any], _: type[effects.AgentNoticed]) -> effects.AgentNoticed:
+    return effects.AgentNoticed(call=value["call"], notice=structure(value["notice"], effects.Notice))
 
 
 def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> cattrs.Converter:
@@ -186,16 +130,17 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     # As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
     made.register_unstructure_hook(Decimal, str)
     made.register_structure_hook(Decimal, _structure_decimal)
-    made.register_unstructure_hook(bytes, _unstructure_bytes)
-    made.register_structure_hook(bytes, _structure_bytes)
-    made.register_unstructure_hook(Rope, _unstructure_rope)
-    made.register_structure_hook(Rope, _structure_rope)
+    # msgspec encodes bytes by itself, but decodes them as text: so both ways stand here.
+    made.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode())
+    made.register_structure_hook(bytes, lambda value, _: base64.b64decode(value))
+    made.register_unstructure_hook(effects.Rope, _unstructure_rope)
+    made.register_structure_hook(effects.Rope, _structure_rope)
     for settings in SETTINGS:
         # In full: a default that changes one day must not change the settings of an old run.
         made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
     # A notice may hold a notice, so its hooks cannot wait for those of the union.
-    made.register_unstructure_hook(AgentNoticed, _unstructure_passed_on)
-    made.register_structure_hook(AgentNoticed, _structure_passed_on)
+    made.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
+    made.register_structure_hook(effects.AgentNoticed, _structure_passed_on)
     for union in UNIONS:
         # Without a default class: an unknown tag is an error, and never read as some other event.
         configure_tagged_union(union, made, tag_name=TAG, tag_generator=tag_of)
@@ -219,7 +164,7 @@ UNREADABLE = (
 """The errors of the converter for JSON of another shape."""
 
 # Typed anew: a union is no type to a type checker, which would refuse it at each call.
-_structure: Callable[..., Any] = converter.structure
+structure: Callable[..., Any] = converter.structure
 
 
 def encode(value: object, as_type: Any) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
@@ -242,9 +187,9 @@ def _cleaned(plain: Any) -> Any:  # noqa: ANN401  # what JSON is made of
     # A lone surrogate from a tool's output is replaced: failing here would lose the run over one character.
     match plain:
         case str():
-            return clean(plain)
+            return effects.clean(plain)
         case dict():
-            return {clean(key): _cleaned(value) for key, value in plain.items()}
+            return {effects.clean(key): _cleaned(value) for key, value in plain.items()}
         case list() | tuple():
             return [_cleaned(value) for value in plain]
         case _:
@@ -261,12 +206,12 @@ def decode(data: bytes, as_type: Any, where: str = "this text") -> Any:  # noqa:
     # Rows and snapshots may come from others: their size is checked before memory is spent on them.
     if len(data) > MAX_ENTRY:
         msg = f"{where} has {len(data):,} bytes, and may have {MAX_ENTRY:,}"
-        raise JournalError(msg)
+        raise effects.JournalError(msg)
     try:
         # In two steps: msgspec reads the JSON, but knows no stored names and no older records.
-        return _structure(msgspec.json.decode(data), as_type)
+        return structure(msgspec.json.decode(data), as_type)
     except UNREADABLE as error:
         # The beginning only: an entry may have megabytes, and the error ends up in logs.
         shown = data[:200]
         msg = f"{where} cannot be read, a newer version may have written it: {shown!r} ({error})"
-        raise JournalError(msg) from error
+        raise effects.JournalError(msg) from error

@@ -16,41 +16,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, assert_never, final
+from itertools import count
+from typing import Any, Protocol, assert_never, final
 
 import attrs
 
-from ..effects import is_request
+from ..effects import Effect, events, is_request, requests
 from ..effects.errors import NoPerformer, WorldError
-from ..effects.events import (
-    AgentFinished,
-    Answer,
-    ApprovalGiven,
-    Deny,
-    Event,
-    Failure,
-    HookAnswered,
-    InstructionsRead,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    TimerFired,
-    ToolFinished,
-    joined,
-)
+from ..effects.events import Event, ModelStreamed, joined
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
-from ..effects.requests import (
-    AskApproval,
-    CallModel,
-    Cancel,
-    FireHook,
-    ReadInstructions,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
+from ..effects.requests import AskApproval, Cancel, Request, SetTimer
 from ..performers.base import (
     LEAVING,
     Clock,
@@ -63,11 +39,7 @@ from ..performers.base import (
 )
 from ..states.rules import model_messages
 from ..states.state import Confirming
-from .transition import ignored
-
-if TYPE_CHECKING:
-    from ..effects import Effect
-    from .machine import Machine
+from .machine import Machine, ignored
 
 Performers = Mapping[type, Performer[Any]]
 """The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
@@ -101,7 +73,7 @@ class RunningRequest:
     """A *request* that *task* performs; *stops* is set once it was cancelled."""
 
     request: Request
-    task: asyncio.Future[Answer | None]
+    task: asyncio.Future[events.Answer | None]
     resting: Callable[[Any], bool] | None
     stops: bool = attrs.field(default=False, init=False)
 
@@ -199,7 +171,7 @@ class Driver:
         run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
         waits for it to end. Raises `StoreConflict` where another process drives the session now.
         """
-        log = StepLog(self.session, self.machine)
+        log = step_log(self.session, self.machine)
         self._begun = False
         if self.inbox and self._hold is Hold.NOTHING:
             # Inputs from before the takeover may cancel what *first* would begin: they come first.
@@ -235,7 +207,7 @@ class Driver:
                 # Ignored events change nothing, so the journal can do without them.
                 if self.journal is not None and not ignored(effects):
                     await self.journal.applied(event, self.machine.state.label, effects)
-                log.step(event, effects)
+                log(event, effects)
             # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
             if self._hold is Hold.ALL:
                 self._perform(effects)
@@ -317,7 +289,7 @@ class Driver:
             # Raised and not answered: it is a mistake of the setup, and the model can do nothing about it.
             raise NoPerformer(type(request).__name__)
 
-    def _ended(self, request: Request, task: asyncio.Future[Answer | None]) -> None:
+    def _ended(self, request: Request, task: asyncio.Future[events.Answer | None]) -> None:
         work = self._work.pop(request.id)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
@@ -355,44 +327,33 @@ class Inbox:
 
     def __init__(self) -> None:
         self._waiting: deque[Event | PassThroughNotice] = deque()
-        self._reader: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
         self.closed = False
-        self._woken = False
 
     def put(self, event: Event | PassThroughNotice) -> None:
         """Add *event* behind the others."""
         self._waiting.append(event)
-        self._set()
+        self._news.set()
 
     def wake(self) -> None:
         """Let `get` return None, so that the reader looks at the driver's state."""
-        self._woken = True
-        self._set()
+        self._news.set()
 
     def close(self) -> None:
         """Give out no event any more."""
         self.closed = True
-        self._set()
-
-    def _set(self) -> None:
-        # Two puts may come before the reader gets its turn, and a future takes one result only.
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        self._news.set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     async def get(self) -> Event | PassThroughNotice | None:
         """The next event; None when it is closed, or woken while empty."""
-        # A future for each wait: an `asyncio.Event` would have to be cleared, and lose a wake in between.
-        while not (self._waiting or self.closed or self._woken):
-            self._reader = asyncio.get_running_loop().create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
-        # Cleared by the reader: a wake from before its wait must not be lost.
-        self._woken = False
+        # What is there already needs no turn of the loop: a step for each piece of a stream would pay for it.
+        if not (self._waiting or self.closed):
+            await self._news.wait()
+        # Cleared by the reader and behind the wait: a wake from before it must not be lost.
+        self._news.clear()
         # Closed comes first: what is left in the queue is journaled, or the next owner asks for it anew.
         if self.closed or not self._waiting:
             return None
@@ -417,18 +378,18 @@ class Inbox:
 
 
 ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
-    CallModel: (ModelFinished, ModelFailed),
-    RunTool: (ToolFinished,),
-    AskApproval: (ApprovalGiven,),
-    FireHook: (HookAnswered,),
-    ReadInstructions: (InstructionsRead,),
-    RunAgent: (AgentFinished,),
-    SetTimer: (TimerFired,),
+    requests.CallModel: (events.ModelFinished, events.ModelFailed),
+    requests.RunTool: (events.ToolFinished,),
+    AskApproval: (events.ApprovalGiven,),
+    requests.FireHook: (events.HookAnswered,),
+    requests.ReadInstructions: (events.InstructionsRead,),
+    requests.RunAgent: (events.AgentFinished,),
+    SetTimer: (events.TimerFired,),
 }
 """The events that answer each type of request."""
 
 
-def check_answer(request: Request, answer: Answer | None, at: float) -> Event | None:
+def check_answer(request: Request, answer: events.Answer | None, at: float) -> Event | None:
     """
     *answer* as the event that *request* waits for; a failure where the performer gave anything else.
 
@@ -451,45 +412,47 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
     text = f"{type(error).__name__}: {error}"
     # A model, a tool or a child may have done something, so the machine waits for word of them even after a
     # cancel. The others it forgets when it withdraws them: an answer would only be ignored.
-    if cancelled and not isinstance(request, CallModel | RunTool | RunAgent):
+    if cancelled and not isinstance(request, requests.CallModel | requests.RunTool | requests.RunAgent):
         return None
     match request:
-        case CallModel():
-            failure = Failure.CANCELLED if cancelled else Failure.INTERNAL
-            return ModelFailed(at=at, request=request.id, failure=failure, message=text)
-        case RunTool() | RunAgent():
-            content, outcome = f"Tool execution crashed: {text}", Outcome.CRASHED
-            if cancelled:
-                content, outcome = model_messages.CANCELLED, Outcome.CANCELLED
-            finished = ToolFinished if isinstance(request, RunTool) else AgentFinished
+        case requests.CallModel():
+            failure = events.Failure.CANCELLED if cancelled else events.Failure.INTERNAL
+            return events.ModelFailed(at=at, request=request.id, failure=failure, message=text)
+        case requests.RunTool() | requests.RunAgent():
+            content = model_messages.CANCELLED if cancelled else f"Tool execution crashed: {text}"
+            outcome = Outcome.CANCELLED if cancelled else Outcome.CRASHED
+            finished = events.ToolFinished if isinstance(request, requests.RunTool) else events.AgentFinished
             answer = finished(at=at, request=request.id, content=content, outcome=outcome)
             return _marked_again(request, answer)
         case AskApproval():
             # No person agreed, so a broken approver counts as a denial.
-            denied = Deny(message=f"The approver failed: {text}")
-            return ApprovalGiven(at=at, request=request.id, decision=denied)
-        case FireHook():
+            denied = events.Deny(message=f"The approver failed: {text}")
+            return events.ApprovalGiven(at=at, request=request.id, decision=denied)
+        case requests.FireHook():
             # For each hook by itself: the machine decides by its name whether a fault stops the call.
             faulty = tuple([HookSaid(name=name, fault=text) for name in request.names])
-            return HookAnswered(at=at, request=request.id, said=faulty)
-        case ReadInstructions():
+            return events.HookAnswered(at=at, request=request.id, said=faulty)
+        case requests.ReadInstructions():
             # The run goes on without them, and its subscribers see the fault.
             faults = (f"the instructions cannot be read: {text}",)
-            return InstructionsRead(at=at, request=request.id, text="", faults=faults)
+            return events.InstructionsRead(at=at, request=request.id, text="", faults=faults)
         case SetTimer():
             # A clock that fails: late or early is better than never.
-            return TimerFired(at=at, request=request.id)
+            return events.TimerFired(at=at, request=request.id)
         case _:
             assert_never(request)
 
 
-def _marked_again(request: Request, answer: Answer) -> Answer:
+SETTLING = frozenset({Outcome.OK, Outcome.UNKNOWN})
+"""Outcomes of a second try that hold for the first one, too."""
+
+
+def _marked_again(request: Request, answer: events.Answer) -> events.Answer:
     """*answer*, with a note for the model where it failed and an earlier try may have done the work."""
-    if not isinstance(request, RunTool) or not isinstance(answer, ToolFinished) or not request.again:
-        return answer
+    again = isinstance(request, requests.RunTool) and request.again
     # The first try was in a process that is gone. A success settles it; a failure of the second try says
     # nothing about the first, and the model must not conclude that nothing happened.
-    if answer.outcome in {Outcome.OK, Outcome.UNKNOWN}:
+    if not again or not isinstance(answer, events.ToolFinished) or answer.outcome in SETTLING:
         return answer
     outcome = Outcome.UNKNOWN if answer.outcome is Outcome.CANCELLED else answer.outcome
     return attrs.evolve(answer, outcome=outcome, content=model_messages.run_again(answer.content))
@@ -504,33 +467,23 @@ def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was confi
     return structlog.get_logger("turnwheel").bind(session=session)
 
 
-@final
-class StepLog:
-    """
-    Logs the steps of one run: pieces of a stream at debug level, everything else at info.
-    """
+def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None]:
+    """What logs the steps of one run: pieces of a stream at debug level, everything else at info."""
+    plain = logger(session)
+    if plain is None:
+        return noop
+    # Once for the run: binding costs more than a line.
+    log, numbers = plain.bind(run=machine.memory.run), count(1)
 
-    __slots__ = ("_log", "_machine", "_number")
-
-    def __init__(self, session: str, machine: Machine) -> None:
-        self._machine = machine
-        self._number = 0
-        self._log = logger(session)
-        # Once for the run: binding costs more than a line.
-        if self._log is not None:
-            self._log = self._log.bind(run=machine.memory.run)
-
-    def step(self, event: Event, effects: tuple[Effect, ...]) -> None:
-        """Log that *event* was applied and gave *effects*."""
+    def step(event: Event, effects: tuple[Effect, ...]) -> None:
         # Types only: contents may hold secrets, and the journal has them.
-        self._number += 1
-        if self._log is None:
-            return
-        say = self._log.debug if isinstance(event, ModelStreamed) else self._log.info
+        say = log.debug if isinstance(event, ModelStreamed) else log.info
         say(
             "step",
-            step=self._number,
+            step=next(numbers),
             event_type=type(event).__name__,
-            state=self._machine.state.label,
+            state=machine.state.label,
             effects=[type(effect).__name__ for effect in effects],
         )
+
+    return step

@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, cast, get_args
+from typing import cast, get_args
 
 import attrs
 
-from ..effects.config import Steering
-from ..effects.errors import ArgumentError, ConfigError, QueueFull, UnknownCall, UnknownRequest
-from ..effects.events import (
-    ApprovalGiven,
-    Approve,
-    ApproveAlways,
-    CallCancelled,
-    ControlReceived,
-    Decision,
-    Deny,
-    Interrupted,
-    Post,
-    UserSent,
-    UserSteered,
-)
-from ..effects.messages import Binary
-from ..effects.permissions import PermissionMode
-from ..effects.records import Change, SetMode, SetModel, SetThinking
-from ..effects.validators import (
-    MAX_CALL_ARGUMENTS,
-    MAX_DENIAL,
-    MAX_GLOBS,
-    MAX_PROMPT,
-    MAX_WAITING,
-    attached,
-    clean,
-    named,
-    tuple_of,
-    within,
-)
+from .. import effects
+from ..effects import validators
 from ..states.rules.inputs import refusal
-from .open_work import calls_of
+from .journal.fold import SessionState
+from .machine import Machine, calls_in
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..effects.config import Config
-    from ..effects.requests import AskApproval
-    from .journal.fold import SessionState
-    from .machine import Machine
-
-DECISIONS = frozenset(get_args(Decision))
+DECISIONS = frozenset(get_args(effects.Decision))
 
 
 def _text(value: object) -> str:
     """*value* as text that can be encoded; `ArgumentError` where it is no text."""
     if not isinstance(value, str):
         msg = f"prompt, id and sender must be text; got {value!r}"
-        raise ArgumentError(msg)
+        raise effects.ArgumentError(msg)
     # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
     # accepted. ASCII has none, and the check is cheaper than the cleaning.
-    return value if value.isascii() else clean(value)
+    return value if value.isascii() else validators.clean(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -67,39 +33,39 @@ class Input:
 
     text: str = attrs.field(converter=_text)
     id: str = attrs.field(converter=_text)
-    files: tuple[Binary, ...] = attrs.field(default=(), validator=tuple_of(Binary))
+    files: tuple[effects.Binary, ...] = attrs.field(default=(), validator=validators.tuple_of(effects.Binary))
     sender: str = attrs.field(default="", converter=_text)
 
     def __attrs_post_init__(self) -> None:
         # Sizes first: what is too large is not looked into, nor quoted in an error.
-        within("the text of a prompt", len(self.text), MAX_PROMPT)
-        named("the id of a prompt", self.id)
+        validators.within("the text of a prompt", len(self.text), validators.MAX_PROMPT)
+        validators.named("the id of a prompt", self.id)
         if self.sender:
-            named("the sender of a prompt", self.sender)
+            validators.named("the sender of a prompt", self.sender)
         # In all, too: files are stored in the journal and sent again with every request.
         if self.files:
-            attached(self.files)
+            validators.attached(self.files)
         # Providers refuse an empty message: refused here, it does not end a run later.
         if not self.text.strip() and not self.files:
             msg = "the prompt is empty; give text or a file"
-            raise ConfigError(msg)
+            raise effects.ConfigError(msg)
         # An empty id would make every later prompt without one a duplicate.
         if not self.id:
             msg = f"id must not be empty; got {self.id!r} (leave it out to generate one)"
-            raise ConfigError(msg)
+            raise effects.ConfigError(msg)
 
-    def sent(self, at: float) -> UserSent:
+    def sent(self, at: float) -> effects.UserSent:
         """As a prompt for a run of its own."""
-        return UserSent(at=at, id=self.id, text=self.text, files=self.files, sender=self.sender)
+        return effects.UserSent(at=at, id=self.id, text=self.text, files=self.files, sender=self.sender)
 
-    def steered(self, at: float, how: Steering) -> UserSteered:
+    def steered(self, at: float, how: effects.Steering) -> effects.UserSteered:
         """As a steer into the running run."""
-        return UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
+        return effects.UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
 
 
 def steer_input(
-    steer: Input, how: Steering, state: SessionState, at: float, *, always: bool
-) -> UserSent | UserSteered | None:
+    steer: Input, how: effects.Steering, state: SessionState, at: float, *, always: bool
+) -> effects.UserSent | effects.UserSteered | None:
     """*steer* into the unfinished run; a prompt where there is none, unless *always*; None for a known id."""
     if state.knows(steer.id):
         return None
@@ -108,8 +74,8 @@ def steer_input(
 
 
 def check_question(
-    answer: ApprovalGiven, state: SessionState, waiting: Iterable[AskApproval]
-) -> ApprovalGiven:
+    answer: effects.ApprovalGiven, state: SessionState, waiting: Iterable[effects.AskApproval]
+) -> effects.ApprovalGiven:
     """
     The *answer*, where its question is open in *state*.
 
@@ -117,55 +83,55 @@ def check_question(
     """
     # Of two people who answer one question the second gets an error, and not the belief that it counted.
     if answer.request not in [question.id for question in state.questions]:
-        raise UnknownRequest(answer.request, tuple([question.id for question in waiting]))
+        raise effects.UnknownRequest(answer.request, tuple([question.id for question in waiting]))
     return answer
 
 
-def cancel_event(call: str, machine: Machine | None, at: float) -> CallCancelled:
+def cancel_event(call: str, machine: Machine | None, at: float) -> effects.CallCancelled:
     """The event that cancels *call* of *machine*; raises `UnknownCall` where it has a result already."""
-    calls = () if machine is None else calls_of(machine)
+    calls = () if machine is None else calls_in(machine.state)
     # With the calls that could be cancelled: the id often comes from a screen that is behind.
     if call not in calls:
-        raise UnknownCall(call, calls)
-    return CallCancelled(at=at, call=call)
+        raise effects.UnknownCall(call, calls)
+    return effects.CallCancelled(at=at, call=call)
 
 
-def approval_event(request: str, decision: Decision, at: float, by: str) -> ApprovalGiven:
+def approval_event(request: str, decision: effects.Decision, at: float, by: str) -> effects.ApprovalGiven:
     """The *decision* on the question *request*, by the approver *by*; checked, since a host made it."""
     if type(decision) not in DECISIONS:
         # A decision may have a secret in it, and errors end up in logs: only its type is named.
         kind = type(decision).__name__
         msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}"
-        raise ArgumentError(msg)
+        raise effects.ArgumentError(msg)
     # As an object: a checker holds the fields' types for certain, and a host does not.
     given = cast("object", decision)
     match given:
-        case Deny(message=str(message), interrupt=bool()):
-            within("the message of a no", len(message), MAX_DENIAL)
-            decision = attrs.evolve(given, message=clean(message))
-        case Approve(arguments=str(arguments)):
-            within("the arguments of a call", len(arguments), MAX_CALL_ARGUMENTS)
-            decision = attrs.evolve(given, arguments=clean(arguments))
-        case Approve() | Deny():
+        case effects.Deny(message=str(message), interrupt=bool()):
+            validators.within("the message of a no", len(message), validators.MAX_DENIAL)
+            decision = attrs.evolve(given, message=validators.clean(message))
+        case effects.Approve(arguments=str(arguments)):
+            validators.within("the arguments of a call", len(arguments), validators.MAX_CALL_ARGUMENTS)
+            decision = attrs.evolve(given, arguments=validators.clean(arguments))
+        case effects.Approve() | effects.Deny():
             # Another type would be written, and the journal could not be read again.
             fields = [(field.name, getattr(given, field.name)) for field in attrs.fields(type(given))]
             kinds = [f"{name}: {type(value).__name__}" for name, value in fields]
             msg = f"arguments (JSON) and message must be text, interrupt a bool; got {', '.join(kinds)}"
-            raise ArgumentError(msg)
-        case ApproveAlways(where=where):
+            raise effects.ArgumentError(msg)
+        case effects.ApproveAlways(where=where):
             # A grant is checked at every later call: its size is paid for as long as the session lives.
-            within("a yes for all such calls", len(where), MAX_GLOBS, "arguments")
+            validators.within("a yes for all such calls", len(where), validators.MAX_GLOBS, "arguments")
             for part in chain.from_iterable(where):
-                named("an argument of a yes for all such calls, or its glob,", part)
+                validators.named("an argument of a yes for all such calls, or its glob,", part)
         case _:
             pass
     # The name of the approver is for people who read the journal later: any text of bounded length.
-    answer = ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
-    named("the name of who answers", answer.by)
+    answer = effects.ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
+    validators.named("the name of who answers", answer.by)
     return answer
 
 
-def check_room(event: Post, state: SessionState, session: str) -> None:
+def check_room(event: effects.Post, state: SessionState, session: str) -> None:
     """
     Raise `QueueFull` where the queue of *session* in *state* is full.
 
@@ -173,25 +139,29 @@ def check_room(event: Post, state: SessionState, session: str) -> None:
     """
     # Both kinds wait: inputs that no step has taken in yet, and prompts in the machine's own queue.
     waiting = len(state.posted) + (0 if state.machine is None else len(state.machine.memory.session.mail))
-    if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
+    if waiting >= validators.MAX_WAITING and not isinstance(
+        event, effects.ApprovalGiven | effects.Interrupted | effects.CallCancelled
+    ):
         # Refused before it is journaled: the sender learns it, and can try again later.
-        raise QueueFull(session, waiting)
+        raise effects.QueueFull(session, waiting)
 
 
-def control_event(change: Change, config: Config, at: float, name: str) -> ControlReceived:
+def control_event(
+    change: effects.Change, config: effects.Config, at: float, name: str
+) -> effects.ControlReceived:
     """The *change* of a setting as an event with the id *name*; `ConfigError` where *config* refuses it."""
     # By type first: these values come from hosts and command lines, and are journaled as they are.
     match change:
-        case SetModel(model=str()) | SetThinking(tokens=int() | None):
+        case effects.SetModel(model=str()) | effects.SetThinking(tokens=int() | None):
             pass
-        case SetMode(mode=mode) if mode in tuple(PermissionMode):
+        case effects.SetMode(mode=mode) if mode in tuple(effects.PermissionMode):
             # A caller may pass the bare name, and the machine compares by identity.
-            change = SetMode(mode=PermissionMode(mode))
+            change = effects.SetMode(mode=effects.PermissionMode(mode))
         case _:
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
-            raise ArgumentError(msg)
+            raise effects.ArgumentError(msg)
     # The machine refuses it too, but later, when the caller is gone. Here the caller gets the reason.
     if why := refusal(config, change):
         msg = f"cannot apply {change!r}: {why}"
-        raise ConfigError(msg)
-    return ControlReceived(at=at, id=name, change=change)
+        raise effects.ConfigError(msg)
+    return effects.ControlReceived(at=at, id=name, change=change)

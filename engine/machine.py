@@ -1,50 +1,116 @@
 """
 The machine: state and memory, advanced by events, with no I/O in h11's sense.
 
-`Machine` is the object a driver or a notebook holds; `drive` is the same as a generator that yields effects
-and is sent events.
+`transition(state, ctx) -> (next, effects)` is one function per state and nothing else: no clock, no random
+ids, no I/O. `Machine` is the object a driver or a notebook holds; `drive` is the same as a generator that
+yields effects and is sent events. The last part reads what is open: questions, calls, children.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, final
+from typing import assert_never, final
 
 import attrs
 
-from ..effects.config import Config
-from ..effects.errors import ConfigError, InternalError
-from ..effects.events import (
-    ControlReceived,
-    Entered,
-    Event,
-    Post,
-    UserSent,
-)
+from ..effects import Effect
+from ..effects.config import Config, ToolKind
+from ..effects.errors import ConfigError, IllegalTransition, InternalError
+from ..effects.events import ControlReceived, Entered, Event, Post, UserSent
 from ..effects.history import History
-from ..effects.messages import Binary
-from ..effects.notices import DoneReason
+from ..effects.messages import Binary, ToolCall
+from ..effects.notices import DoneReason, Ignored
 from ..effects.records import SetModel
+from ..effects.requests import AskApproval
 from ..effects.usage import Spent
-from ..states.context import INPUTS, ConversationMemory, Memory, SessionMemory
+from ..states import Start, State, compacting, confirming, dispatching, done, executing, streaming, thinking
+from ..states.batch.batch import Asked, Call, Reviewed, RunningChild, Settled
+from ..states.batch.permission import question
+from ..states.context import INPUTS, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
 from ..states.rules.inputs import refusal
-from ..states.state import (
-    Done,
-    Start,
-    State,
-    Thinking,
-)
+from ..states.rules.limits import child_prompt
+from ..states.rules.schema import arguments_of
+from ..states.state import Compacting, Confirming, Dispatching, Done, Executing, Streaming, Thinking
+from ..states.table import LEGAL
+from .journal.entries import RunOpened
 from .rendering import state_line
-from .transition import advance
-
-if TYPE_CHECKING:
-    from ..effects import Effect
-    from .journal.entries import RunOpened
 
 # A limit and not a hope: a loop here would hang its process. Each restart would fold into it again.
 MAX_ENTERED = 50
 """States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
+
+
+def transition(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:
+    """
+    The state that follows *state* on *ctx*'s event, and the effects.
+
+    An event that does not apply gives *state* itself and one `Ignored`. Raises `IllegalTransition` where a
+    handler leaves the table, which is a bug of turnwheel; nothing has changed then.
+    """
+    following, effects = _dispatch(state, ctx)
+    # Checked in production too: diagrams, docs and provers rely on the table, and a step outside it is better
+    # refused before it is journaled than found when the journal is read.
+    # By label, which has the stage: by class alone, a step from a wrong stage would pass.
+    # The table has no rows for events that do not apply: they may come in any state.
+    if (state.label, type(ctx.event), following.label) not in LEGAL and not ignored(effects):
+        raise IllegalTransition(state.label, type(ctx.event).__name__, following.label)
+    return following, effects
+
+
+def _dispatch(  # noqa: PLR0911  # one return for each state
+    state: State, ctx: Context
+) -> tuple[State, tuple[Effect, ...]]:
+    # By class and by hand, not through a dict: the type checker sees that no state is missing, and each
+    # handler gets its own class. Streaming comes first, since each piece of an answer passes here.
+    match state:
+        case Streaming():
+            return streaming.handle(state, ctx)
+        case Thinking():
+            return thinking.handle(state, ctx)
+        case Executing():
+            return executing.handle(state, ctx)
+        case Confirming():
+            return confirming.handle(state, ctx)
+        case Dispatching():
+            return dispatching.handle(state, ctx)
+        case Compacting():
+            return compacting.handle(state, ctx)
+        case Done():
+            return done.handle(state, ctx)
+        case _:
+            # A new state without a line above fails the type check, before any run can meet it.
+            assert_never(state)
+
+
+def ignored(effects: tuple[Effect, ...]) -> bool:
+    """Whether these are the effects of an event that did not apply."""
+    # By the effects, not by an unchanged state: an event may apply and leave the state as it is.
+    return len(effects) == 1 and isinstance(effects[0], Ignored)
+
+
+def advance(
+    config: Config, state: State, memory: Memory, event: Event
+) -> tuple[State, Memory, tuple[Effect, ...]]:
+    """
+    The whole engine: *event* is received, the state moves, and the records change the memory.
+
+    An event that does not apply touches neither. A repeated post is one that does not apply.
+    """
+    received = memory
+    if isinstance(event, INPUTS):
+        # A sender that lost the connection posts again under the same id; a crash may apply a post twice.
+        if memory.has(event):
+            # Answered for all states at once: seven handlers could forget it in seven places.
+            return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
+        # Before the handler: it decides with the input already in the mail.
+        received = memory.receive(event)
+    following, effects = transition(state, Context(config, received, event))
+    # The memory from before, too: an input that does not apply must count as never received.
+    if ignored(effects):
+        return state, memory, effects
+    # All records at once, behind the step: a handler that read its own would decide on half of it.
+    return following, received.record(effects), effects
 
 
 @final
@@ -290,3 +356,69 @@ def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Ev
     # Also the effects of the last step are for the caller: it has to store them and show the end.
     yield effects
     return machine.state
+
+
+# What is open
+
+
+def calls_at(state: State | None) -> tuple[Call, ...]:
+    """The calls of the batch of *state*; none without a batch."""
+    return state.batch.calls if isinstance(state, Executing | Confirming | Dispatching) else ()
+
+
+def questions(machine: Machine) -> tuple[AskApproval, ...]:
+    """The open questions of *machine*."""
+    # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
+    there = calls_at(machine.state) if isinstance(machine.state, Confirming) else ()
+    # Made anew from the phases: a state that was restored from a journal has no list of questions.
+    return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
+
+
+def calls_in(state: State | None) -> tuple[str, ...]:
+    """The ids of the calls in *state* that have no result yet; none without a batch."""
+    # A reviewed call has its result: only a hook's remark on it is still to come, so cancelling is too late.
+    return tuple([one.call.id for one in calls_at(state) if not isinstance(one.phase, Settled | Reviewed)])
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ChildLink:
+    """A running child: the *call* it works for, the id of its *session*, and its *agent*."""
+
+    call: str
+    session: str
+    agent: str
+
+
+def links_of(state: State, session: str) -> tuple[ChildLink, ...]:
+    """The running children of *session* in *state*, in call order."""
+    # The name is made from the parent and the call: any process finds the child without a directory of them.
+    return tuple(
+        [
+            ChildLink(call=one.call.id, session=f"{session}.{one.call.id}", agent=_agent(one.call))
+            for one in calls_at(state)
+            # A call whose permission is still open has no child yet, and a settled one has none any more.
+            if isinstance(one.phase, RunningChild)
+        ]
+    )
+
+
+def _agent(call: ToolCall) -> str:
+    # Arguments that cannot be read never started a child, so an empty name stands for no agent.
+    name, _ = child_prompt(arguments_of(call.arguments) or {})
+    return name
+
+
+def agent_before(call: str, machine: Machine | None) -> str:
+    """The agent that *call* of *machine*'s history started; empty where it started none."""
+    # Nothing has run yet, so no call can have started a child.
+    if machine is None:
+        return ""
+    # From the end: a person asks for a child that ended just now, and histories may be long.
+    for message in reversed(machine.memory.history):
+        for made in message.calls:
+            # By kind and not by name: a host may have a tool of its own that is called run_agent.
+            spec = machine.config.tool(made.name)
+            if made.id == call and spec is not None and spec.kind is ToolKind.AGENT:
+                return _agent(made)
+    return ""

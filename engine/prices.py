@@ -6,10 +6,10 @@ Nothing is fetched over the network: one version of the list gives one price for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,8 +18,6 @@ from ..effects.errors import ConfigError
 from ..performers.models.router import DEFAULT_WIRE, wire_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, ModelPrice
 
@@ -49,16 +47,15 @@ def price_of(
     """
     # A bare name has the default window, and so the price of the tiers below it.
     spec = model if isinstance(model, ModelSpec) else ModelSpec(name=model)
-    known = _list()
+    version, snapshot = _list()
     at = datetime.now(UTC) if now is None else now
     # The list names models as providers do, without the prefix that chooses a wire here.
     wire = wire_of(spec.name)
-    name, provider = spec.name.removeprefix(f"{wire}:"), wire or DEFAULT_WIRE
+    name = spec.name.removeprefix(f"{wire}:")
     # A base URL replaces the provider: a name alone would give the provider's price to a private server.
+    provider = wire or DEFAULT_WIRE if base_url is None else None
     try:
-        found, info = known.snapshot.find_provider_model(
-            name, None, provider if base_url is None else None, base_url
-        )
+        found, info = snapshot.find_provider_model(name, None, provider, base_url)
     except LookupError:
         # No price and not an error: a new model can be used before the list knows it.
         return None
@@ -68,11 +65,11 @@ def price_of(
     # Without both, a run would count as cheap that is not. Better no price: a budget in money then refuses.
     if not {"input", "output"} <= rates.keys():
         return None
-    source = [f"genai-prices {known.version}", f"{found.id}/{info.id}"]
+    source = [f"genai-prices {version}", f"{found.id}/{info.id}"]
     if any(varies for _, varies in rates.values()):
         source.append(DEAREST)
     # A list that updated itself is newer than its package: its own date tells which prices these are.
-    date = known.snapshot.timestamp if known.snapshot.from_auto_update else at
+    date = snapshot.timestamp if snapshot.from_auto_update else at
     amounts = {key: amount for key, (amount, _) in rates.items()}
     return Price(**amounts, source=", ".join(source), date=date.date().isoformat())
 
@@ -102,14 +99,8 @@ UNITS = {
 """The rates of a `Price`, and their names in the list."""
 
 
-# The version and the data come from two modules of the package.
-@final
-class _List(NamedTuple):
-    version: str
-    snapshot: DataSnapshot
-
-
-def _list() -> _List:
+def _list() -> tuple[str, DataSnapshot]:
+    """The version of the list, and its data."""
     try:
         import genai_prices  # noqa: PLC0415  # an extra, and slow to import
         from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # as above
@@ -119,7 +110,7 @@ def _list() -> _List:
             raise
         msg = "prices: genai_prices is not installed; pip install 'turnwheel[prices]', or give models a Price"
         raise ConfigError(msg) from error
-    return _List(genai_prices.__version__, get_snapshot())
+    return genai_prices.__version__, get_snapshot()
 
 
 def _holding(info: ModelInfo, at: datetime) -> Iterator[ModelPrice]:

@@ -12,79 +12,30 @@ A request that the worker before handed over as unbegun is begun for the first t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never, final
+from typing import assert_never, final
 
 import attrs
 
-from ..effects.config import SideEffect, ToolSpec
-from ..effects.events import (
-    AgentFinished,
-    Event,
-    Failure,
-    HookAnswered,
-    ModelFailed,
-    ToolFinished,
-    ToolLost,
-)
+from .. import effects, states
+from ..effects.events import AgentFinished, Event, HookAnswered, ModelFailed, ToolFinished, ToolLost
 from ..effects.hooks import Hook
-from ..effects.messages import Outcome, ToolCall
-from ..effects.requests import (
-    Cancel,
-    FireHook,
-    ReadInstructions,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
-from ..states.batch.batch import (
-    AllowedAwaitingHooks,
-    Asked,
-    AwaitingHooks,
-    Call,
-    Forever,
-    HookRound,
-    Order,
-    Reviewed,
-    Running,
-    RunningChild,
-    Timer,
-)
+from ..effects.requests import Cancel, FireHook, ReadInstructions, Request, RunAgent, RunTool, SetTimer
+from ..states.batch.batch import Forever, Order
 from ..states.batch.permission import fault_in, question
 from ..states.batch.start import child_run, tool_run
 from ..states.rules import hooks, model_messages
 from ..states.rules.limits import child_prompt
 from ..states.rules.permission import PermissionPolicy
 from ..states.rules.schema import arguments_of
-from ..states.state import (
-    Admitting,
-    Compacting,
-    Confirming,
-    Consulting,
-    Dispatching,
-    Ending,
-    Executing,
-    Opening,
-    Pausing,
-    Reading,
-    Retry,
-    Streaming,
-    Summary,
-    Thinking,
-    Waiting,
-)
 from ..states.thinking import source_of
 from .journal.fold import is_foreign
-
-if TYPE_CHECKING:
-    from .machine import Machine
-
+from .machine import Machine
 
 # Texts of this module are in journals as part of events. A fold reads them from there, so a new wording
 # changes no old run.
 WHY = {
-    Failure.LOST: "the process that waited for the answer is gone",
-    Failure.UNBEGUN: "nobody had begun to ask here",
+    effects.Failure.LOST: "the process that waited for the answer is gone",
+    effects.Failure.UNBEGUN: "nobody had begun to ask here",
 }
 """The message of the failure after which a model is asked once more; journals have these texts."""
 
@@ -117,49 +68,49 @@ def recover(machine: Machine, now: float, unbegun: frozenset[str] = frozenset())
 def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]:
     state = machine.state
     match state:
-        case Streaming(request=request) | Compacting(stage=Summary(request=request)):
+        case states.Streaming(request=request) | states.Compacting(stage=states.Summary(request=request)):
             # Not the same request again: people may have said more since, and the limits may be reached. A
             # failure lets the machine decide anew what it asks the model, if anything.
             unasked = request in unbegun or is_foreign(request, machine)
             # An unasked model cost nothing, a lost one is paid for by an estimate. One that was being stopped
             # counts as lost: an unbegun one would be asked again, against the person's wish.
-            failure = Failure.UNBEGUN if unasked and not state.stopping else Failure.LOST
+            failure = effects.Failure.UNBEGUN if unasked and not state.stopping else effects.Failure.LOST
             return [ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])]
-        case Thinking(stage=stage) if isinstance(stage, Waiting):
+        case states.Thinking(stage=stage) if isinstance(stage, states.Waiting):
             # Hooks, reads and timers may be done twice, so nothing depends on whether they were begun.
             return [_stage(stage, machine, now)]
-        case Compacting(stage=Consulting(request=request)):
+        case states.Compacting(stage=states.Consulting(request=request)):
             # Payloads are made again and not stored: they come from the memory, which has not moved since.
             told = hooks.told(reason=state.reason, size=machine.memory.conversation.size)
             return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
         # Due when it was due before, as for a retry.
-        case Compacting(stage=Pausing(request=request, due=due)):
+        case states.Compacting(stage=states.Pausing(request=request, due=due)):
             return [SetTimer(id=request, due=due)]
-        case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
+        case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
             return [one for call in batch.calls for one in _call(call, machine, now, unbegun)]
         case _:
             return []
 
 
-def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
+def _stage(stage: states.Waiting, machine: Machine, now: float) -> Found:
     """What becomes of the open request of a *stage* of thinking."""
     memory = machine.memory
     match stage:
         # The time it was due at, not a new wait: crashes must not add up to a wait without end.
-        case Retry(request=request, due=due):
+        case states.Retry(request=request, due=due):
             return SetTimer(id=request, due=due)
-        case Reading(request=request):
+        case states.Reading(request=request):
             # The files of today's settings. Nothing was read into the session yet, so no older text is
             # replaced.
             return ReadInstructions(id=request, files=machine.config.instructions)
-        case Opening(request=request):
+        case states.Opening(request=request):
             return _hook(Hook.SESSION_START, request, hooks.told(source=source_of(memory)), machine, now)
-        case Admitting(request=request, ids=ids):
+        case states.Admitting(request=request, ids=ids):
             # Only the prompts of this round: mail that came since has not been let in, and is asked about
             # later.
             told = hooks.told(prompts=[mail.text for mail in memory.session.mail if mail.id in ids])
             return _hook(Hook.USER_PROMPT_SUBMIT, request, told, machine, now)
-        case Ending(request=request, reason=reason):
+        case states.Ending(request=request, reason=reason):
             # The machine made this distinction when it asked, so it must be made in the same way here.
             hook = Hook.SUBAGENT_STOP if machine.config.agent else Hook.STOP
             told = hooks.told(reason=reason, continued=memory.progress.continues)
@@ -169,7 +120,12 @@ def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
 
 
 def _hook(  # the hook, its request and payload, and where and when
-    hook: Hook, request: str, payload: str, machine: Machine, now: float, call: ToolCall | None = None
+    hook: Hook,
+    request: str,
+    payload: str,
+    machine: Machine,
+    now: float,
+    call: effects.ToolCall | None = None,
 ) -> FireHook | HookAnswered:
     # Arguments decide which hooks hear of a call: a hook may be set for some paths only.
     arguments = {} if call is None else arguments_of(call.arguments)
@@ -182,40 +138,37 @@ def _hook(  # the hook, its request and payload, and where and when
 
 
 def _call(  # noqa: PLR0911  # one return for each phase
-    call: Call, machine: Machine, now: float, unbegun: frozenset[str]
+    call: states.Call, machine: Machine, now: float, unbegun: frozenset[str]
 ) -> tuple[Found, ...]:
     """What becomes of the open requests of *call*, if it has any."""
     wish = call.call
     match call.phase:
-        case Asked(deadline=Forever()) as asked:
+        case states.Asked(deadline=Forever()) as asked:
             # Asked under the same id: an approver may have the question on screen, and that answer must
             # count.
             return (question(wish, asked),)
-        case Asked(deadline=Timer() as deadline) as asked:
+        case states.Asked(deadline=states.Timer() as deadline) as asked:
             # The person was given until then; a deadline that began anew would never come.
             return (question(wish, asked), SetTimer(id=deadline.request, due=deadline.due))
         case (
-            AwaitingHooks(request=request, hooks=hearing)
-            | AllowedAwaitingHooks(request=request, hooks=hearing)
+            states.AwaitingHooks(request=request, hooks=hearing)
+            | states.AllowedAwaitingHooks(request=request, hooks=hearing)
         ):
             return (_pending_hooks(wish, request, hearing, machine, now),)
-        case Reviewed(request=request, hook=hook, result=result):
+        case states.Reviewed(request=request, hook=hook, result=result):
             # The result is there already, so the tool is left alone: only the remark on it is still open.
             told = hooks.told_of_result(result, arguments_of(wish.arguments) or {})
             return (_hook(hook, request, told, machine, now, wish),)
-        case RunningChild() as phase:
+        case states.RunningChild() as phase:
             return _child(call, phase, machine, now, begun=phase.request not in unbegun)
-        # Before the other case: a tool that no worker began has done nothing, so even an unsafe one may run.
-        case Running() as phase if phase.request in unbegun:
-            return (_first_try(call, phase, machine, now),)
-        case Running() as phase:
-            return (_tool(call, phase, machine, now),)
+        case states.Running() as phase:
+            return (_tool(call, phase, machine, now, begun=phase.request not in unbegun),)
         case _:
             return ()
 
 
 def _pending_hooks(
-    wish: ToolCall, request: str, hearing: HookRound, machine: Machine, now: float
+    wish: effects.ToolCall, request: str, hearing: states.HookRound, machine: Machine, now: float
 ) -> FireHook | HookAnswered:
     """The hooks that were asked about *wish* and have not answered are asked again."""
     # Not those of today's settings, as elsewhere: the machine counts the answers of the round it began.
@@ -228,7 +181,7 @@ def _pending_hooks(
     return FireHook(id=request, hook=Hook.PRE_TOOL_USE, names=names, payload=payload, call=wish.id)
 
 
-def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
+def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool:
     """Whether rules or mode deny *call* now: the configuration may be another one than when it began."""
     memory = machine.memory
     # Rules granted for good count here, too. Without them, each restart would deny what a person allowed.
@@ -238,51 +191,43 @@ def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
     return policy.denial(spec, arguments_of(call.call.arguments) or {}) is not None
 
 
-def _cancelled(request: str, now: float) -> ToolFinished:
-    return ToolFinished(at=now, request=request, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED)
-
-
-def _first_try(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished:
-    """What becomes of a tool that no worker has begun: it runs, if it still may."""
+def _tool(
+    call: states.Call, phase: states.Running, machine: Machine, now: float, *, begun: bool
+) -> RunTool | ToolFinished | ToolLost:
+    """What becomes of a tool: one that a worker has *begun* may have run, another runs if it still may."""
     name, request = call.call.name, phase.request
-    spec = machine.config.tool(name)
-    if spec is None:
+    spec, lost = machine.config.tool(name), ToolLost(at=now, request=request)
+    if spec is None and not begun:
         # An error and not a lost call: nothing ran, and the model may choose another tool.
         gone = model_messages.not_found(name, tuple([tool.name for tool in machine.config.tools]))
-        return ToolFinished(at=now, request=request, content=gone, outcome=Outcome.ERROR)
-    if phase.told is Order.STOP or _denied(call, spec, machine):
-        # Cancelled is the truth here: no worker began it, so it had no effect.
-        return _cancelled(request, now)
-    return tool_run(call.call, spec, request)
-
-
-def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished | ToolLost:
-    """What becomes of a tool that may have run."""
-    spec, request = machine.config.tool(call.call.name), phase.request
+        return ToolFinished(at=now, request=request, content=gone, outcome=effects.Outcome.ERROR)
     # A tool that is gone from the settings is treated as the worst kind: nothing here says what it did.
-    if spec is None or spec.side_effect is SideEffect.UNSAFE:
-        return ToolLost(at=now, request=request)
+    if spec is None or (begun and spec.side_effect is effects.SideEffect.UNSAFE):
+        return lost
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
-    if spec.side_effect is SideEffect.READ_ONLY:
-        # Whether a read has run makes no difference, so "cancelled" is true enough of it.
-        return _cancelled(request, now) if stops else tool_run(call.call, spec, request)
+    if not begun or spec.side_effect is effects.SideEffect.READ_ONLY:
+        # Cancelled is the truth of one that no worker began: it had no effect. Whether a read has run makes
+        # no difference.
+        text, outcome = model_messages.CANCELLED, effects.Outcome.CANCELLED
+        cancelled = ToolFinished(at=now, request=request, content=text, outcome=outcome)
+        return cancelled if stops else tool_run(call.call, spec, request)
     # An idempotent tool may have had its effect: a result that says it was cancelled would be a lie. The same
     # holds where it cannot run again, because it takes other arguments by now.
     if stops or fault_in(call.call, spec, (spec.name,)):
-        return ToolLost(at=now, request=request)
+        return lost
     # Marked, since the first try may have had its effect: an error of this one proves nothing.
     return attrs.evolve(tool_run(call.call, spec, request), again=True)
 
 
 def _child(
-    call: Call, phase: RunningChild, machine: Machine, now: float, *, begun: bool
+    call: states.Call, phase: states.RunningChild, machine: Machine, now: float, *, begun: bool
 ) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
     config, request = machine.config, phase.request
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child, spec = config.child(name), config.tool(call.call.name)
     if child is None or spec is None:
         # Its settings are gone, so its session cannot be resumed. What it reported stays on the account.
-        outcome = Outcome.UNKNOWN if begun else Outcome.ERROR
+        outcome = effects.Outcome.UNKNOWN if begun else effects.Outcome.ERROR
         content = model_messages.LOST if begun else f"No agent named {name!r}."
         return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
     # With the limits it was given at first: a child must not get a fresh budget from a crash.

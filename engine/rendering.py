@@ -8,108 +8,20 @@ named by their ids, texts stand in quotes, and fields at their default are left 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
 
-from ..effects import Effect
-from ..effects.config import Limits
-from ..effects.events import (
-    AgentFinished,
-    ApprovalGiven,
-    Approve,
-    ApproveAlways,
-    ControlReceived,
-    Decision,
-    Deny,
-    Event,
-    HookAnswered,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    ToolFinished,
-    UserSent,
-    UserSteered,
-)
+from ..effects import Effect, events, messages, notices, pieces, records, requests
 from ..effects.history import History
 from ..effects.hooks import HookAnswer, HookSaid
-from ..effects.messages import (
-    Binary,
-    Finish,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    StopReason,
-    Text,
-    ToolCall,
-)
-from ..effects.notices import (
-    AgentStarted,
-    ApprovalRequested,
-    ApprovalResolved,
-    ApprovalWithdrawn,
-    CallJudged,
-    CallSettled,
-    Compacted,
-    CompactionStarted,
-    FallbackUsed,
-    HookAsked,
-    HookEnded,
-    Ignored,
-    InputBlocked,
-    InputReceived,
-    InputTaken,
-    InterruptRequested,
-    LoopDetected,
-    ModelCalled,
-    ReasoningDelta,
-    RetryScheduled,
-    RunEnded,
-    RunStarted,
-    SettingChanged,
-    SettingRefused,
-    TextDelta,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-    Warned,
-)
+from ..effects.messages import StopReason
 from ..effects.permissions import Basis, Verdict
-from ..effects.pieces import CallPiece, Piece, ReasoningPiece
-from ..effects.records import (
-    AddContext,
-    AddUsage,
-    AppendMessage,
-    ClearContext,
-    CountCompaction,
-    GrantRule,
-    ReplaceHistory,
-    SetInstructions,
-    SetMode,
-    SetModel,
-    TakeMail,
-    UseFallback,
-    UseIds,
-    WithdrawTool,
-)
-from ..effects.requests import (
-    AskApproval,
-    CallModel,
-    Cancel,
-    Conversation,
-    FireHook,
-    Purpose,
-    ReadInstructions,
-    RunAgent,
-    RunTool,
-    SetTimer,
-    View,
-)
 from ..effects.usage import Spent, Usage
-from ..states.batch.batch import Batch, Call, Settled
-from ..states.context import Mail, Memory
+from ..states.batch.batch import AllowedAwaitingHooks, AwaitingHooks, Batch, Call, RunningChild, Settled
+from ..states.context import Memory
 from ..states.state import Done, State
 
 # Enough for most texts to be whole, and little enough that a step is a line and not a page.
@@ -120,11 +32,14 @@ TEXT_SHOWN = 120
 TEXT_END = 40
 """Characters of the end of a long text."""
 
+PHASES: dict[type, str] = {RunningChild: "child", AwaitingHooks: "hooks", AllowedAwaitingHooks: "hooks"}
+"""The words for phases whose classes have a name of several words."""
+
 Render = Callable[[Any], str]
 """What a value of one class says behind its name."""
 
 
-def line_of(value: Effect | Event) -> str:
+def line_of(value: Effect | events.Event) -> str:
     """*value*, an effect or an event, on one line."""
     # By the exact class, since all words are final. A new word needs no entry: its fields are shown.
     kind = type(value)
@@ -137,7 +52,7 @@ def state_line(state: State) -> str:
     # By the field, so that each state with a batch shows it in the same way.
     batch = getattr(state, "batch", None)
     if isinstance(state, Done):
-        line = _spaced("done:", state.reason, quoted(state.detail) if state.detail else "")
+        line = _spaced("done:", state.reason, _after("", state.detail))
     elif isinstance(batch, Batch):
         line = f"{state.label}: {', '.join(_call(call) for call in batch.calls)}"
     else:
@@ -151,7 +66,7 @@ def _call(call: Call) -> str:
     if isinstance(phase, Settled):
         return f"{call.call.name} {phase.result.outcome}"
     # With its open requests: those are the ids that an answer has to name.
-    return _spaced(call.call.name, type(phase).__name__.lower(), *call.open)
+    return _spaced(call.call.name, PHASES.get(type(phase)) or type(phase).__name__.lower(), *call.open)
 
 
 def memory_lines(memory: Memory) -> Iterator[str]:
@@ -170,7 +85,8 @@ def _settings_and_mail(memory: Memory) -> Iterator[str]:
     # Apart, since a budget of the run looks at the first account and one of the session at both.
     if memory.earlier != Spent():
         yield f"spent before {spent_of(memory.earlier)}"
-    yield from (f"waits: {_mail(mail)}" for mail in memory.session.mail)
+    for mail in memory.session.mail:
+        yield _spaced("waits:", mail.lane, f"of {mail.sender}" if mail.sender else "", quoted(mail.text))
     yield from (f"granted: {rule}" for rule in memory.session.granted)
     yield from (f"withdrawn: {one.tool} until turn {one.until}" for one in memory.progress.withdrawn)
     yield from (f"context: {quoted(text)}" for text in memory.conversation.pending_context)
@@ -184,37 +100,38 @@ def history_lines(history: History) -> Iterator[str]:
     yield from (message_line(message, whole=True) for message in history)
 
 
-def message_line(message: Message, *, whole: bool = False) -> str:
+def message_line(message: messages.Message, *, whole: bool = False) -> str:
     """*message* on one line: who speaks, and what; of results the outcomes, and where *whole*, the texts."""
     # Among the effects of a step the text stands a line above, where the call settled.
-    if message.role is Role.TOOL:
+    if message.role is messages.Role.TOOL:
         results = [
             _spaced(one.name, one.outcome, quoted(one.content) if whole else "") for one in message.results
         ]
         return printable(f"tool: {', '.join(results)}")
+    return printable(_spaced(message.role, _parts(message.parts)))
+
+
+def _parts(parts: Iterable[messages.Part | pieces.Piece]) -> str:
     # Parts that say nothing drop out, such as an ordinary end.
-    return printable(_spaced(message.role, ", ".join(filter(None, map(_part, message.parts)))))
+    return ", ".join(filter(None, map(_part, parts)))
 
 
-def _mail(mail: Mail) -> str:
-    return _spaced(mail.lane, f"of {mail.sender}" if mail.sender else "", quoted(mail.text))
-
-
-def _part(part: Part) -> str:
+def _part(part: messages.Part | pieces.Piece) -> str:  # noqa: PLR0911  # one return for each kind
     match part:
-        case Text(text=text):
-            return quoted(text)
-        case Reasoning(text=text, signature=signature, redacted=redacted):
+        case messages.Text() | pieces.TextPiece():
+            return quoted(part.text)
+        case messages.Reasoning() | pieces.ReasoningPiece() if part.redacted:
+            return f"hidden thinking {quoted(part.redacted)}"
+        case messages.Reasoning() | pieces.ReasoningPiece():
             # Shown, since providers refuse thinking whose signature is missing or changed.
-            proof = f" proof {quoted(signature)}" if signature else ""
-            return f"hidden thinking {quoted(redacted)}" if redacted else f"thinking {quoted(text)}{proof}"
-        case ToolCall():
+            return f"thinking {quoted(part.text)}" + _after(" proof ", part.signature)
+        case messages.ToolCall() | pieces.CallPiece():
             return f"call {part.name} {short(part.arguments)}".rstrip()
-        case Binary():
+        case messages.Binary():
             # Never the content: it may have megabytes, and no terminal can show it.
             return f"file {part.media_type} of {len(part.data)} bytes"
         # Almost every message ends in one of these two, so only the others are worth a word.
-        case Finish(reason=reason) if reason not in {StopReason.END_TURN, StopReason.TOOL_USE}:
+        case messages.Finish(reason=reason) if reason not in {StopReason.END_TURN, StopReason.TOOL_USE}:
             return f"stopped by {reason}"
         case _:
             return ""
@@ -305,7 +222,7 @@ def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind o
         case tuple():
             return f"({', '.join(map(_plain, value))})"
         # Before the case for all our classes, which would list each field of each part.
-        case Message():
+        case messages.Message():
             return message_line(value)
         case _ if attrs.has(type(value)):
             return _spaced(type(value).__name__, fields_of(value))
@@ -322,6 +239,11 @@ def _spaced(*words: str) -> str:
     return " ".join(filter(None, words))
 
 
+def _after(words: str, text: str) -> str:
+    """*words* and *text* in quotes; nothing where there is no text."""
+    return f"{words}{quoted(text)}" if text else ""
+
+
 def _listed(label: str, names: tuple[str, ...]) -> str:
     # Said and not left out: a request with no tools may be what explains the answer.
     return f"{label} {' '.join(names)}" if names else f"no {label}"
@@ -330,70 +252,57 @@ def _listed(label: str, names: tuple[str, ...]) -> str:
 # Requests
 
 
-def _view(view: View) -> str:
+def _view(view: requests.View) -> str:
     # Not the messages: a request names a length of the one history, and so does its line.
-    if isinstance(view, Conversation):
+    if isinstance(view, requests.Conversation):
         cleared = f", results cleared before {view.cleared}" if view.cleared else ""
         return count(view.length, "message") + cleared
     return f"transcript of {count(view.length, 'message')} in {view.limit} tokens"
 
 
 def _call_model(value: Any) -> str:  # noqa: ANN401  # the table below gives each class its function
+    # Other purposes have a fixed prompt of ours, which would fill the line and tell nothing.
+    turn = value.purpose is requests.Purpose.TURN
     inside = (
         _view(value.view),
-        _listed("tools", value.tools) if value.purpose is Purpose.TURN else "",
+        _listed("tools", value.tools) if turn else "",
         f"thinking {value.thinking}" if value.thinking is not None else "",
         f"at most {value.max_output} tokens" if value.max_output is not None else "",
-        # Other purposes have a fixed prompt of ours, which would fill the line and tell nothing.
-        f"system {quoted(value.system)}" if value.system and value.purpose is Purpose.TURN else "",
-        f"instructions {quoted(value.instructions)}" if value.instructions else "",
+        _after("system ", value.system) if turn else "",
+        _after("instructions ", value.instructions),
     )
-    purpose = "" if value.purpose is Purpose.TURN else f"for a {value.purpose}"
+    purpose = "" if turn else f"for a {value.purpose}"
     again = f"try {value.attempt}" if value.attempt > 1 else ""
     # A turn at its first try is the common case, so it goes without words for both.
     return f"{_spaced(value.id, value.model, purpose, again)} ({', '.join(filter(None, inside))})"
 
 
-def _run_tool(value: Any) -> str:  # noqa: ANN401  # as above
-    # Told, since a second try with the same key is what a reader looks for after a crash.
-    return _spaced(value.id, value.tool, short(value.arguments), "again" if value.again else "")
-
-
 def _ask(value: Any) -> str:  # noqa: ANN401  # as above
-    # No words for a question without a deadline: it waits until there is an answer.
-    until = f" until {plain(value.due)}" if value.due is not None else ""
     why = f": {value.why}" if value.why else ""
-    return f"{_spaced(value.id, value.tool, short(value.arguments))}{why}{until}"
+    # No words for a question without a deadline: it waits until there is an answer.
+    return f"{_asked(value)}{why}" + (f" {_until(value.due)}" if value.due is not None else "")
 
 
 def _run_agent(value: Any) -> str:  # noqa: ANN401  # as above
     # Only a mode that differs: almost every child runs in the default one.
     mode = "" if value.mode.value == "default" else f", mode {value.mode}"
-    return (
-        f"{value.id} {value.agent} {quoted(value.prompt)} "
-        f"({_listed('tools', value.tools)}{mode}{_limits(value.limits)})"
-    )
+    limits = f", limits {told}" if (told := fields_of(value.limits)) else ""
+    return f"{value.id} {value.agent} {quoted(value.prompt)} ({_listed('tools', value.tools)}{mode}{limits})"
 
 
-def _limits(limits: Limits) -> str:
-    told = fields_of(limits)
-    return f", limits {told}" if told else ""
+# Events and notices
 
 
-# Decisions and hooks
-
-
-def decision_of(decision: Decision) -> str:
+def decision_of(decision: events.Decision) -> str:
     """*decision* in words."""
     # With no last case: the type checker then names a decision that is missing here.
     match decision:
-        case Approve(arguments=arguments):
+        case events.Approve(arguments=arguments):
             return f"yes, with {short(arguments)}" if arguments else "yes"
-        case ApproveAlways(where=where):
+        case events.ApproveAlways(where=where):
             return _spaced("yes, always", " ".join(f"{name}={glob}" for name, glob in where))
-        case Deny():
-            message = quoted(decision.message) if decision.message else ""
-            return _spaced("no", message, "and stop" if decision.interrupt else "")
+        case events.Deny():
+            return _spaced("no", _after("", decision.message), "and stop" if decision.interrupt else "")
 
 
 def said_of(said: tuple[HookSaid, ...]) -> str:
@@ -409,34 +318,6 @@ def _said(one: HookSaid) -> str:
     return "" if one.answer == HookAnswer() else fields_of(one.answer)
 
 
-# Pieces
-
-
-def pieces_of(pieces: tuple[Piece, ...]) -> str:
-    """What *pieces* of an answer say."""
-    return ", ".join(map(_piece, pieces))
-
-
-def _piece(piece: Piece) -> str:
-    match piece:
-        case CallPiece():
-            return f"call {piece.name} {short(piece.arguments)}".rstrip()
-        case ReasoningPiece():
-            return f"thinking {quoted(piece.text)}"
-        case _:
-            return quoted(piece.text)
-
-
-def _finished(value: Any) -> str:  # noqa: ANN401  # as above
-    return _spaced(f"{value.request} {value.stop}, {_usage(value.usage)}", pieces_of(value.pieces))
-
-
-def _failed(value: Any) -> str:  # noqa: ANN401  # as above
-    # Only where the provider asked for one: our own waits are told by the timer that follows.
-    wait = "" if value.retry_after is None else f"retry after {plain(value.retry_after)} s"
-    return _spaced(value.request, value.failure, quoted(value.message), wait)
-
-
 def _ended(value: Any) -> str:  # noqa: ANN401  # as above
     outcome = "" if value.outcome.value == "ok" else str(value.outcome)
     # Tools may bring files, children bring none and have no such field.
@@ -444,113 +325,129 @@ def _ended(value: Any) -> str:  # noqa: ANN401  # as above
     return _spaced(value.request, outcome, quoted(value.content), files)
 
 
-def _tool_ended(value: Any) -> str:  # noqa: ANN401  # as above
-    # Here the text belongs: in the message below, a story has the outcomes only.
-    return _spaced(value.tool, value.outcome, quoted(value.content))
-
-
 def _run_ended(value: Any) -> str:  # noqa: ANN401  # as above
-    detail = f": {quoted(value.detail)}" if value.detail else ""
     # A spend of nothing is told, too: such a run mostly never reached a model.
-    return f"{value.run} {value.reason}{detail} ({spent_of(value.spent) or 'nothing spent'})"
-
-
-def _judged(value: Any) -> str:  # noqa: ANN401  # as above
-    return _spaced(
-        f"{value.tool} {value.verdict} by {value.ground}", quoted(value.detail) if value.detail else ""
+    return (
+        f"{value.run} {value.reason}{_after(': ', value.detail)} ({spent_of(value.spent) or 'nothing spent'})"
     )
 
+
+def _until(due: float) -> str:
+    return f"until {plain(due)}"
+
+
+# Texts of models, tools and people are quoted, so none of them can pass for a word of ours.
+BY_FIELD: Final[Mapping[str, Render]] = {
+    **dict.fromkeys(("text", "content", "reason", "message"), quoted),
+    "detail": partial(_after, ""),
+    "arguments": short,
+    "due": _until,
+    "ground": lambda ground: f"by {ground}",
+    # Who decided is for the audit. A host without names for its people leaves it empty.
+    "by": lambda by: by and f"by {by}",
+    # Told, since a second try with the same key is what a reader looks for after a crash.
+    "again": lambda again: "again" if again else "",
+    # Only where the provider asked for one: our own waits are told by the timer that follows.
+    "retry_after": lambda wait: "" if wait is None else f"retry after {plain(wait)} s",
+    "decision": decision_of,
+    "said": said_of,
+    "pieces": _parts,
+    "spent": spent_of,
+    "change": _plain,
+}
+"""How a field of this name is said where its name is left out; any other one as it is."""
+
+
+def _of(*names: str) -> Render:
+    """The fields of these *names*, in this order, without their names."""
+    return lambda value: _spaced(*[BY_FIELD.get(name, str)(getattr(value, name)) for name in names])
+
+
+_asked = _of("id", "tool", "arguments")
 
 # A table and no methods: the words of `effects` stay free of how they are shown. Its functions take anything,
 # since no type can say that a key fixes the class of its value.
 WORDING: Final[Mapping[type[Any], Render]] = {
     # Each line begins with the id where there is one: answers and cancels name it.
     # Requests
-    CallModel: _call_model,
-    RunTool: _run_tool,
-    AskApproval: _ask,
-    FireHook: lambda value: f"{value.id} {value.hook}: {', '.join(value.names)}",
-    ReadInstructions: lambda value: f"{value.id} {' '.join(value.files)}",
-    RunAgent: _run_agent,
-    SetTimer: lambda value: f"{value.id} until {plain(value.due)}",
-    Cancel: lambda value: str(value.request),
+    requests.CallModel: _call_model,
+    requests.RunTool: _of("id", "tool", "arguments", "again"),
+    requests.AskApproval: _ask,
+    requests.FireHook: lambda value: f"{value.id} {value.hook}: {', '.join(value.names)}",
+    requests.ReadInstructions: lambda value: f"{value.id} {' '.join(value.files)}",
+    requests.RunAgent: _run_agent,
+    requests.SetTimer: _of("id", "due"),
+    requests.Cancel: _of("request"),
     # Records
-    AppendMessage: lambda value: message_line(value.message),
+    records.AppendMessage: lambda value: message_line(value.message),
     # Without the size of the context: a model told it, but it is no spend.
-    AddUsage: lambda value: spent_of(value.spent),
-    ReplaceHistory: lambda value: (
+    records.AddUsage: _of("spent"),
+    records.ReplaceHistory: lambda value: (
         f"{', '.join(map(message_line, value.head))} in place of {count(value.keep, 'message')}"
     ),
-    WithdrawTool: lambda value: f"{value.tool} until turn {value.until}",
-    GrantRule: lambda value: str(value.rule),
+    records.WithdrawTool: lambda value: f"{value.tool} until turn {value.until}",
+    records.GrantRule: _of("rule"),
     # A setting is told by its new value alone: the old one stands in an earlier line.
-    SetModel: lambda value: str(value.model),
-    SetMode: lambda value: str(value.mode),
-    UseFallback: lambda value: str(value.model),
-    SetInstructions: lambda value: quoted(value.text),
-    AddContext: lambda value: quoted(value.text),
+    records.SetMode: _of("mode"),
+    **dict.fromkeys((records.SetModel, records.UseFallback), _of("model")),
+    **dict.fromkeys((records.SetInstructions, records.AddContext), _of("text")),
     # Notices
-    # Texts of models, tools and people are quoted, so none of them can pass for a word of ours.
-    TextDelta: lambda value: quoted(value.text),
-    ReasoningDelta: lambda value: quoted(value.text),
-    RetryScheduled: lambda value: f"until {plain(value.due)}: {value.failure}",
-    SettingRefused: lambda value: quoted(value.reason),
-    InputBlocked: lambda value: quoted(value.reason),
-    CallJudged: _judged,
-    ToolOutput: lambda value: quoted(value.text),
-    CallSettled: _tool_ended,
-    ApprovalRequested: lambda value: f"{value.request} {value.tool} {short(value.arguments)}",
-    ApprovalResolved: lambda value: f"{value.request} {decision_of(value.decision)}",
-    Compacted: lambda value: f"from {value.before} to {value.after} tokens",
-    FallbackUsed: lambda value: f"to {value.model} from {value.instead_of}: {value.failure}",
-    LoopDetected: lambda value: f"{value.stage} {' '.join(value.tools)} x{value.count}: {quoted(value.text)}",
-    Warned: lambda value: quoted(value.text),
-    Ignored: lambda value: str(value.event),
-    RunEnded: _run_ended,
-    # Events
-    ModelStreamed: lambda value: f"{value.request} {pieces_of(value.pieces)}",
-    ModelFinished: _finished,
-    ModelFailed: _failed,
-    ToolFinished: _ended,
-    AgentFinished: _ended,
-    # Who decided is for the audit. A host without names for its people leaves it empty.
-    ApprovalGiven: lambda value: _spaced(
-        f"{value.request} {decision_of(value.decision)}", f"by {value.by}" if value.by else ""
+    **dict.fromkeys((notices.TextDelta, notices.ReasoningDelta, notices.ToolOutput), _of("text")),
+    **dict.fromkeys((notices.SettingRefused, notices.InputBlocked), _of("reason")),
+    notices.Warned: _of("text"),
+    notices.RetryScheduled: lambda value: f"{_until(value.due)}: {value.failure}",
+    notices.CallJudged: _of("tool", "verdict", "ground", "detail"),
+    # Here the text belongs: in the message below, a story has the outcomes only.
+    notices.CallSettled: _of("tool", "outcome", "content"),
+    notices.ApprovalRequested: _of("request", "tool", "arguments"),
+    notices.ApprovalResolved: _of("request", "decision"),
+    notices.Compacted: lambda value: f"from {value.before} to {value.after} tokens",
+    notices.FallbackUsed: lambda value: f"to {value.model} from {value.instead_of}: {value.failure}",
+    notices.LoopDetected: lambda value: (
+        f"{value.stage} {' '.join(value.tools)} x{value.count}: {quoted(value.text)}"
     ),
-    HookAnswered: lambda value: f"{value.request} {said_of(value.said)}",
-    UserSent: lambda value: quoted(value.text),
-    UserSteered: lambda value: f"{value.how} {quoted(value.text)}",
+    notices.Ignored: _of("event"),
+    notices.RunEnded: _run_ended,
+    # Events
+    events.ModelStreamed: _of("request", "pieces"),
+    events.ModelFinished: lambda value: _spaced(
+        f"{value.request} {value.stop}, {_usage(value.usage)}", _parts(value.pieces)
+    ),
+    events.ModelFailed: _of("request", "failure", "message", "retry_after"),
+    events.ToolFinished: _ended,
+    events.AgentFinished: _ended,
+    events.ApprovalGiven: _of("request", "decision", "by"),
+    events.HookAnswered: _of("request", "said"),
+    events.UserSent: _of("text"),
+    events.UserSteered: _of("how", "text"),
     # Without the id of the sender: it tells repeats apart and says nothing about the change.
-    ControlReceived: lambda value: f"{type(value.change).__name__} {fields_of(value.change)}",
+    events.ControlReceived: _of("change"),
 }
 """What each class says that is worth more than its fields."""
 
 # A story tells each thing once: these say again what a request, a message or the command above them says.
 SAID_ELSEWHERE: Final = frozenset(
-    {UseIds, AddUsage, TakeMail, RunStarted, ModelCalled, ToolStarted, AgentStarted, TurnEnded}
-    | {InputTaken, InputReceived, InterruptRequested, SettingChanged, HookAsked, HookEnded}
-    | {
-        ApprovalRequested,
-        ApprovalResolved,
-        ApprovalWithdrawn,
-        CompactionStarted,
-        ClearContext,
-        CountCompaction,
-    }
+    {records.UseIds, records.AddUsage, records.TakeMail, records.ClearContext, records.CountCompaction}
+    | {notices.RunStarted, notices.ModelCalled, notices.ToolStarted, notices.AgentStarted, notices.TurnEnded}
+    | {notices.InputTaken, notices.InputReceived, notices.InterruptRequested, notices.SettingChanged}
+    | {notices.HookAsked, notices.HookEnded, notices.ApprovalRequested, notices.ApprovalResolved}
+    | {notices.CompactionStarted}
 )
 
 
 def told_in_story(effect: Effect) -> bool:
     """Whether a story tells *effect*: what is asked, what changes, and what nothing else says."""
-    if isinstance(effect, CallJudged):
-        # A question and its answer, and a tool that runs as it says of itself, explain themselves.
-        plainly = effect.ground in {Basis.TOOL, Basis.PERSON, Basis.LOST}
-        return not plainly and effect.verdict is not Verdict.ASK
-    # Each session sets them once, most of them to nothing.
-    if isinstance(effect, SetInstructions):
-        return bool(effect.text)
-    if isinstance(effect, ApprovalWithdrawn):
+    match effect:
+        case notices.CallJudged():
+            # A question and its answer, and a tool that runs as it says of itself, explain themselves.
+            plainly = effect.ground in {Basis.TOOL, Basis.PERSON, Basis.LOST}
+            return not plainly and effect.verdict is not Verdict.ASK
+        # Each session sets them once, most of them to nothing.
+        case records.SetInstructions():
+            return bool(effect.text)
         # Only time that ran out has no other line. Any other withdrawal follows from an event, which has one.
-        return effect.late
-    # What is not listed is told: a word that is new must not be missing from stories.
-    return type(effect) not in SAID_ELSEWHERE
+        case notices.ApprovalWithdrawn():
+            return effect.late
+        # What is not listed is told: a word that is new must not be missing from stories.
+        case _:
+            return type(effect) not in SAID_ELSEWHERE

@@ -15,66 +15,15 @@ from weakref import WeakKeyDictionary
 import attrs
 import msgspec
 
-from ..effects.config import Config, SideEffect
-from ..effects.errors import (
-    ArgumentError,
-    ConfigError,
-    JournalError,
-    NewerVersion,
-)
+from .. import effects, states
+from ..effects.config import Config
 from ..effects.history import History, Log
-from ..effects.hooks import Hook
-from ..effects.messages import (
-    Binary,
-    Finish,
-    Message,
-    Outcome,
-    Role,
-    StopReason,
-    ToolCall,
-    ToolResult,
-)
-from ..effects.notices import DoneReason
-from ..effects.permissions import PermissionMode, Rule
-from ..effects.records import SetInstructions, SetThinking, WithdrawTool
-from ..effects.usage import Spent
-from ..effects.validators import clean
-from ..states.batch.batch import (
-    Batch,
-    Call,
-    PriorAttempt,
-    Reviewed,
-    Running,
-    RunningChild,
-    Settled,
-    Stopping,
-)
-from ..states.context import (
-    RECALL,
-    AsConfigured,
-    ConversationMemory,
-    Mail,
-    Memory,
-    NotBegun,
-    RunProgress,
-    SessionMemory,
-)
+from ..effects.messages import Binary, Outcome, ToolCall, ToolResult
+from ..states.batch.batch import PriorAttempt, Stopping
+from ..states.context import RECALL, AsConfigured, ConversationMemory, NotBegun, RunProgress, SessionMemory
 from ..states.rules import model_messages
 from ..states.rules.history_check import history_faults
 from ..states.rules.hooks import asked_at
-from ..states.state import (
-    Compacting,
-    Confirming,
-    Dispatching,
-    Done,
-    End,
-    Ending,
-    Executing,
-    Start,
-    State,
-    Streaming,
-    Thinking,
-)
 from ..states.thinking import NATURAL_ENDS
 from .codec import UNREADABLE, decode, encode
 
@@ -84,7 +33,7 @@ SNAPSHOT_VERSION = 3
 
 NAME = "this snapshot"
 
-M = TypeVar("M", Memory, SessionMemory, ConversationMemory, RunProgress)
+M = TypeVar("M", states.Memory, SessionMemory, ConversationMemory, RunProgress)
 
 
 # It is a run of its own, so answers to requests of the old run must find nothing here. Its name is made of
@@ -100,9 +49,9 @@ MOST = 2**53
 """What no account can come to."""
 
 REASONS = {
-    StopReason.INTERRUPTED: DoneReason.INTERRUPTED,
-    StopReason.MAX_TOKENS: DoneReason.MAX_TOKENS,
-    StopReason.STOP_SEQUENCE: DoneReason.STOP_SEQUENCE,
+    effects.StopReason.INTERRUPTED: effects.DoneReason.INTERRUPTED,
+    effects.StopReason.MAX_TOKENS: effects.DoneReason.MAX_TOKENS,
+    effects.StopReason.STOP_SEQUENCE: effects.DoneReason.STOP_SEQUENCE,
 }
 """Why a run was over whose last answer ended so; else of its own accord."""
 
@@ -121,21 +70,21 @@ class Snapshot:
     # No field has a default: one that is missing is an error and not a guess. Names of fields are in stored
     # files, so a new name needs a new version.
     version: int
-    state: State
+    state: states.State
     length: int
     revision: int
     run: str
     model: str
     next_id: int
     size: int
-    spent: Spent
-    mode: PermissionMode
-    thinking: SetThinking | AsConfigured
-    instructions: SetInstructions | NotBegun
-    mail: tuple[Mail, ...]
+    spent: effects.Spent
+    mode: effects.PermissionMode
+    thinking: effects.SetThinking | AsConfigured
+    instructions: effects.SetInstructions | NotBegun
+    mail: tuple[states.Mail, ...]
     received: tuple[str, ...]
     pending_context: tuple[str, ...]
-    granted: tuple[Rule, ...]
+    granted: tuple[effects.Rule, ...]
     compactions: int
     compaction_failures: int
     continues: int
@@ -143,8 +92,8 @@ class Snapshot:
     fallback: str
     cleared: int
     results: int
-    withdrawn: tuple[WithdrawTool, ...]
-    earlier: Spent
+    withdrawn: tuple[effects.WithdrawTool, ...]
+    earlier: effects.Spent
 
 
 LEAST_KEY = 32
@@ -163,23 +112,17 @@ class Signed(msgspec.Struct, forbid_unknown_fields=True):
     signature: str
 
 
-def dump(state: State, memory: Memory, key: bytes | None) -> bytes:
+def dump(state: states.State, memory: states.Memory, key: bytes | None) -> bytes:
     """*state* and *memory* as JSON, signed with *key* if there is one."""
-    history = memory.history
-    # Length and revision catch a mix-up and cost nothing. A history that was changed needs the signature.
-    written: dict[str, Any] = {
-        "version": SNAPSHOT_VERSION,
-        "state": state,
-        "length": len(history),
-        "revision": history.revision,
-    }
-    data = encode(Snapshot(**written, **_flat(memory)), Snapshot)
+    data, history = encode(_flat(state, memory), Snapshot), memory.history
     if key is None:
         return data
     return msgspec.json.encode(Signed(msgspec.Raw(data), _signature(data, history, key)))
 
 
-def load(data: bytes, config: Config, history: History, key: bytes | None) -> tuple[State, Memory]:
+def load(
+    data: bytes, config: Config, history: History, key: bytes | None
+) -> tuple[states.State, states.Memory]:
     """The state and memory that `dump` wrote; where no *key* vouches for them, as much as is harmless."""
     # A signed snapshot may be restored without the key. Its signature is passed over then.
     data, signature = _taken_apart(data)
@@ -193,7 +136,7 @@ def load(data: bytes, config: Config, history: History, key: bytes | None) -> tu
             f"this snapshot goes with {snapshot.length} messages at revision {snapshot.revision}, "
             f"not with {history!r}"
         )
-        raise JournalError(msg)
+        raise effects.JournalError(msg)
     if key is None:
         # The history is in the name, too: over another one, equal bytes make another run with other ids.
         name = hashlib.sha256(data + digest(history)).hexdigest()
@@ -205,29 +148,30 @@ def load(data: bytes, config: Config, history: History, key: bytes | None) -> tu
 # name of a field may be in two groups.
 
 
-def _flat(memory: Memory) -> dict[str, Any]:
-    """The fields of *memory* and its groups that a snapshot has."""
-    # By the fields of the classes: one may move to another group, and older files stay good. The history and
-    # the groups themselves drop out at the end.
-    flat: dict[str, Any] = {}
+def _flat(state: states.State, memory: states.Memory) -> Snapshot:
+    """The snapshot with the fields of *memory* and its groups."""
+    length, revision = len(memory.history), memory.history.revision
+    # Length and revision catch a mix-up and cost nothing. A history that was changed needs the signature.
+    written = {"state": state, "length": length, "revision": revision}
+    flat: dict[str, Any] = {**written, "version": SNAPSHOT_VERSION}
+    # By the fields of the classes: one may move to another group, and older files stay good.
     for part in (memory, memory.session, memory.conversation, memory.progress):
         # Not `asdict`, which would take rules and mail apart as well.
         flat |= {field.name: getattr(part, field.name) for field in attrs.fields(type(part))}
-    return {field.name: flat[field.name] for field in attrs.fields(Snapshot) if field.name in flat}
+    # The history and the groups themselves drop out here.
+    return Snapshot(**{field.name: flat[field.name] for field in attrs.fields(Snapshot)})
 
 
-def _grouped(snapshot: Snapshot, history: History) -> Memory:
+def _grouped(snapshot: Snapshot, history: History) -> states.Memory:
     """The memory that `_flat` took apart, over *history*."""
-    flat = {**attrs.asdict(snapshot, recurse=False), "history": history}
+    flat: dict[str, Any] = {**attrs.asdict(snapshot, recurse=False), "history": history}
 
     def part(kind: type[M], **groups: Any) -> M:  # noqa: ANN401  # groups of several classes
-        mine: dict[str, Any] = {
-            each.name: flat[each.name] for each in attrs.fields(kind) if each.name in flat
-        }
+        mine = {one.name: flat[one.name] for one in attrs.fields(kind) if one.name in flat}
         return kind(**mine, **groups)
 
     session, progress = part(SessionMemory), part(RunProgress)
-    return part(Memory, session=session, conversation=part(ConversationMemory), progress=progress)
+    return part(states.Memory, session=session, conversation=part(ConversationMemory), progress=progress)
 
 
 def _check_version(data: bytes) -> None:
@@ -238,10 +182,10 @@ def _check_version(data: bytes) -> None:
         return  # it is no snapshot, which is said where it is read
     # Two errors, since the remedies differ. A newer one needs a newer library, an older one its journal.
     if version > SNAPSHOT_VERSION:
-        raise NewerVersion(NAME, version, SNAPSHOT_VERSION)
+        raise effects.NewerVersion(NAME, version, SNAPSHOT_VERSION)
     if version < SNAPSHOT_VERSION:
         msg = f"{NAME} has version {version}, known here is {SNAPSHOT_VERSION}: fold its journal instead"
-        raise JournalError(msg)
+        raise effects.JournalError(msg)
 
 
 # Signatures
@@ -261,26 +205,21 @@ def _check_signature(data: bytes, signature: str, history: History, key: bytes) 
     """Raise `JournalError` unless *signature* is that of *data* and *history* with *key*."""
     if not signature:
         # Damage first: of a file that was cut off, "not signed" would hide what is wrong.
-        _check_whole(data)
+        try:
+            msgspec.json.decode(data)
+        except UNREADABLE as error:
+            msg = f"{NAME} cannot be read ({error}): it was cut off or damaged, take another one"
+            raise effects.JournalError(msg) from error
         way = "take it with snapshot(key), or restore it without a key: then it grants nothing"
         msg = f"this snapshot is not signed: {way}"
-        raise JournalError(msg)
+        raise effects.JournalError(msg)
     # In constant time: a comparison that stops early lets a forger find the digits one after another. As
     # bytes, since it raises a bare error for text beyond ASCII, which a forger may send.
     if not hmac.compare_digest(signature.encode(), _signature(data, history, key).encode()):
         why = "it was signed with another key, goes with another history, or was changed since"
         way = "without a key it can be restored, and grants nothing"
         msg = f"the signature of this snapshot is wrong: {why}; {way}"
-        raise JournalError(msg)
-
-
-def _check_whole(data: bytes) -> None:
-    """Raise `JournalError` for what is no JSON: that was damaged, not left unsigned."""
-    try:
-        msgspec.json.decode(data)
-    except UNREADABLE as error:
-        msg = f"{NAME} cannot be read ({error}): it was cut off or damaged, take another one"
-        raise JournalError(msg) from error
+        raise effects.JournalError(msg)
 
 
 def _signature(data: bytes, history: History, key: bytes) -> str:
@@ -294,14 +233,14 @@ def _check_key(key: object) -> None:
     # No text: two processes may encode it differently, and people would put a password there.
     if not isinstance(key, bytes):
         msg = f"a key is bytes, not {type(key).__name__}: {way}"
-        raise ArgumentError(msg)
+        raise effects.ArgumentError(msg)
     if len(key) < LEAST_KEY:
         msg = f"a key must have at least {LEAST_KEY} bytes; got {len(key)}: {way}"
-        raise ConfigError(msg)
+        raise effects.ConfigError(msg)
 
 
 # Weakly, since a server restores over many logs: what is known of one goes when the log does.
-_digests: WeakKeyDictionary[Log[Message], list[bytes]] = WeakKeyDictionary()
+_digests: WeakKeyDictionary[Log[effects.Message], list[bytes]] = WeakKeyDictionary()
 """The digests of the beginnings of logs, by their length: what lies below it never changes."""
 
 
@@ -310,7 +249,7 @@ def digest(history: History) -> bytes:
     # A list and not only the latest digest: an older snapshot goes with a beginning of the same log.
     known = _digests.setdefault(history.log, [hashlib.sha256(DOMAIN).digest()])
     for message in history.slice(len(known) - 1, len(history)):
-        known.append(hashlib.sha256(known[-1] + encode(message, Message)).digest())
+        known.append(hashlib.sha256(known[-1] + encode(message, effects.Message)).digest())
     return known[len(history)]
 
 
@@ -319,7 +258,7 @@ def digest(history: History) -> bytes:
 
 def restore_untrusted(
     snapshot: Snapshot, config: Config, history: History, name: str
-) -> tuple[State, Memory]:
+) -> tuple[states.State, states.Memory]:
     """
     What can be had of *snapshot* at no risk, over *history* and under *config*; *name* is a digest of it.
 
@@ -331,26 +270,34 @@ def restore_untrusted(
     if not calls:
         return _between(snapshot.state, memory), memory
     batch = _batch(snapshot.state)
-    settled = tuple([_call(wish, told, batch.stopping, config) for wish, told in calls])
-    begins = config.instructions or asked_at(config, Hook.SESSION_START)
+    results = [_result(wish, told, batch.stopping, config) for wish, told in calls]
+    begins = config.instructions or asked_at(config, effects.Hook.SESSION_START)
     # What was offered is the snapshot's word, and harmless: a tool must be configured here, and is judged
     # anew.
     if not begins and not batch.stopping:
-        return Executing(batch=Batch(calls=settled, offered=batch.offered)), memory
-    # The session has to begin first, and then these calls would be out of place.
-    results = tuple([_given_up(call) for call in settled])
-    answered = history.append(Message(role=Role.TOOL, parts=results, at=history[-1].at))
+        there = [
+            states.Call(call=wish, phase=states.Settled(result=result) if result else states.Queued())
+            for (wish, _), result in zip(calls, results, strict=True)
+        ]
+        return states.Executing(batch=states.Batch(calls=tuple(there), offered=batch.offered)), memory
+    # The session has to begin first, and then these calls would be out of place. They get a text of their
+    # own: no person refused them, and the model must not read that one did.
+    parts = [
+        result or _made(wish, Outcome.SKIPPED, model_messages.FROM_OUTSIDE)
+        for (wish, _), result in zip(calls, results, strict=True)
+    ]
+    answered = history.append(effects.Message(role=effects.Role.TOOL, parts=tuple(parts), at=history[-1].at))
     memory = attrs.evolve(memory, conversation=ConversationMemory.of(answered))
     # An interrupt holds: to think on would act against the person who stopped the run.
     if batch.stopping is Stopping.INTERRUPTED:
-        return Done(reason=DoneReason.INTERRUPTED, spent=memory.spent), memory
-    return Thinking(stage=Start()), memory
+        return states.Done(reason=effects.DoneReason.INTERRUPTED, spent=memory.spent), memory
+    return states.Thinking(stage=states.Start()), memory
 
 
 # The memory
 
 
-def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> Memory:
+def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> states.Memory:
     """
     What a run begins with, and of *snapshot* the inputs that wait.
 
@@ -365,7 +312,7 @@ def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> M
         mail=tuple({mail.id: mail for mail in snapshot.mail}.values()),
         received=snapshot.received[-RECALL:],
     )
-    return Memory(
+    return states.Memory(
         run=run,
         session=session,
         # Counted anew: with a forged size, the context might never be compacted.
@@ -375,56 +322,57 @@ def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> M
     )
 
 
-def _account(spent: Spent) -> Spent:
+def _account(spent: effects.Spent) -> effects.Spent:
     """*spent*, if an account can be so; what was less than nothing would be a limit to nothing."""
     # One of the numbers is enough to refuse all: mending an account would invent one.
-    usage: tuple[int, ...] = attrs.astuple(spent.usage)
-    counts = (spent.turns, spent.unpriced, *usage)
-    sane = all(0 <= count <= MOST for count in counts) and 0 <= spent.cost <= MOST
-    sane = sane and 0 <= spent.seconds <= MOST
-    if not sane:
+    usage = attrs.astuple(spent.usage)
+    numbers = (*usage, spent.turns, spent.unpriced, spent.cost, spent.seconds)
+    if not all(0 <= number <= MOST for number in numbers):
         msg = f"this snapshot has an account that cannot be: {spent!r}"
-        raise JournalError(msg)
+        raise effects.JournalError(msg)
     return spent
 
 
 # Between calls
 
 
-def _between(state: State, memory: Memory) -> Thinking | Done:
+def _between(state: states.State, memory: states.Memory) -> states.Thinking | states.Done:
     """
     Where a run with *memory* goes on that was in *state*: it begins again, where there is something to do.
 
     What was over, or was being given up, stays so: to end grants nothing.
     """
-    match state:
-        case Done(reason=reason):
-            return Done(reason=reason, spent=memory.spent)
+    stage = state.stage if isinstance(state, states.Thinking) else state
+    match stage:
+        case states.Done(reason=reason):
+            pass
         # A natural end is not taken over here: mail may have come, and then there is more to do.
-        case Thinking(stage=End(reason=reason) | Ending(reason=reason)) if reason not in NATURAL_ENDS:
-            return Done(reason=reason, spent=memory.spent)
-        case Streaming(stopping=Stopping.INTERRUPTED) | Compacting(stopping=Stopping.INTERRUPTED):
-            return Done(reason=DoneReason.INTERRUPTED, spent=memory.spent)
+        case states.End(reason=reason) | states.Ending(reason=reason) if reason not in NATURAL_ENDS:
+            pass
+        case states.Streaming() | states.Compacting() if stage.stopping is Stopping.INTERRUPTED:
+            reason = effects.DoneReason.INTERRUPTED
+        # From here the conversation decides and not the snapshot: it shows whose turn it is.
         case _:
             last = memory.history[-1] if memory.history else None
-    # From here the conversation decides and not the snapshot: it shows whose turn it is.
-    if memory.session.mail or (last is not None and last.role is not Role.ASSISTANT):
-        return Thinking(stage=Start())
-    # The message says how its answer ended: a run that was cut off must not pass for complete.
-    finish = None if last is None else last.parts[-1]
-    stop = finish.reason if isinstance(finish, Finish) else StopReason.END_TURN
-    return Done(reason=REASONS.get(stop, DoneReason.END_TURN), spent=memory.spent)
+            if memory.session.mail or (last is not None and last.role is not effects.Role.ASSISTANT):
+                return states.Thinking(stage=states.Start())
+            # The message says how its answer ended: a run that was cut off must not pass for complete.
+            finish = None if last is None else last.parts[-1]
+            stop = finish.reason if isinstance(finish, effects.Finish) else effects.StopReason.END_TURN
+            reason = REASONS.get(stop, effects.DoneReason.END_TURN)
+    return states.Done(reason=reason, spent=memory.spent)
 
 
 # Calls
 
 
-def _batch(state: State) -> Batch:
+def _batch(state: states.State) -> states.Batch:
     """The batch of *state*, an empty one where it has none."""
-    return state.batch if isinstance(state, Executing | Confirming | Dispatching) else Batch(calls=())
+    batch: states.Batch = getattr(state, "batch", states.Batch(calls=()))
+    return batch
 
 
-def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, Call]]:
+def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, states.Call]]:
     """The calls of *history* without a result, each with what *snapshot* says of it."""
     wishes = history[-1].calls if history else ()
     told = _batch(snapshot.state).calls
@@ -432,50 +380,33 @@ def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, Call]]:
     # Open calls may stand in the last message only. A provider refuses any other one for good.
     if faults := history_faults(history, mine):
         msg = f"invalid history: {'; '.join(faults)}"
-        raise JournalError(msg)
+        raise effects.JournalError(msg)
     # In the same order, too: below, calls and phases are matched by their places.
     if mine != theirs:
         msg = f"this snapshot goes with a history whose open calls are {theirs}, not {mine}"
-        raise JournalError(msg)
+        raise effects.JournalError(msg)
     return list(zip(wishes, told, strict=True))
 
 
-def _call(wish: ToolCall, told: Call, stopping: Stopping, config: Config) -> Call:
-    """*wish*, as the model wrote it, with the result that is *told* of it, or to be judged anew."""
+def _result(wish: ToolCall, told: states.Call, stopping: Stopping, config: Config) -> ToolResult | None:
+    """The result of *wish*, as the model wrote it, by what is *told* of it; None where it is judged anew."""
     phase = told.phase
     # A result is believed: a forged one is a text that the model reads, as any history is. Nothing runs of
     # it.
-    if isinstance(phase, Settled | Reviewed):
+    if isinstance(phase, states.Settled | states.Reviewed):
         result = phase.result
-        return _settled(wish, result.outcome, clean(result.content), result.files)
-    # It may have run, and a second time may do harm. A read does none, so it is judged anew instead.
-    if (isinstance(phase, Running | RunningChild) or told.tried is PriorAttempt.LOST) and not _reads(
-        wish, config
-    ):
-        return _settled(wish, Outcome.UNKNOWN, model_messages.LOST)
-    # An approval in the snapshot is not looked at: rules and people are asked again.
-    return _settled(wish, Outcome.CANCELLED, model_messages.CANCELLED) if stopping else Call(call=wish)
-
-
-def _reads(wish: ToolCall, config: Config) -> bool:
-    spec = config.tool(wish.name)
+        return _made(wish, result.outcome, effects.clean(result.content), result.files)
+    begun = isinstance(phase, states.Running | states.RunningChild) or told.tried is PriorAttempt.LOST
     # By the settings here and not by the snapshot: only the owner says which tool is harmless.
-    return spec is not None and spec.side_effect is SideEffect.READ_ONLY
+    spec = config.tool(wish.name)
+    # It may have run, and a second time may do harm. A read does none, so it is judged anew instead.
+    if begun and (spec is None or spec.side_effect is not effects.SideEffect.READ_ONLY):
+        return _made(wish, Outcome.UNKNOWN, model_messages.LOST)
+    # An approval in the snapshot is not looked at: rules and people are asked again.
+    return _made(wish, Outcome.CANCELLED, model_messages.CANCELLED) if stopping else None
 
 
-def _settled(wish: ToolCall, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> Call:
-    return Call(call=wish, phase=Settled(result=_result(wish, outcome, content, files)))
-
-
-def _result(wish: ToolCall, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
+def _made(wish: ToolCall, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
     return ToolResult(
         call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
     )
-
-
-def _given_up(call: Call) -> ToolResult:
-    """The result of *call*, which will not run where it has none."""
-    if isinstance(call.phase, Settled):
-        return call.phase.result
-    # A text of its own: no person refused this call, and the model must not read that one did.
-    return _result(call.call, Outcome.SKIPPED, model_messages.FROM_OUTSIDE)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import Future
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -21,7 +18,6 @@ def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     Ctrl-C cancels the work; it has ended when `KeyboardInterrupt` is raised here.
     """
     # Of `concurrent.futures`, not asyncio: two threads meet here.
-    done: Future[T] = Future()
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Future[T]]] = Future()
 
     async def watched() -> T:
@@ -30,22 +26,14 @@ def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
         started.set_result((asyncio.get_running_loop(), task))
         return await task
 
-    def target() -> None:
-        try:
-            done.set_result(asyncio.run(watched()))
-        # Also `SystemExit` of a tool: in a thread it would end silently, and the caller would wait for ever.
-        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            done.set_exception(error)
-
     # A thread, because the caller may stand in a running loop (a notebook), where `asyncio.run` is refused.
-    thread = threading.Thread(target=copy_context().run, args=(target,), name="turnwheel-run")
-    try:
-        thread.start()
-        return done.result()
-    except KeyboardInterrupt:
-        # Ctrl-C comes before the loop is up, at times: `started` waits for it.
-        loop, task = started.result()
-        loop.call_soon_threadsafe(task.cancel)
-        # Tools may be writing files: the caller must not go on while they do.
-        thread.join()
-        raise
+    # Its end is waited for in any case: tools may be writing files, and the caller must not go on while they
+    # do. An executor passes on every exception, also `SystemExit` of a tool.
+    with ThreadPoolExecutor(1, thread_name_prefix="turnwheel-run") as thread:
+        try:
+            return thread.submit(copy_context().run, lambda: asyncio.run(watched())).result()
+        except KeyboardInterrupt:
+            # Ctrl-C comes before the loop is up, at times: `started` waits for it.
+            loop, task = started.result()
+            loop.call_soon_threadsafe(task.cancel)
+            raise

@@ -21,8 +21,7 @@ from ..effects.pieces import CallPiece, Piece, Rope, TextPiece
 from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
-from ..engine.machine import Machine
-from ..engine.transition import ignored
+from ..engine.machine import Machine, ignored
 from ..states.batch.batch import Asked, Batch, Call, Running, RunningChild, Settled, Timer
 from ..states.context import Memory
 from ..states.state import Done, State

@@ -29,7 +29,13 @@ from ..engine.driver import check_answer
 from ..engine.journal.entries import RunOpened
 from ..engine.machine import Machine
 from ..engine.recovery import recover
-from ..engine.rendering import history_lines, line_of, memory_lines, state_line, told_in_story
+from ..engine.rendering import (
+    history_lines,
+    line_of,
+    memory_lines,
+    state_line,
+    told_in_story,
+)
 from ..states.rules.inputs import prompt_group
 from . import scenarios
 from .harness import streamed

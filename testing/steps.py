@@ -11,8 +11,7 @@ from ..effects import Effect
 from ..effects.config import Config
 from ..effects.errors import InternalError
 from ..effects.events import Entered, Event
-from ..engine.machine import MAX_ENTERED, Machine
-from ..engine.transition import advance
+from ..engine.machine import MAX_ENTERED, Machine, advance
 from ..states.context import Memory
 from ..states.state import Done, State
 

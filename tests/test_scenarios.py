@@ -65,12 +65,11 @@ from turnwheel.engine.journal.entries import (
     TakenOver,
 )
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.machine import Machine, drive
+from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session import Session
-from turnwheel.engine.transition import ignored
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.performers.stores.memory import MemoryStore

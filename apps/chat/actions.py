@@ -8,7 +8,7 @@ from typing import assert_never, final
 
 from ...effects.errors import CallerError, ConfigError, UnknownCall
 from ...effects.records import Change, SetModel
-from ...engine.open_work import calls_of
+from ...engine.machine import calls_in
 from ..cli.build_settings import switch_problem
 from ..cli.call_report import find_call, report_lines
 from ..cli.option_types import resolve_name, short
@@ -142,7 +142,7 @@ class LineActions:
     def _call(self, name: str) -> str:
         """The open call that *name* means."""
         machine = self._workspace.session.machine
-        there = () if machine is None else calls_of(machine)
+        there = () if machine is None else calls_in(machine.state)
         found = resolve_name(name, there)
         if found is None:
             raise UnknownCall(name, tuple([short(call) for call in there]))

@@ -23,7 +23,7 @@ from ...effects.records import Change, SetModel
 from ...effects.requests import AskApproval
 from ...engine.agent import DEFAULT_MODEL
 from ...engine.inspect.explain import Explanation
-from ...engine.open_work import calls_of
+from ...engine.machine import calls_in
 from ...engine.session.environment import Environment
 from ...engine.session.session import Session
 from ...performers.base import SystemClock
@@ -126,7 +126,7 @@ class RemoteSession:
     async def cancel(self, name: str) -> str:
         """Cancel the call *name*; returns a line about it."""
         machine = self.session.machine
-        there = () if machine is None else calls_of(machine)
+        there = () if machine is None else calls_in(machine.state)
         found = resolve_name(name, there)
         if found is None:
             raise UnknownCall(name, tuple([short(call) for call in there]))

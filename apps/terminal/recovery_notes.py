@@ -23,8 +23,7 @@ from ...effects.requests import (
     RunTool,
     SetTimer,
 )
-from ...engine.machine import Machine
-from ...engine.open_work import questions
+from ...engine.machine import Machine, questions
 from ...engine.recovery import recover
 from ...engine.session.session import Session
 from ...states.state import (

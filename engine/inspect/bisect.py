@@ -9,10 +9,10 @@ touch the machine. Two versions are compared over one journal, by their machines
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, islice, zip_longest
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import Any, cast, final
 
 import attrs
 import msgspec
@@ -22,15 +22,7 @@ from ...effects.events import Failure
 from ..codec import TAG
 from ..journal.encoding import decode_entry
 from ..journal.entries import Stepped, time_of
-from .replay import (
-    ReplayedStep,
-    as_plain,
-    plain_entry,
-    replayed,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from .replay import ReplayedStep, as_plain, plain_entry, replayed
 
 Plain = dict[str, Any]
 """A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""
@@ -207,7 +199,8 @@ class _Names:
         match part:
             case dict():
                 # How a provider cuts an answer into pieces differs from call to call; the text is compared.
-                cut = {"before", "count"} if _is_stream(part) else set[str]()
+                is_stream = part.get(TAG) == "ModelStreamed" or part.keys() == {"count", "pieces"}
+                cut = {"before", "count"} if is_stream else set[str]()
                 return {
                     name: self._all_named(value) if name in IDS else self.compared(value)
                     for name, value in part.items()
@@ -230,11 +223,6 @@ class _Names:
         return self._names[name]
 
 
-def _is_stream(part: Plain) -> bool:
-    """Whether *part* counts the pieces of an answer."""
-    return part.get(TAG) == "ModelStreamed" or part.keys() == {"count", "pieces"}
-
-
 # Two versions
 
 
@@ -242,21 +230,15 @@ def _made_here(entries: Sequence[bytes], session: str) -> Iterator[Plain]:
     """The steps of *session* as this version makes them, up to the first one that it makes otherwise."""
     # A replay stops at a step that leads elsewhere than the journal says; here, that step is the finding.
     last: ReplayedStep | None = None
-    steps = replayed(entries, session)
-    while True:
-        try:
-            last = next(steps)
-        except StopIteration:
-            return
-        except JournalError as error:
-            number = 0 if last is None else last.number + 1
-            other = None if last is None else _otherwise(last, entries[number], error)
-            # Damage is no difference between two versions, so it stays an error.
-            if other is None:
-                raise
-            yield other
-            return
-        yield as_plain(last)
+    try:
+        for last in replayed(entries, session):
+            yield as_plain(last)
+    except JournalError as error:
+        other = None if last is None else _otherwise(last, entries[last.number + 1], error)
+        # Damage is no difference between two versions, so it stays an error.
+        if other is None:
+            raise
+        yield other
 
 
 def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | None:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import final
 
 import attrs
 
-from ...effects.events import (
-    AgentFinished,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ToolFinished,
-)
+from ...effects import Effect, events
 from ...effects.notices import CallSettled
 from ...effects.records import AddUsage
 from ...effects.requests import CallModel, RunAgent
 from ...effects.usage import Spent
-from ..journal.entries import Forked, Stepped
+from ..journal.entries import Entry, Forked, Stepped
 from ..journal.fold import initial_state, read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ...effects import Effect
-    from ...effects.events import Event
-    from ..journal.entries import Entry
 
 
 @final
@@ -89,7 +78,7 @@ class Account:
     def __init__(self, entries: Sequence[bytes], session: str) -> None:
         self.children: dict[str, ChildAccount] = {}
         self._own = Spent()
-        self._models: dict[str, Spent] = {}
+        self._models = defaultdict[str, Spent](Spent)
         self._model = ""  # the model at work: a run asks one at a time
         self._agents: dict[str, RunAgent] = {}  # by request, which is all that a child's answer names
         self._session, self._state = session, initial_state(entries)
@@ -115,7 +104,8 @@ class Account:
         if isinstance(entry, Forked):
             # The original pays for what was spent before, and for its children. Their requests stay known:
             # a fork may be given the answer of a child that the original began.
-            self._own, self._models, self.children = Spent(), {}, {}
+            self._own, self.children = Spent(), {}
+            self._models.clear()
         event = entry.event if isinstance(entry, Stepped) else None
         for number, effect in enumerate(effects):
             # Only what follows may be the spender: one step may book for several calls and settle each after
@@ -123,7 +113,7 @@ class Account:
             if isinstance(effect, AddUsage):
                 self._add(effect.spent, event, effects[number:])
         # After the usage, and before the requests: one step may end an answer and ask for the next.
-        if isinstance(event, ModelFinished | ModelFailed):
+        if isinstance(event, events.ModelFinished | events.ModelFailed):
             self._model = ""
         for effect in effects:
             if isinstance(effect, CallModel):
@@ -136,21 +126,20 @@ class Account:
                 # bill.
                 self.children[effect.call] = ChildAccount(effect.agent)
 
-    def _add(self, spent: Spent, event: Event | None, rest: Sequence[Effect]) -> None:
+    def _add(self, spent: Spent, event: events.Event | None, rest: Sequence[Effect]) -> None:
         """Add *spent* to the account of the spender; *rest* are the effects from there on."""
         match event:
             # In a fork, the child may be the original's: then it is not among the children yet.
-            case AgentFinished(request=request):
+            case events.AgentFinished(request=request):
                 asked = self._agents[request]
                 self.children.setdefault(asked.call, ChildAccount(asked.agent)).spent += spent
             # With a model at work, an interrupt books what the model used until then.
-            case Interrupted() if not self._model:
+            case events.Interrupted() if not self._model:
                 # No answer comes any more: what the child had reported is booked, and then its call settles.
                 call = next(effect.call for effect in rest if isinstance(effect, CallSettled))
                 self.children[call].spent += spent
-            # A tool uses time and no model, so it is in no model's share.
-            case ToolFinished():
-                self._own += spent
             case _:
                 self._own += spent
-                self._models[self._model] = self._models.get(self._model, Spent()) + spent
+                # A tool uses time and no model, so it is in no model's share.
+                if not isinstance(event, events.ToolFinished):
+                    self._models[self._model] += spent

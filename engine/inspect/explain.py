@@ -7,47 +7,15 @@ again yields every decision with its grounds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, final
 
 import attrs
 
-from ...effects.events import (
-    Approve,
-    ApproveAlways,
-    CallCancelled,
-    Deny,
-    Interrupted,
-    Post,
-)
-from ...effects.notices import (
-    AgentStarted,
-    ApprovalRequested,
-    ApprovalResolved,
-    ApprovalWithdrawn,
-    CallJudged,
-    CallSettled,
-    HookAsked,
-    HookEnded,
-    ToolStarted,
-    TurnEnded,
-)
-from ..journal.entries import (
-    Forked,
-    HandedOver,
-    Stepped,
-    TakenOver,
-)
-from ..open_work import calls_in
+from ... import effects
+from ..journal.entries import Entry, Forked, HandedOver, Stepped, TakenOver
+from ..machine import calls_in
 from .replay import replayed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ...effects import Effect
-    from ...effects.events import Decision
-    from ...effects.hooks import HookSaid
-    from ...effects.messages import ToolCall
-    from ..journal.entries import Entry
 
 
 @final
@@ -73,8 +41,7 @@ class Explanation:
 
 
 @final
-@attrs.frozen
-class _Interference:
+class _Interference(NamedTuple):
     """Something from outside that met open *calls*: *kind* in one word, *text* in full."""
 
     calls: tuple[str, ...]
@@ -83,13 +50,12 @@ class _Interference:
 
 
 @final
-@attrs.frozen
-class _Occurrence:
+class _Occurrence(NamedTuple):
     """*what* the machine did, or what came from outside, *at* a time in *session*."""
 
     at: float
     session: str
-    what: Effect | _Interference
+    what: effects.Effect | _Interference
 
 
 @final
@@ -101,10 +67,10 @@ class Timeline:
         # A list, since each account goes through all of it, and to fold the journal costs the most.
         self._occurrences = list(_occurrences(entries, session))
         # By our own ids: a provider repeats its ids from turn to turn.
-        turns = [one.what for one in self._occurrences if isinstance(one.what, TurnEnded)]
+        turns = [one.what for one in self._occurrences if isinstance(one.what, effects.TurnEnded)]
         # Calls of a copied run come out as well: a fork explains what it took over without the original's
         # file.
-        self.calls: dict[str, ToolCall] = {call.id: call for turn in turns for call in turn.calls}
+        self.calls: dict[str, effects.ToolCall] = {call.id: call for turn in turns for call in turn.calls}
 
     @property
     def children(self) -> list[str]:
@@ -113,7 +79,7 @@ class Timeline:
             # A child that was begun before a fork is kept under the original's name.
             f"{one.session}.{one.what.call}"
             for one in self._occurrences
-            if isinstance(one.what, AgentStarted)
+            if isinstance(one.what, effects.AgentStarted)
         ]
 
     def explain(self, call: str) -> list[Explanation]:
@@ -125,14 +91,14 @@ class Timeline:
         end = f"-{call.removeprefix('-')}"
         return [self._account(wish) for name, wish in self.calls.items() if name.endswith(end)]
 
-    def _account(self, wish: ToolCall) -> Explanation:
-        # A new one each time: it remembers the questions of one call.
-        story = _Story(wish.id)
+    def _account(self, wish: effects.ToolCall) -> Explanation:
+        # Answers name the question only, so the account remembers which ones are its own.
+        asked: set[str] = set()
         # A pass over all occurrences for one call: asking why is rare, and an index would take as long.
         moments = [
             Moment(at=one.at, what=what, text=text)
             for one in self._occurrences
-            for what, text in story.words(one.what, one.session)
+            for what, text in _words(wish.id, asked, one)
         ]
         return Explanation(
             session=self._session,
@@ -151,7 +117,7 @@ def _occurrences(entries: Sequence[bytes], session: str) -> Iterator[_Occurrence
     for step in replayed(entries, session):
         # An input has the time at which its sender sent it, which may be long before it is applied. Its
         # effects are of when it was applied, perhaps by another process: time must not run backwards.
-        posted = isinstance(step.event, Post)
+        posted = isinstance(step.event, effects.Post)
         now = now if posted else max(now, step.at)
         # First, since it is the cause of the effects. The calls are those of before: an interrupt may have
         # settled them all by now.
@@ -159,7 +125,7 @@ def _occurrences(entries: Sequence[bytes], session: str) -> Iterator[_Occurrence
             yield _Occurrence(step.at if posted else now, step.session, met)
         for effect in step.effects:
             # A decision counts from when the approver gave it: that is when the waiting ended.
-            decided = posted and isinstance(effect, ApprovalResolved)
+            decided = posted and isinstance(effect, effects.ApprovalResolved)
             yield _Occurrence(step.at if decided else max(now, step.at), step.session, effect)
 
 
@@ -177,73 +143,64 @@ def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
         case HandedOver():
             text = "the worker let running calls end, and left the rest to the next worker"
             return _Interference(open_, "handed over", text)
-        case Stepped(event=CallCancelled(call=call)):
+        case Stepped(event=effects.CallCancelled(call=call)):
             return _Interference((call,), "given up", "a person gave up this call")
         # An interrupt names no call: it met each that had no result.
-        case Stepped(event=Interrupted()):
+        case Stepped(event=effects.Interrupted()):
             return _Interference(open_, "interrupted", "the run was asked to stop")
         case _:
             return None
 
 
-@final
-class _Story:
-    """What of all occurrences is about the call *name*."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._questions: set[str] = set()
-
-    def words(self, what: Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
-        """What *what*, in *session*, adds to the account: one word each, and a text."""
-        match what:
-            # A story begins with the model's own words for the call, before hooks may change its arguments.
-            case TurnEnded(calls=calls):
-                yield from (
-                    ("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == self._name
-                )
-            # Hooks of other occasions name no call, so they never match here.
-            case HookAsked(call=self._name, hook=hook, names=names):
-                yield "hooks", f"asked at {hook}: {', '.join(names)}"
-            # One moment for each hook, since each has its own reasons.
-            case HookEnded(call=self._name, said=said):
-                yield from (("hook", _hook(one)) for one in said)
-            # Possibly more than once: arguments that a person edited pass the rules again.
-            case CallJudged(call=self._name):
-                detail = f": {what.detail}" if what.detail else ""
-                yield "judged", f"{what.verdict}, by {what.ground}{detail}"
-            # With the arguments that ran: hooks and approvers may have changed the model's.
-            case ToolStarted(call=self._name):
-                yield "started", f"{what.tool} {what.arguments}"
-            # With the session, where the child's own story is told.
-            case AgentStarted(call=self._name):
-                yield "started", f"agent {what.agent}, in session {session}.{self._name}: {what.prompt}"
-            # In full, unlike in a rendered line: the reason for an outcome may stand anywhere in it.
-            case CallSettled(call=self._name):
-                yield "ended", f"{what.outcome}: {what.content}"
-            case _Interference(calls=calls) if self._name in calls:
-                yield what.kind, what.text
-            case _:
-                yield from self._question(what)
-
-    def _question(self, what: Effect | _Interference) -> Iterator[tuple[str, str]]:
-        match what:
-            case ApprovalRequested(call=self._name, request=request):
-                # Answers name the question only, so the story remembers which ones are its own.
-                self._questions.add(request)
-                # With the id of the question: a person's own log of answers has that and not the call.
-                yield "asked", f"a person, because of {what.why}; the question is {request}"
-            case ApprovalResolved(request=request) if request in self._questions:
-                by = f", by {what.by}" if what.by else ""
-                yield "answered", f"{_decision(what.decision)}{by}"
-            # An auditor must tell silence from a question that was taken back: only the first waited in vain.
-            case ApprovalWithdrawn(request=request) if request in self._questions:
-                yield "withdrawn", "no answer came in time" if what.late else "the question was taken back"
-            case _:
-                pass
+def _words(call: str, asked: set[str], one: _Occurrence) -> Iterator[tuple[str, str]]:
+    """What *one* adds to the account of *call*: one word each, and a text; *asked* are its questions."""
+    match one.what:
+        # A story begins with the model's own words for the call, before hooks may change its arguments.
+        case effects.TurnEnded(calls=calls):
+            yield from (("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == call)
+        case _Interference() as met if call in met.calls:
+            yield met.kind, met.text
+        case effects.ApprovalResolved(request=request) as what if request in asked:
+            by = f", by {what.by}" if what.by else ""
+            yield "answered", f"{_decision(what.decision)}{by}"
+        # An auditor must tell silence from a question that was taken back: only the first waited in vain.
+        case effects.ApprovalWithdrawn(request=request) as what if request in asked:
+            yield "withdrawn", "no answer came in time" if what.late else "the question was taken back"
+        case effects.ApprovalRequested(request=request) as what if what.call == call:
+            asked.add(request)
+            # With the id of the question: a person's own log of answers has that and not the call.
+            yield "asked", f"a person, because of {what.why}; the question is {request}"
+        # Hooks of other occasions name no call, so they never match here.
+        case what:
+            if getattr(what, "call", None) == call:
+                yield from _of_call(what, one.session)
 
 
-def _hook(said: HookSaid) -> str:
+def _of_call(what: effects.Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
+    match what:
+        case effects.HookAsked(hook=hook, names=names):
+            yield "hooks", f"asked at {hook}: {', '.join(names)}"
+        # One moment for each hook, since each has its own reasons.
+        case effects.HookEnded(said=said):
+            yield from (("hook", _hook(one)) for one in said)
+        # Possibly more than once: arguments that a person edited pass the rules again.
+        case effects.CallJudged():
+            detail = f": {what.detail}" if what.detail else ""
+            yield "judged", f"{what.verdict}, by {what.ground}{detail}"
+        # With the arguments that ran: hooks and approvers may have changed the model's.
+        case effects.ToolStarted():
+            yield "started", f"{what.tool} {what.arguments}"
+        # With the session, where the child's own story is told.
+        case effects.AgentStarted():
+            yield "started", f"agent {what.agent}, in session {session}.{what.call}: {what.prompt}"
+        # In full, unlike in a rendered line: the reason for an outcome may stand anywhere in it.
+        case effects.CallSettled():
+            yield "ended", f"{what.outcome}: {what.content}"
+        case _:
+            pass
+
+
+def _hook(said: effects.HookSaid) -> str:
     # Rules pass over a failed hook, so its answer is no part of the account.
     if said.fault:
         return f"{said.name} has no say: {said.fault}"
@@ -258,13 +215,13 @@ def _hook(said: HookSaid) -> str:
     return f"{said.name}: {', '.join(filter(None, words)) or 'nothing to say'}"
 
 
-def _decision(decision: Decision) -> str:
+def _decision(decision: effects.Decision) -> str:
     match decision:
         # Edited arguments are quoted: what ran is not what the model wished.
-        case Approve(arguments=edited):
+        case effects.Approve(arguments=edited):
             return f"yes, with {edited}" if edited else "yes"
-        case ApproveAlways(where=where):
+        case effects.ApproveAlways(where=where):
             # Without a condition, the yes holds for every later call of the tool.
             return "yes, always" + (f" where {where}" if where else "")
-        case Deny(message=message, interrupt=ends):
+        case effects.Deny(message=message, interrupt=ends):
             return f"no{f': {message}' if message else ''}{', and stop' if ends else ''}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -11,12 +12,8 @@ from ...effects.records import AppendMessage, ReplaceHistory
 from ..codec import converter
 from ..journal.entries import Forked
 from ..journal.fold import initial_state, read
+from ..journal.summary import SessionSummary
 from .run_tree import RunTree
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..journal.summary import SessionSummary
 
 # In every document, so that a file says what it is when its name is lost.
 FORMAT = "turnwheel session"

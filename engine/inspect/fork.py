@@ -10,75 +10,24 @@ Nothing is performed here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import final
 
 import attrs
 
-from ...effects import is_request
-from ...effects.errors import (
-    ArgumentError,
-    ConfigError,
-    TooLarge,
-    UnknownSession,
-)
-from ...effects.events import (
-    AgentFinished,
-    Answer,
-    ApprovalGiven,
-    Approve,
-    ApproveAlways,
-    ControlReceived,
-    Decision,
-    Deny,
-    Event,
-    ModelFinished,
-    Post,
-    ToolFinished,
-    UserSent,
-    UserSteered,
-)
-from ...effects.messages import StopReason
-from ...effects.pieces import TextPiece
-from ...effects.records import (
-    Change,
-    SetMode,
-    SetModel,
-    SetThinking,
-)
-from ...effects.usage import Usage
-from ...effects.validators import MAX_PROMPT, clean, of_kind, within
-from ...states.batch.batch import Running, RunningChild
-from ...states.state import (
-    Compacting,
-    Confirming,
-    Dispatching,
-    Executing,
-    Streaming,
-    Summary,
-)
+from ... import effects, states
+from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
+from ...effects.validators import MAX_PROMPT, of_kind, within
 from ..codec import encode
 from ..inputs import Input, approval_event, control_event
 from ..journal.encoding import decode_entry, encode_entry
-from ..journal.entries import (
-    Forked,
-    HandedOver,
-    Posted,
-    Stepped,
-    time_of,
-)
+from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
 from ..journal.fold import apply_entry, fold, is_foreign
 from ..journal.summary import SessionSummary, summarize
-from ..machine import Machine
-from ..open_work import links_of, questions
-from ..transition import ignored
+from ..machine import Machine, calls_at, ignored, links_of, questions
 from .replay import replayed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ..journal.entries import Entry
-
-Replacement = str | Change | Decision | Answer | Post
+Replacement = str | effects.Change | effects.Decision | effects.Answer | effects.Post
 """
 What may happen in a copy in place of a step: an event, such as the step's own with something changed; a
 setting; another answer to the question; or another text for an answer, a result or a prompt.
@@ -87,7 +36,13 @@ setting; another answer to the question; or another text for an answer, a result
 MAX_QUOTED = 200
 """Characters of a value that an error shows."""
 
-POSTED = UserSent | UserSteered | ControlReceived
+TextAnswer = ModelFinished | ToolFinished | AgentFinished
+"""The events that a text can stand for."""
+
+RESULTS: dict[type, type[TextAnswer]] = {states.Running: ToolFinished, states.RunningChild: AgentFinished}
+"""The events that end a call in a phase."""
+
+POSTED = effects.UserSent | effects.UserSteered | effects.ControlReceived
 """The events that wait for the next run where none is under way."""
 
 
@@ -111,39 +66,39 @@ def check_replacement(instead: object) -> None:
     # It comes from the caller and goes into a journal. So it is checked before the redactor reads its fields,
     # and before anything is written.
     match instead:
-        case None | SetModel() | SetMode() | SetThinking():
+        case None | effects.SetModel() | effects.SetMode() | effects.SetThinking():
             return  # `control_event` knows what can be changed here
         case str():
             within("the text in instead", len(instead), MAX_PROMPT)
-        case Approve() | ApproveAlways() | Deny():
+        case effects.Approve() | effects.ApproveAlways() | effects.Deny():
             # Made for its checks and thrown away: which question it answers is known only from the journal.
             approval_event("", instead, 0.0, "")
-        case UserSent() | UserSteered():
-            sender = instead.sender if isinstance(instead, UserSent) else ""
+        case effects.UserSent() | effects.UserSteered():
+            sender = instead.sender if isinstance(instead, effects.UserSent) else ""
             # Made for its checks, too: the copy takes no input that `send` would refuse.
             Input(text=instead.text, id=instead.id, files=instead.files, sender=sender)
             _check_storable(instead)
-        case _ if isinstance(instead, Answer | Post):
+        case _ if isinstance(instead, effects.Answer | effects.Post):
             _check_storable(instead)
         case _:
             msg = f"instead must be an event, a setting, a decision or text; got {instead!r:.{MAX_QUOTED}}"
-            raise ArgumentError(msg)
+            raise effects.ArgumentError(msg)
 
 
-def _check_storable(event: Answer | Post) -> None:
+def _check_storable(event: effects.Answer | effects.Post) -> None:
     """Refuse an *event* that a journal could not be read with, or that would be another one when read."""
     entry = Stepped(event=event, label="")
     try:
         # Written and read back: a field of a wrong type is found here, and not by the next reader.
         same = decode_entry(encode_entry(entry)) == entry
     # Raised as it is: it names the limit, and the message below would hide that.
-    except TooLarge:
+    except effects.TooLarge:
         raise
     except Exception:  # noqa: BLE001  # fields of any type, which fail in any way
         same = False
     if not same:
         msg = f"{repr(event)[:MAX_QUOTED]} cannot be kept: a field is not of its type, or no finite number"
-        raise ArgumentError(msg)
+        raise effects.ArgumentError(msg)
 
 
 def fork_entries(
@@ -159,7 +114,7 @@ def fork_entries(
     if not 0 <= at <= len(entries):
         has = f"it has {len(entries)} steps, the first is 0" if entries else "it has none"
         msg = f"session {session!r} cannot be forked at step {at!r}: {has}"
-        raise ConfigError(msg)
+        raise effects.ConfigError(msg)
     # The entries that are copied, and no more: a damaged entry later on does not matter to the copy.
     state = fold(entries[:at], session)
     if state.machine is None:
@@ -191,24 +146,21 @@ def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
     first = next((step.number for step in replayed(entries, session) if step.state is not None), None)
     # A journal with a title or an input alone is no session yet.
     if first is None:
-        return UnknownSession(session)
+        return effects.UnknownSession(session)
     # The step is named: a caller should not have to try one after the other.
     msg = f"session {session!r} cannot be forked at step {at}: no prompt yet; fork at {first + 1} or later"
-    return ConfigError(msg)
+    return effects.ConfigError(msg)
 
 
 def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at: int) -> None:
     """Refuse a copy in which a child is at work: its own session is not copied, and goes on elsewhere."""
-    state = machine.state
-    if not isinstance(state, Executing | Confirming | Dispatching):
-        return
     # A child that the replacement has just asked for is the copy's own, and begins there.
     theirs = [
         one.call.id
-        for one in state.batch.calls
-        if isinstance(one.phase, RunningChild) and is_foreign(one.phase.request, machine)
+        for one in calls_at(machine.state)
+        if isinstance(one.phase, states.RunningChild) and is_foreign(one.phase.request, machine)
     ]
-    for child in [link for link in links_of(state, session) if link.call in theirs]:
+    for child in [link for link in links_of(machine.state, session) if link.call in theirs]:
         # The whole journal is replayed for the error alone: a copy that succeeds never pays for it.
         free = [step.number + 1 for step in replayed(entries, session) if step.state and not step.children]
         # A step before always qualifies: the run opened before it asked for the child.
@@ -217,7 +169,7 @@ def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at
             f"session {session!r} cannot be forked at step {at}: child {child.agent!r} is at work for call "
             f"{child.call!r}; fork at {' or '.join(ways)}, or pass its answer as instead="
         )
-        raise ConfigError(msg)
+        raise effects.ConfigError(msg)
 
 
 # What happens instead
@@ -231,15 +183,15 @@ def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entr
         return
     # A second machine: the fold applies the step to the first one.
     tried = Machine(machine.config, machine.state, machine.memory)
-    effects = tried.advance(event)
+    made = tried.advance(event)
     # Refused and not skipped: the copy would go on as the original did, and look as if it had been changed.
-    if ignored(effects):
+    if ignored(made):
         kind, label = type(event).__name__, machine.state.label
         msg = f"{kind} has no effect at step {point.at} (state {label})"
-        raise ConfigError(msg)
+        raise effects.ConfigError(msg)
     yield Stepped(event=event, label=tried.state.label)
     # Without this, a tool that follows from the replacement would count as lost: it may have run, it did not.
-    asked = {effect.id for effect in effects if is_request(effect)}
+    asked = {effect.id for effect in made if effects.is_request(effect)}
     if unbegun := tuple([name for name in tried.state.open if name in asked]):
         yield HandedOver(at=point.now, unbegun=unbegun)
 
@@ -251,12 +203,12 @@ def _event(instead: Replacement, there: Entry | None, machine: Machine, point: F
     at = point.now if there is None else time_of(there)
     # Cleaned as any input is: the copy's journal must be able to hold it.
     if isinstance(instead, str):
-        return _text_event(clean(instead), event, machine, at, point)
-    if isinstance(instead, Decision):
+        return _text_event(effects.clean(instead), event, machine, at, point)
+    if isinstance(instead, effects.Decision):
         request = _question(event, machine, point.at)
         # The journal names the fork as the approver: no person gave this answer.
         return approval_event(request, instead, at, by=f"a fork at step {point.at}")
-    if isinstance(instead, Change):
+    if isinstance(instead, effects.Change):
         # By the run's own configuration: this process may offer other models than that run had.
         return control_event(instead, machine.config, at, point.new_id())
     # An event goes in as it is, with its own time and ids: the caller made all of it.
@@ -266,12 +218,14 @@ def _event(instead: Replacement, there: Entry | None, machine: Machine, point: F
 def _text_event(text: str, event: Event | None, machine: Machine, at: float, point: ForkPoint) -> Event:
     """*text* as a model, a tool, an agent or a person would say it in place of *event*."""
     # A steer first: it comes while a request is open, and the text could be taken for that one's answer.
-    if isinstance(event, UserSteered):
+    if isinstance(event, effects.UserSteered):
         return Input(text=text, id=point.new_id(), files=event.files).steered(event.at, event.how)
-    if machine.done or isinstance(event, UserSent):
+    if machine.done or isinstance(event, effects.UserSent):
+        # What came with a text stays: only that is replaced.
+        files, sender = (event.files, event.sender) if isinstance(event, effects.UserSent) else ((), "")
         # A new id: the old one may be journaled before this step, and the text would count as a repeated
         # post.
-        return Input(text=text, id=point.new_id()).sent(at)
+        return Input(text=text, id=point.new_id(), files=files, sender=sender).sent(at)
     awaited = _awaited(machine)
     answered = getattr(event, "request", None)
     # With one request open, the text can only be its answer. With more, the step has to be one's answer:
@@ -283,41 +237,36 @@ def _text_event(text: str, event: Event | None, machine: Machine, at: float, poi
             f"instead=text needs a step with an answer, result or prompt; step {point.at} has none "
             f"(open: {open_})"
         )
-        raise ConfigError(msg)
+        raise effects.ConfigError(msg)
     kind = awaited[request]
     if kind is not ModelFinished:
         # No account: the text cost nothing, and the original paid for the answer that it replaces.
         return kind(at=at, request=request, content=text)
     # The model answers the same conversation, so the size that the provider counted still holds.
-    usage = event.usage if isinstance(event, ModelFinished) else Usage()
-    pieces = (TextPiece(text),)
-    return ModelFinished(at=at, request=request, stop=StopReason.END_TURN, usage=usage, pieces=pieces)
+    usage = event.usage if isinstance(event, ModelFinished) else effects.Usage()
+    pieces = (effects.TextPiece(text),)
+    return ModelFinished(at=at, request=request, stop=effects.StopReason.END_TURN, usage=usage, pieces=pieces)
 
 
-def _awaited(machine: Machine) -> dict[str, type[ModelFinished | ToolFinished | AgentFinished]]:
+def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
     """The requests of *machine* that a text answers, with the kind of event that answers them."""
     # Questions, hooks and timers are not answered by a text: each has an answer of its own kind.
     match machine.state:
-        case Streaming(request=request) | Compacting(stage=Summary(request=request)):
+        case states.Streaming(request=request) | states.Compacting(stage=states.Summary(request=request)):
             return {request: ModelFinished}
-        case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
-            return {
-                phase.request: AgentFinished if isinstance(phase, RunningChild) else ToolFinished
-                for call in batch.calls
-                if isinstance(phase := call.phase, Running | RunningChild)
-            }
-        case _:
-            return {}
+        case state:
+            there = [call for call in calls_at(state) if type(call.phase) in RESULTS]
+            return {request: RESULTS[type(call.phase)] for call in there for request in call.open}
 
 
 def _question(event: Event | None, machine: Machine, at: int) -> str:
     """The question that a decision in place of *event* answers: the same one, or the only one."""
     asked = [question.id for question in questions(machine)]
-    if isinstance(event, ApprovalGiven) and event.request in asked:
+    if isinstance(event, effects.ApprovalGiven) and event.request in asked:
         return event.request
     # The only open question is meant, also where another step stood. Between two, a guess could let the wrong
     # call run.
     if len(asked) != 1:
         msg = f"instead=decision needs an open question at step {at}; open: {', '.join(asked) or 'none'}"
-        raise ConfigError(msg)
+        raise effects.ConfigError(msg)
     return asked[0]

@@ -7,39 +7,22 @@ makes the same states and effects of them again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Iterator, Sequence
+from typing import Any, final
 
 import attrs
 
-from ...effects import (
-    Effect,
-    is_notice,
-    is_record,
-    is_request,
-)
+from ...effects import Effect
 from ...effects.config import Config
 from ...effects.errors import InternalError, JournalError
 from ...effects.events import Event
-from ...effects.notices import Notice
-from ...effects.records import Record
-from ...effects.requests import Cancel, Request
 from ...effects.usage import Spent
 from ...states.context import Memory
 from ...states.state import State
 from ..codec import TAG, converter, in_json, tag_of
-from ..journal.entries import (
-    Entry,
-    Forked,
-    Posted,
-    Stepped,
-    time_of,
-)
+from ..journal.entries import Entry, Forked, Posted, Stepped, time_of
 from ..journal.fold import entries_of, initial_state, read
-from ..machine import Machine
-from ..open_work import ChildLink, links_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from ..machine import ChildLink, Machine, links_of
 
 
 @final
@@ -155,7 +138,8 @@ def as_plain(step: ReplayedStep) -> dict[str, Any]:
         "label": step.label,
         # In full, unlike in a journal: a reader of JSON has no machine to make it with.
         "state": None if step.state is None else converter.unstructure(step.state, State),
-        "effects": [_plain_effect(effect) for effect in step.effects],
+        # With the tag, as in its union: a cancel is in none.
+        "effects": [{TAG: tag_of(type(one)), **converter.unstructure(one)} for one in step.effects],
         # Always written, also where it is nothing: a program that adds up needs no case of its own.
         "spent": converter.unstructure(step.spent, Spent),
         "children": [converter.unstructure(child, ChildLink) for child in step.children],
@@ -167,19 +151,6 @@ def plain_entry(entry: Entry) -> dict[str, Any]:
     # As the union and not as its own class: only the union writes the tag.
     plain: dict[str, Any] = converter.unstructure(entry, Entry)
     return plain
-
-
-def _plain_effect(effect: Effect) -> dict[str, Any]:
-    # Each union has its own hooks in the converter, and there is none for all effects together.
-    kinds = ((is_request, Request), (is_record, Record), (is_notice, Notice), (_is_cancel, Cancel))
-    kind = next(kind for is_kind, kind in kinds if is_kind(effect))
-    plain: dict[str, Any] = converter.unstructure(effect, kind)
-    # A cancel is in no union and gets no tag by itself. All others have the same tag already.
-    return {TAG: tag_of(type(effect)), **plain}
-
-
-def _is_cancel(effect: Effect) -> bool:
-    return isinstance(effect, Cancel)
 
 
 def line(step: ReplayedStep) -> bytes:

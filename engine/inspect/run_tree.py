@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Sequence
+from typing import final
 
 import attrs
 
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...states.state import Done
-from ..journal.entries import (
-    Branched,
-    Forked,
-    RunOpened,
-    Stepped,
-)
+from ..journal.entries import Branched, Entry, Forked, RunOpened, Stepped
 from ..journal.fold import SessionState, initial_state, read
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..journal.entries import Entry
-    from ..machine import Machine
+from ..machine import Machine
 
 
 @final
@@ -73,21 +64,18 @@ class RunTree:
 
     def follow(self, entry: Entry, state: SessionState) -> None:
         """Take in *entry*, which was just applied to *state*."""
-        match entry:
-            case RunOpened(run=run):
-                # The entry is applied already, so the state knows the prompt that this run took.
-                self._runs[run] = RunInfo(run=run, parent=self._here, prompt=state.prompt, at=entry.at)
-                self._here = run
+        if isinstance(entry, RunOpened):
+            # The entry is applied already, so the state knows the prompt that this run took.
+            run = RunInfo(run=entry.run, parent=self._here, prompt=state.prompt, at=entry.at)
+            self._runs[entry.run] = run
+        if isinstance(entry, RunOpened | Branched):
             # Going back is no run: it only says what the next one goes on from.
-            case Branched(run=run):
-                self._here = run
-            case Forked(run=run):
-                self._fork(run, state)
-            # A posted entry changes no account, and neither do the others.
-            case Stepped():
-                self._account(state.machine)
-            case _:
-                pass
+            self._here = entry.run
+        elif isinstance(entry, Forked):
+            self._fork(entry.run, state)
+        # A posted entry changes no account, and neither do the others.
+        elif isinstance(entry, Stepped):
+            self._account(state.machine)
 
     def _fork(self, run: str, state: SessionState) -> None:
         """Mark the runs so far as copied; one in its middle goes on here as *run*, in the same place."""

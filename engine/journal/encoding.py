@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
 
 from ...effects.errors import JournalError, TooLarge
 from ...effects.validators import MAX_ENTRY
-from ..codec import UNREADABLE, converter, in_json
+from ..codec import UNREADABLE, converter, in_json, structure
 from .entries import VERSION, Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-# Typed anew: a union is no type to a type checker, which would refuse it at each call.
-_structure: Callable[..., Any] = converter.structure
-
 
 MARK: Final = "v"
 """The key of the version."""
@@ -55,7 +48,7 @@ def decode_entry(data: bytes, where: str = "this entry") -> Entry:
         # Taken out, since the converter refuses a key that is no field.
         version = plain.pop(MARK, UNMARKED)
         if version == VERSION:
-            entry: Entry = _structure(plain, Entry)
+            entry: Entry = structure(plain, Entry)
             return entry
         # The records of older versions take a converter of their own, which most processes never need.
         from .migrations import migrated  # noqa: PLC0415  # see above

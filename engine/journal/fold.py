@@ -8,68 +8,26 @@ and each journaled step says which state it led to: a fold that ends up elsewher
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TypeVar, final
 
 import attrs
 
+from ... import states
+from ...effects import Effect, events
 from ...effects.config import READER
 from ...effects.errors import JournalError
-from ...effects.events import (
-    AgentFinished,
-    ApprovalGiven,
-    ControlReceived,
-    Interrupted,
-    Post,
-    ToolFinished,
-    UserSent,
-    UserSteered,
-)
-from ...effects.messages import Role
+from ...effects.messages import Message, Role
 from ...effects.notices import CallSettled
 from ...effects.pieces import Rope
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
+from ...effects.requests import AskApproval
 from ...effects.usage import Spent
-from ...states.batch.batch import RunningChild, Stopping
-from ...states.context import Mail, Memory, SessionMemory
+from ...states.context import SessionMemory
 from ...states.rules.inputs import next_prompt
-from ...states.state import (
-    Admitting,
-    Compacting,
-    Confirming,
-    Dispatching,
-    Executing,
-    Opening,
-    Prompt,
-    Reading,
-    Start,
-    Streaming,
-    Summary,
-)
-from ..machine import Machine, apply_inputs
-from ..open_work import questions
-from .entries import (
-    Branched,
-    Entry,
-    Forked,
-    HandedOver,
-    Posted,
-    RunOpened,
-    Stepped,
-    TakenOver,
-    Titled,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ...effects import Effect
-    from ...effects.events import Event
-    from ...effects.messages import Message
-    from ...effects.requests import AskApproval
-    from ...states.batch.batch import Call
-    from ...states.state import State
-
+from ..machine import Machine, apply_inputs, questions
+from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
 MOST_HELD = 50_000_000
 """Characters of full results that are held in memory, where no journal has them; the oldest go first."""
@@ -161,7 +119,7 @@ class FullResults:
     _ended: dict[str, tuple[ResultPlace, str]] = attrs.field(factory=dict)
     _held: int = 0
 
-    def note(self, event: Event, effects: Iterable[Effect], number: int | None) -> None:
+    def note(self, event: events.Event, effects: Iterable[Effect], number: int | None) -> None:
         """Note the *effects* of *event*, which is entry *number*, None where it is not journaled."""
         for effect in effects:
             if isinstance(effect, CallSettled):
@@ -199,9 +157,9 @@ class FullResults:
         return self._places.get(call)
 
 
-def result_text(event: Event) -> str | None:
+def result_text(event: events.Event) -> str | None:
     """The result of a call, as *event* has it; None where it has none."""
-    return event.content if isinstance(event, ToolFinished | AgentFinished) else None
+    return event.content if isinstance(event, events.ToolFinished | events.AgentFinished) else None
 
 
 @final
@@ -222,7 +180,7 @@ class SessionState:
     # That of the last run, over all messages before it; None before the first run.
     machine: Machine | None = None
     # Inputs that no run has applied yet. A crash leaves them here, for the next worker.
-    posted: list[Post] = attrs.Factory(list)
+    posted: list[events.Post] = attrs.Factory(list)
     # The runs whose ends are kept, to go back to; None for all. Each end holds on to its history, so a
     # session that goes on for long keeps none, and folds its journal again to branch.
     keeps: frozenset[str] | None = frozenset()
@@ -261,35 +219,35 @@ class SessionState:
     @property
     def stopped(self) -> bool:
         """Whether an interrupt is posted that is not applied yet."""
-        return any(isinstance(event, Interrupted) for event in self.posted)
+        return any(isinstance(event, events.Interrupted) for event in self.posted)
 
     @property
     def questions(self) -> tuple[AskApproval, ...]:
         """The open questions without an answer."""
         # An answer counts from when it is posted: a second approver must not be asked meanwhile. With an
         # interrupt posted there is nothing left to ask, although the machine still stands at the question.
-        answered = {event.request for event in self.posted if isinstance(event, ApprovalGiven)}
+        answered = {event.request for event in self.posted if isinstance(event, events.ApprovalGiven)}
         asked = () if self.machine is None or self.machine.done or self.stopped else questions(self.machine)
         return tuple([question for question in asked if question.id not in answered])
 
     @property
-    def prompts(self) -> tuple[Mail, ...]:
+    def prompts(self) -> tuple[states.Mail, ...]:
         """The prompts that wait for a run of their own, in the order they came."""
         left = () if self.machine is None else self.machine.memory.waiting(MailKind.PROMPT)
         # One id is one input: a sender that did not hear back posts the same prompt again.
-        posted: dict[str, Mail] = {}
+        posted: dict[str, states.Mail] = {}
         for event in self.posted:
-            if isinstance(event, UserSent) and not self._received(event):
-                posted.setdefault(event.id, Mail.of(event))
+            if isinstance(event, events.UserSent) and not self._received(event):
+                posted.setdefault(event.id, states.Mail.of(event))
         return (*left, *posted.values())
 
     @property
-    def late(self) -> tuple[UserSteered, ...]:
+    def late(self) -> tuple[events.UserSteered, ...]:
         """The steers that have not reached their run; once that is over, each waits as a prompt does."""
-        steers = [event for event in self.posted if isinstance(event, UserSteered)]
+        steers = [event for event in self.posted if isinstance(event, events.UserSteered)]
         return tuple([event for event in steers if not self._received(event)])
 
-    def _received(self, event: Post) -> bool:
+    def _received(self, event: events.Post) -> bool:
         return self.machine is not None and self.machine.memory.has(event)
 
     @property
@@ -320,7 +278,7 @@ class SessionState:
         """Drop all run ends, and keep none from now on."""
         self.keeps, self.ends = frozenset(), {}
 
-    def stepped(self, event: Event, effects: tuple[Effect, ...]) -> bool:
+    def stepped(self, event: events.Event, effects: tuple[Effect, ...]) -> bool:
         """
         Take in that *event* was applied and had *effects*; whether a summary replaced older messages.
 
@@ -340,7 +298,7 @@ class SessionState:
                 summarised = True
         return summarised
 
-    def note_results(self, event: Event, effects: tuple[Effect, ...], number: int | None) -> None:
+    def note_results(self, event: events.Event, effects: tuple[Effect, ...], number: int | None) -> None:
         """Remember the place of a truncated result: entry *number*, or the text itself where that is None."""
         # A text costs memory for as long as the session is open: hold it only where a tool can read it.
         reads = self.machine is None or self.machine.config.tool(READER) is not None
@@ -390,10 +348,15 @@ def apply_entry(state: SessionState, entry: Entry, number: int, session: str) ->
     return effects
 
 
-def _machine(state: SessionState, where: str) -> Machine:
+def _machine(state: SessionState, where: str, *, over: bool = False) -> Machine:
     if state.machine is None:
         # Stores append by compare-and-set, so no process leaves a journal like this: it was cut by hand.
         msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
+        raise JournalError(msg)
+    # The writing end branches only between runs.
+    if over and not state.machine.done:
+        run = state.machine.memory.run
+        msg = f"{where}: branch during unfinished run {run!r}; the journal is damaged"
         raise JournalError(msg)
     return state.machine
 
@@ -438,7 +401,7 @@ def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:
 
 
 def _branch(state: SessionState, entry: Branched, where: str) -> None:
-    machine = _over(state, where)
+    machine = _machine(state, where, over=True)
     _keep_end(state, machine)
     end = state.ends.get(entry.run)
     if end is None and entry.run:
@@ -456,7 +419,7 @@ def _keep_end(state: SessionState, machine: Machine) -> None:
         return
     # Spend and ids go on across branches, so what a branch takes from here is the conversation alone.
     # Not the memory itself, which also holds what a long run has met: each kept end would cost as much.
-    then = Memory(
+    then = states.Memory(
         run=memory.run,
         session=SessionMemory(model=memory.session.model),
         conversation=memory.conversation,
@@ -471,10 +434,10 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         state.machine = forked_run(_machine(state, where), entry.run)
         state.copied_spent = state.machine.memory.spent
     else:
-        machine = _over(state, where)
+        machine = _machine(state, where, over=True)
         mine = machine.branched(machine)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
-        changes = [event for event in state.posted if isinstance(event, ControlReceived)]
+        changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
         session = attrs.evolve(mine.memory.session, mail=())
         memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
@@ -482,15 +445,6 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
     state.posted, state.unbegun = [], frozenset()
     state.copied, state.title_spent, state.unbilled = entry.session, Spent(), Spent()
     state.origins += (entry.session,)
-
-
-def _over(state: SessionState, where: str) -> Machine:
-    """The machine, whose run is over: the writing end branches only between runs."""
-    machine = _machine(state, where)
-    if not machine.done:
-        msg = f"{where}: branch during unfinished run {machine.memory.run!r}; the journal is damaged"
-        raise JournalError(msg)
-    return machine
 
 
 # A run that is copied in its middle
@@ -515,37 +469,37 @@ def is_foreign(request: str, machine: Machine) -> bool:
     return request.rpartition("-")[0] != machine.memory.run
 
 
-def _own_mail(machine: Machine) -> tuple[Mail, ...]:
+def _own_mail(machine: Machine) -> tuple[states.Mail, ...]:
     """The mail of the run itself: its steers, and the prompts that it begins with."""
     mail, stage = machine.memory.session.mail, getattr(machine.state, "stage", None)
     first: tuple[str, ...] = ()
-    if isinstance(stage, Admitting):
+    if isinstance(stage, states.Admitting):
         first = stage.ids
-    elif isinstance(stage, Start | Reading | Opening | Prompt):
+    elif isinstance(stage, states.Start | states.Reading | states.Opening | states.Prompt):
         # Not taken from the mail yet: without it, the copy would begin with no prompt.
         first = next_prompt(mail, machine.config.policy.coalesce)
     # Other prompts wait for runs of their own, which the original opens: two answers would be one too many.
     return tuple([one for one in mail if one.lane is MailKind.STEER or one.id in first])
 
 
-def _own_state(state: State) -> State:
+def _own_state(state: states.State) -> states.State:
     """*state* without what the original still receives."""
     match state:
         # The model is asked again here, so its answer begins anew. One that is being stopped is not asked
         # again: its pieces are all that there will be.
-        case Streaming(stopping=Stopping.NONE):
+        case states.Streaming(stopping=states.Stopping.NONE):
             return attrs.evolve(state, pieces=Rope.of())
-        case Compacting(stage=Summary() as stage, stopping=Stopping.NONE):
+        case states.Compacting(stage=states.Summary() as stage, stopping=states.Stopping.NONE):
             return attrs.evolve(state, stage=attrs.evolve(stage, pieces=Rope.of()))
-        case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
+        case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
             calls = [_own_call(call) for call in batch.calls]
             return type(state)(batch=batch.with_calls(calls, batch.stopping))
         case _:
             return state
 
 
-def _own_call(call: Call) -> Call:
+def _own_call(call: states.Call) -> states.Call:
     # What a child reported is on the original's bill already; the same answer here adds only what is new.
-    if isinstance(call.phase, RunningChild):
+    if isinstance(call.phase, states.RunningChild):
         return attrs.evolve(call, phase=attrs.evolve(call.phase, spent=Spent()))
     return call

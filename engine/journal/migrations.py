@@ -9,7 +9,7 @@ other version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -22,8 +22,6 @@ from ..codec import make_converter
 from .entries import VERSION, Entry, RunOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import cattrs
 
 OLDEST = 2
@@ -142,10 +140,7 @@ def _as_written(made: cattrs.Converter, changed: Changed) -> Reader:
     if changed.old is not changed.new:
         return made.structure
 
-    @cache
-    def by_fields() -> Reader:
-        return make_dict_structure_fn(changed.old, made)
-
+    by_fields = cache(partial(make_dict_structure_fn, changed.old, made))
     # The registered reader of the class is the migration itself, so the fields are read one by one. This one
     # is made at its first use: by then the classes of the fields have readers of their own.
     return lambda value, kind: by_fields()(value, kind)  # noqa: PLW0108  # see above

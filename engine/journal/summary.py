@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
+from ...effects.config import Config
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...states.state import Confirming, Done
-
-if TYPE_CHECKING:
-    from ...effects.config import Config
-    from .entries import RunOpened
-    from .fold import SessionState
-
+from .entries import RunOpened
+from .fold import SessionState
 
 MAX_TITLE = 60
 """Characters of a title."""
@@ -139,21 +136,20 @@ def summarize_opened(
     """The summary of *session* once it has *opened* another run, has the *title*, and *prompts* wait."""
     # Run and summary are one append, so the summary is made before the run exists.
     kind, parent = _origin(session, opened.config, state.copied)
-    return SessionSummary(
+    # As before but for these. The prompt of this run is counted by a later summary, once a step appends it.
+    return attrs.evolve(
+        summarize(state, session),
         kind=kind,
         parent=parent,
         # Passed in: the title may be journaled together with this very run.
         title=title,
         runs=state.runs + 1,
-        # Without the prompt of this run: a step of the run appends it, and a later summary counts it.
-        messages=state.messages,
-        spent=state.title_spent if state.machine is None else state.spent,
-        summary=state.summary,
         cwd=opened.config.cwd,
         agent=opened.config.agent,
-        # Questions and a reason are left at their defaults: a run that begins has neither.
         state=SessionStatus.UNFINISHED,
+        questions=0,
         prompts=prompts,
+        reason=None,
     )
 
 

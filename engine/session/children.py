@@ -36,7 +36,7 @@ from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..inputs import Input
-from ..open_work import ChildLink, agent_before, links_of
+from ..machine import ChildLink, agent_before, links_of
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec

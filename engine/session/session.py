@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from ...states.context import Mail
     from ..inspect.fork import Replacement
     from ..inspect.run_tree import RunInfo
-    from ..machine import Machine
-    from ..open_work import ChildLink
+    from ..machine import ChildLink, Machine
     from .delivery import Subscription
 
 

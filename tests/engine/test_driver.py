@@ -30,8 +30,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.driver import Driver
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.transition import ignored
+from turnwheel.engine.machine import Machine, ignored
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, says, stalls
 

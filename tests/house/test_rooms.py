@@ -16,7 +16,7 @@ import turnwheel
 
 WORDS_AND_DECISIONS = sources("effects", "states")
 PURE_ENGINE = sources("engine/journal") + [
-    ROOT / "engine" / f"{module}.py" for module in ("machine", "recovery", "snapshots", "transition")
+    ROOT / "engine" / f"{module}.py" for module in ("machine", "recovery", "snapshots")
 ]
 PURE_IMPORTS = frozenset(
     [

@@ -100,11 +100,7 @@ class Source:
 
 
 def finder(file: str) -> dict[str, Any]:
-    bare = file.startswith("states/") or file in {
-        "engine/machine.py",
-        "engine/transition.py",
-        "engine/recovery.py",
-    }
+    bare = file.startswith("states/") or file in {"engine/machine.py", "engine/recovery.py"}
     return PURE if bare else AROUND
 
 

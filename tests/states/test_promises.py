@@ -87,7 +87,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.records import AddUsage, AppendMessage, ClearResults, MailKind, ReplaceHistory
 from turnwheel.effects.requests import AskApproval, CallModel, Purpose, RunAgent, RunTool
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.transition import advance, ignored
+from turnwheel.engine.machine import advance, ignored
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.limits import child_tools
 from turnwheel.states.rules.retry import wait

@@ -86,6 +86,7 @@ def ring() -> str:
 PAYS = (calls(("pay", {"amount": 5})), says("It is paid."))
 SCOUT = ChildSpec(name="scout", tools=("look",))
 SENDS = calls(("run_agent", {"agent": "scout", "prompt": "look"}))
+PICTURE = Binary(media_type="image/png", data=b"abc")
 RAN = ToolFinished(at=1.0, request="r-1", content="")
 
 
@@ -249,13 +250,18 @@ async def test_another_prompt_is_asked() -> None:
     shop = Shop(says("One."), says("Two."))
     async with shop.session() as session:
         await session.run("a", id="first")
-        await session.run("b", id="second")
+        await session.send("b", id="second", files=(PICTURE,), sender="ann")
+        await session.resume()
     steps = await shop.steps()
     posted = next(step.number for step in steps if getattr(step.event, "id", "") == "second")
     for step in (posted, posted + 1):
         other = Shop(says("Three."), store=shop.store)
         fork = await other.fork(step, "c", f"f{step}")
         assert (texts(fork), len(other.model.requests)) == (["a", "One.", "c", "Three."], 1)
+    # Only the text is another one: what came with it, and from whom, stays.
+    sent = (await other.steps(f"f{posted}"))[posted + 1].event
+    assert isinstance(sent, UserSent)
+    assert (sent.text, sent.files, sent.sender) == ("c", (PICTURE,), "ann")
 
 
 async def test_another_steer_is_read() -> None:
@@ -474,15 +480,14 @@ async def test_mail_that_was_taken_up_by_the_run_is_read_in_the_fork() -> None:
 
 
 async def test_full_results_files_and_branches_of_before_are_there() -> None:
-    picture = Binary(media_type="image/png", data=b"abc")
     shop = Shop(says("One."), calls(("look", {})), says("Two."))
     async with shop.session() as session:
-        first = (await session.run("a", files=(picture,))).run
+        first = (await session.run("a", files=(PICTURE,))).run
         await session.run("b")
     reads = calls(("read_result", {"id": call_of(session), "offset": 0}))
     other = Shop(reads, says("Read."), store=shop.store)
     fork = await other.fork(await shop.at(ModelFinished, 2))
-    assert picture in other.model.seen[0][0].parts
+    assert PICTURE in other.model.seen[0][0].parts
     assert results(fork)[-1].content.startswith("one, two and so on ")
     async with Shop(says("Three."), store=shop.store).session("f") as again:
         await again.branch(first)

@@ -211,7 +211,7 @@ def test_older_versions_are_loaded_for_their_entries_only() -> None:
 
 
 ROOMS = ("engine", "apps", "testing", "benchmarks", "tests")
-ITSELF = {"written.py", "migrations.py", "test_codec.py"}
+ITSELF = {"encoding.py", "migrations.py", "test_codec.py"}
 
 
 def test_entries_are_written_and_read_in_one_place() -> None:

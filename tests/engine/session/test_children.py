@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import attrs
@@ -53,8 +54,8 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.requests import AskApproval, CallModel, RunAgent
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.agent import Approver
-from turnwheel.engine.open_work import ChildLink
+from turnwheel.engine.agent import ask
+from turnwheel.engine.machine import ChildLink
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session_log import SessionLog
@@ -193,7 +194,7 @@ async def test_a_run_rests_on_a_question_that_the_approver_leaves_to_others(hous
         await asyncio.sleep(0)
 
     async with asyncio.timeout(10):
-        session = await rests(house, performers={AskApproval: Approver(pass_on)})
+        session = await rests(house, performers={AskApproval: partial(ask, pass_on)})
     assert asked(session) == ['pay {"amount": 5}']
 
 

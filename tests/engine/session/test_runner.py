@@ -26,8 +26,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.records import SetModel
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.open_work import calls_of
+from turnwheel.engine.machine import Machine, calls_in
 from turnwheel.engine.session.runner import POST_TRIES
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock
@@ -55,7 +54,7 @@ SAY: dict[str, Callable[[Session], Awaitable[object]]] = {
     "steer": lambda session: session.steer("wait", id="wait"),
     "control": lambda session: session.control(SetModel(model="other")),
     "interrupt": lambda session: session.interrupt(),
-    "cancel": lambda session: session.cancel(calls_of(machine_of(session))[0]),
+    "cancel": lambda session: session.cancel(calls_in(machine_of(session).state)[0]),
     "approve": lambda session: session.approve(session.waiting[0].id),
 }
 

@@ -16,7 +16,7 @@ from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Posted
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
-from turnwheel.engine.open_work import questions
+from turnwheel.engine.machine import questions
 from turnwheel.engine.session.archive import explain, export, prune
 from turnwheel.engine.session.listing import listed
 from turnwheel.testing.scripted import Reply, calls, says

@@ -64,7 +64,7 @@ from turnwheel.effects.requests import (
     RunTool,
     SetTimer,
 )
-from turnwheel.engine.transition import ignored
+from turnwheel.engine.machine import ignored
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.state import (
     Confirming,

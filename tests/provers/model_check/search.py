@@ -28,8 +28,7 @@ from provers.steps import Happening
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Answer, Entered, Event
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.transition import ignored
+from turnwheel.engine.machine import Machine, ignored
 from turnwheel.testing.steps import step, steps
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.records import SetThinking
-from turnwheel.engine.transition import advance, ignored
+from turnwheel.engine.machine import advance, ignored
 from turnwheel.states.batch.batch import Order, Reviewed, Settled
 from turnwheel.states.state import Confirming, Dispatching, Executing
 

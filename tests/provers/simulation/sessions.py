@@ -53,7 +53,7 @@ from turnwheel.effects.records import (
     SetModel,
     SetThinking,
 )
-from turnwheel.engine.open_work import calls_of
+from turnwheel.engine.machine import calls_in
 from turnwheel.engine.session.session import Session
 
 SESSION = "s"
@@ -322,7 +322,7 @@ class SessionPlayer:
 
     async def _give_up(self, session: Session) -> None:
         await session.load()
-        calls = () if session.machine is None else calls_of(session.machine)
+        calls = () if session.machine is None else calls_in(session.machine.state)
         if calls:
             self.world.meddled = True
             await session.cancel(pick(self._choices, calls))

@@ -19,8 +19,7 @@ from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Event, ModelStreamed, joined
 from turnwheel.effects.pieces import merged
 from turnwheel.effects.requests import Cancel, Request
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.transition import ignored
+from turnwheel.engine.machine import Machine, ignored
 from turnwheel.states.context import Memory
 from turnwheel.states.state import State
 from turnwheel.testing.steps import Transition, step, steps
