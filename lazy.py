@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
@@ -12,8 +13,10 @@ def exports(
     """
     The `__getattr__` and `__dir__` of *room*, whose public names stand behind their *modules*.
 
-    A module with no names is public itself. Type checkers read imports, not this: give them the same names
-    `if TYPE_CHECKING`, and keep this from them, since a `__getattr__` would let every name through.
+    A module with no names is public itself. Names that the room imports at once need not stand there.
+
+    Type checkers read imports, not this: give them the same names `if TYPE_CHECKING`, and keep this from
+    them, since a `__getattr__` would let every name through.
     """
     homes = {name: module for module, names in modules.items() for name in names or (module,)}
 
@@ -24,4 +27,4 @@ def exports(
         module = import_module(f".{homes[name]}", room)
         return getattr(module, name) if modules[homes[name]] else module
 
-    return find, lambda: list(homes)
+    return find, lambda: list({*vars(sys.modules[room]), *homes})

@@ -85,7 +85,6 @@ _MODULES = {
     "session.session": ("Handle", "Result", "Session"),
     "session.singleton": ("Singleton",),
     "snapshots": ("Snapshot",),
-    "transition": ("advance", "transition"),
 }
 
 if not TYPE_CHECKING:

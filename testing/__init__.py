@@ -15,10 +15,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..lazy import exports
+from .clocks import AutoClock as AutoClock, ManualClock as ManualClock
+from .scripted import (
+    Reply as Reply,
+    ScriptedModel as ScriptedModel,
+    ScriptedTools as ScriptedTools,
+    ScriptEnded as ScriptEnded,
+    ScriptUnfinished as ScriptUnfinished,
+    calls as calls,
+    fails as fails,
+    says as says,
+    stalls as stalls,
+)
 
 if TYPE_CHECKING:
     from . import store_contract as store_contract, wire_rules as wire_rules
-    from .clocks import AutoClock as AutoClock, ManualClock as ManualClock
     from .harness import (
         CHILDREN as CHILDREN,
         TOOLS as TOOLS,
@@ -33,37 +44,14 @@ if TYPE_CHECKING:
         rewritten as rewritten,
     )
     from .scenarios_world import ScenarioWorld as ScenarioWorld, play_scenario as play_scenario
-    from .scripted import (
-        Reply as Reply,
-        ScriptedModel as ScriptedModel,
-        ScriptedTools as ScriptedTools,
-        ScriptEnded as ScriptEnded,
-        ScriptUnfinished as ScriptUnfinished,
-        calls as calls,
-        fails as fails,
-        says as says,
-        stalls as stalls,
-    )
     from .state_fixtures import PLACES as PLACES, run_at as run_at
     from .store_promises import BrokenStore as BrokenStore, Check as Check, Lasts as Lasts
     from .stores import FaultyStore as FaultyStore, StoreOver as StoreOver
 
 _MODULES = {
-    "clocks": ("AutoClock", "ManualClock"),
     "harness": ("CHILDREN", "MachineHarness", "TOOLS", "call", "config"),
     "scenarios": ("Scenario", "ScenarioError", "read_scenario", "rewritten"),
     "scenarios_world": ("ScenarioWorld", "play_scenario"),
-    "scripted": (
-        "Reply",
-        "ScriptEnded",
-        "ScriptUnfinished",
-        "ScriptedModel",
-        "ScriptedTools",
-        "calls",
-        "fails",
-        "says",
-        "stalls",
-    ),
     "state_fixtures": ("PLACES", "run_at"),
     "store_contract": (),
     "store_promises": ("BrokenStore", "Check", "Lasts"),
