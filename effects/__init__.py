@@ -7,8 +7,6 @@ the memory, or a `Notice` for subscribers. `Event` is what comes back or in. `pe
 
 from __future__ import annotations
 
-from typing import TypeGuard, get_args
-
 from .config import (
     Approval as Approval,
     ChildSpec as ChildSpec,
@@ -110,6 +108,7 @@ from .notices import (
     CompactionFailed as CompactionFailed,
     CompactionStarted as CompactionStarted,
     DoneReason as DoneReason,
+    Effect as Effect,
     FallbackUsed as FallbackUsed,
     HookAsked as HookAsked,
     HookEnded as HookEnded,
@@ -135,6 +134,7 @@ from .notices import (
     ToolStarted as ToolStarted,
     TurnEnded as TurnEnded,
     Warned as Warned,
+    is_notice as is_notice,
 )
 from .permissions import Basis as Basis, PermissionMode as PermissionMode, Rule as Rule, Verdict as Verdict
 from .pieces import (
@@ -166,6 +166,7 @@ from .records import (
     UseFallback as UseFallback,
     UseIds as UseIds,
     WithdrawTool as WithdrawTool,
+    is_record as is_record,
 )
 from .requests import (
     AskApproval as AskApproval,
@@ -181,30 +182,8 @@ from .requests import (
     SetTimer as SetTimer,
     Transcript as Transcript,
     View as View,
+    is_request as is_request,
 )
 from .secrets import Secrets as Secrets, is_secret as is_secret
 from .usage import Spent as Spent, Usage as Usage, cost as cost
 from .validators import clean as clean
-
-Effect = Request | Cancel | Record | Notice
-"""Everything a transition can return."""
-
-# By exact type, since the classes are final: a step asks this of every effect.
-_REQUESTS: frozenset[type] = frozenset(get_args(Request))
-_RECORDS: frozenset[type] = frozenset(get_args(Record))
-_NOTICES: frozenset[type] = frozenset(get_args(Notice))
-
-
-def is_request(effect: Effect) -> TypeGuard[Request]:
-    """Whether *effect* gets an answer."""
-    return type(effect) in _REQUESTS
-
-
-def is_record(effect: Effect) -> TypeGuard[Record]:
-    """Whether *effect* changes the memory."""
-    return type(effect) in _RECORDS
-
-
-def is_notice(effect: Effect) -> TypeGuard[Notice]:
-    """Whether *effect* is for subscribers."""
-    return type(effect) in _NOTICES
