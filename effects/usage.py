@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import attrs
 
@@ -16,15 +16,27 @@ if TYPE_CHECKING:
 PER = Decimal(1_000_000)
 
 
-def _not_negative(_: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if value < 0:
-        msg = f"Usage.{attribute.name} must not be negative; got {value!r}"
-        raise ValueError(msg)
+@attrs.frozen
+class _Account:
+    """Amounts that are added and subtracted field by field."""
+
+    # Made by attrs, one for each field; cheaper to read than the fields.
+    __slots__: ClassVar[tuple[str, ...]]
+
+    def __add__(self, other: Self) -> Self:
+        return self._by(lambda one, more: one + more, other)
+
+    def __sub__(self, other: Self) -> Self:
+        return self._by(lambda one, less: one - less, other)
+
+    def _by(self, apply: Callable[[Any, Any], object], other: Self) -> Self:
+        amounts = {name: apply(getattr(self, name), getattr(other, name)) for name in self.__slots__}
+        return type(self)(**amounts)
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Usage:
+class Usage(_Account):
     """
     Tokens of one or many model calls.
 
@@ -32,34 +44,28 @@ class Usage:
     them were guessed because a stream was cut before it told.
     """
 
-    input: int = attrs.field(default=0, validator=_not_negative)
-    output: int = attrs.field(default=0, validator=_not_negative)
-    cached: int = attrs.field(default=0, validator=_not_negative)
-    cache_write: int = attrs.field(default=0, validator=_not_negative)
-    reasoning: int = attrs.field(default=0, validator=_not_negative)
-    estimated: int = attrs.field(default=0, validator=_not_negative)
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    estimated: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 0:
+                msg = f"Usage.{name} must not be negative; got {getattr(self, name)!r}"
+                raise ValueError(msg)
 
     @property
     def total(self) -> int:
         """Input and output tokens."""
         return self.input + self.output
 
-    def __add__(self, other: Usage) -> Usage:
-        return self._by(int.__add__, other)
-
-    def __sub__(self, other: Usage) -> Usage:
-        return self._by(int.__sub__, other)
-
-    def _by(self, apply: Callable[[int, int], int], other: Usage) -> Usage:
-        return Usage(**{name: apply(getattr(self, name), getattr(other, name)) for name in _COUNTS})
-
-
-_COUNTS = tuple([field.name for field in attrs.fields(Usage)])
-
 
 @final
 @attrs.frozen(kw_only=True)
-class Spent:
+class Spent(_Account):
     """
     The account of a run: *turns* completed model responses, *cost* in USD, *seconds* of active time.
 
@@ -72,23 +78,10 @@ class Spent:
     seconds: float = 0.0
     unpriced: int = 0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            turns=self.turns + other.turns,
-            usage=self.usage + other.usage,
-            cost=self.cost + other.cost,
-            seconds=self.seconds + other.seconds,
-            unpriced=self.unpriced + other.unpriced,
-        )
-
     def __sub__(self, other: Spent) -> Spent:
-        return Spent(
-            turns=self.turns - other.turns,
-            usage=self.usage - other.usage,
-            cost=self.cost - other.cost,
-            seconds=max(0.0, self.seconds - other.seconds),  # what is left of nothing may be a little less
-            unpriced=self.unpriced - other.unpriced,
-        )
+        left = super().__sub__(other)
+        # What is left of nothing may be a little less.
+        return attrs.evolve(left, seconds=max(0.0, left.seconds))
 
 
 def cost(usage: Usage, price: Price | None) -> Decimal:
