@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
 
 import attrs
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
     from .config import Price
 
+T = TypeVar("T", bound="_Account")
+
 # Prices are per this many tokens.
 PER = Decimal(1_000_000)
 
 
 @attrs.frozen
 class _Account:
-    """Amounts that are added and subtracted field by field."""
+    """Amounts that are added up field by field."""
 
     # Made by attrs, one for each field; cheaper to read than the fields.
     __slots__: ClassVar[tuple[str, ...]]
 
     def __add__(self, other: Self) -> Self:
-        return self._by(lambda one, more: one + more, other)
+        return _by(lambda one, more: one + more, self, other)
 
-    def __sub__(self, other: Self) -> Self:
-        return self._by(lambda one, less: one - less, other)
 
-    def _by(self, apply: Callable[[Any, Any], object], other: Self) -> Self:
-        amounts = {name: apply(getattr(self, name), getattr(other, name)) for name in self.__slots__}
-        return type(self)(**amounts)
+def _by(apply: Callable[[Any, Any], object], one: T, other: T) -> T:
+    amounts = {name: apply(getattr(one, name), getattr(other, name)) for name in one.__slots__}
+    return type(one)(**amounts)
 
 
 @final
@@ -57,6 +57,9 @@ class Usage(_Account):
                 msg = f"Usage.{name} must not be negative; got {getattr(self, name)!r}"
                 raise ValueError(msg)
 
+    def __sub__(self, other: Usage) -> Usage:
+        return _by(lambda one, less: one - less, self, other)
+
     @property
     def total(self) -> int:
         """Input and output tokens."""
@@ -79,7 +82,7 @@ class Spent(_Account):
     unpriced: int = 0
 
     def __sub__(self, other: Spent) -> Spent:
-        left = super().__sub__(other)
+        left = _by(lambda one, less: one - less, self, other)
         # What is left of nothing may be a little less.
         return attrs.evolve(left, seconds=max(0.0, left.seconds))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import attrs
 
@@ -91,7 +91,7 @@ T = TypeVar("T")
 
 
 def must(
-    rule: str, holds: Callable[[object], bool], error: type[Exception] = ConfigError
+    rule: str, holds: Callable[[Any], bool], error: type[Exception] = ConfigError
 ) -> Callable[[object, attrs.Attribute[T], T], None]:
     """A validator that raises *error* where *holds* is false of a value; *rule* says what it must be."""
 
