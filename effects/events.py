@@ -288,18 +288,10 @@ class CallCancelled(_Happening):
     call: str
 
 
+_CallAnswer = ToolFinished | ToolLost | AgentFinished | ApprovalGiven
+
 # The events that close a request.
-Answer = (
-    ModelFinished
-    | ModelFailed
-    | ToolFinished
-    | ToolLost
-    | ApprovalGiven
-    | HookAnswered
-    | InstructionsRead
-    | AgentFinished
-    | TimerFired
-)
+Answer = ModelFinished | ModelFailed | _CallAnswer | HookAnswered | InstructionsRead | TimerFired
 
 # The events that come from outside, from any process.
 Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled
