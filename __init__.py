@@ -11,36 +11,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+# ruff: noqa: F403, F405  # the rooms have the names, and `__all__` says which of them are here
 if TYPE_CHECKING:
-    from .effects import (
-        Approve,
-        ApproveAlways,
-        ChildSpec,
-        Compaction,
-        Config,
-        Deny,
-        DoneReason,
-        Hook,
-        HookAnswer,
-        Limits,
-        Loops,
-        ModelSpec,
-        PermissionMode,
-        Policy,
-        Price,
-        Retries,
-        Rule,
-        Secrets,
-        SetMode,
-        SetModel,
-        SetThinking,
-        ToolSpec,
-        TurnwheelError,
-    )
-    from .engine import Agent, Handle, Machine, Result, Session, Singleton, transition
-    from .performers import HookCall, MemoryStore, SQLiteStore, Tool, ToolContext, builtin_tools, hook, tool
-    from .settings import Settings
-    from .states import Context
+    from .effects import *
+    from .engine import *
+    from .performers import *
+    from .settings import *
+    from .states import *
 
 __all__ = [
     "Agent",
