@@ -7,9 +7,10 @@ comes from outside carries an id of its sender's, so that a repeated post is one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
@@ -20,9 +21,6 @@ from .pieces import Piece
 from .records import Change
 from .usage import Spent, Usage
 from .validators import globs, must
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # JSON has no word for the others, so they would come back as something else.
 _finite = must(

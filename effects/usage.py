@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
+from typing import Any, ClassVar, Self, TypeVar, final
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .config import Price
+from .config import Price
 
 T = TypeVar("T", bound="_Account")
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import attrs
 
 from .errors import ArgumentError, ConfigError, TooLarge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .messages import Binary
+from .messages import Binary
 
 # Text that can be written down.
 
