@@ -11,36 +11,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+# ruff: noqa: F403, F405  # the rooms have the names, and `__all__` says which of them are here
 if TYPE_CHECKING:
-    from .effects import (
-        Approve,
-        ApproveAlways,
-        ChildSpec,
-        Compaction,
-        Config,
-        Deny,
-        DoneReason,
-        Hook,
-        HookAnswer,
-        Limits,
-        Loops,
-        ModelSpec,
-        PermissionMode,
-        Policy,
-        Price,
-        Retries,
-        Rule,
-        Secrets,
-        SetMode,
-        SetModel,
-        SetThinking,
-        ToolSpec,
-        TurnwheelError,
-    )
-    from .engine import Agent, Handle, Machine, Result, Session, Singleton, transition
-    from .performers import HookCall, MemoryStore, SQLiteStore, Tool, ToolContext, builtin_tools, hook, tool
-    from .settings import Settings
-    from .states import Context
+    from .effects import *
+    from .engine import *
+    from .performers import *
+    from .settings import *
+    from .states import *
 
 __all__ = [
     "Agent",
@@ -85,54 +62,16 @@ __all__ = [
     "transition",
 ]
 
-_ROOMS = {
-    "effects": (
-        "Approve",
-        "ApproveAlways",
-        "ChildSpec",
-        "Compaction",
-        "Config",
-        "Deny",
-        "DoneReason",
-        "Hook",
-        "HookAnswer",
-        "Limits",
-        "Loops",
-        "ModelSpec",
-        "PermissionMode",
-        "Policy",
-        "Price",
-        "Retries",
-        "Rule",
-        "Secrets",
-        "SetMode",
-        "SetModel",
-        "SetThinking",
-        "ToolSpec",
-        "TurnwheelError",
-    ),
-    "engine": ("Agent", "Handle", "Machine", "Result", "Session", "Singleton", "transition"),
-    "performers": (
-        "HookCall",
-        "MemoryStore",
-        "SQLiteStore",
-        "Tool",
-        "ToolContext",
-        "builtin_tools",
-        "hook",
-        "tool",
-    ),
-    "settings": ("Settings",),
-    "states": ("Context",),
-}
-
 if not TYPE_CHECKING:  # a type checker would let every name through
 
     def __getattr__(name: str) -> object:
         """Import *name* from its room on first use: a machine by hand pays for no HTTP and no store."""
-        for room, names in _ROOMS.items():
-            if name in names:
-                return getattr(import_module(f".{room}", __name__), name)
+        if name in __all__:
+            # The light rooms come first: each is imported until one has the name.
+            for room in ("effects", "performers", "states", "engine", "settings"):
+                module = import_module(f".{room}", __name__)
+                if name in dir(module):
+                    return getattr(module, name)
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
 

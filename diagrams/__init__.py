@@ -5,30 +5,15 @@ Pictures of the machine, all from its table.
 `python -m turnwheel.diagrams` writes the committed ones, and the pages on states and controls.
 """
 
-from .drawing import svg_of
-from .pages import controls_page, states_page
+from .drawing import svg_of as svg_of
+from .pages import controls_page as controls_page, states_page as states_page
 from .picture import (
-    Arrow,
-    Node,
-    NodeKind,
-    Picture,
-    detail,
-    overview,
-    pictures,
+    Arrow as Arrow,
+    Node as Node,
+    NodeKind as NodeKind,
+    Picture as Picture,
+    detail as detail,
+    overview as overview,
+    pictures as pictures,
 )
-from .text import mermaid, mermaid_of
-
-__all__ = [
-    "Arrow",
-    "Node",
-    "NodeKind",
-    "Picture",
-    "controls_page",
-    "detail",
-    "mermaid",
-    "mermaid_of",
-    "overview",
-    "pictures",
-    "states_page",
-    "svg_of",
-]
+from .text import mermaid as mermaid, mermaid_of as mermaid_of

@@ -62,7 +62,7 @@ def window_of(name: str) -> int:
     return next((window for prefix, window in WINDOWS if bare.startswith(prefix)), DEFAULT_WINDOW)
 
 
-_known_by_name = attrs.validators.optional(not_negative)
+_if_known = attrs.validators.optional(not_negative)
 
 
 @final
@@ -76,13 +76,9 @@ class Price:
 
     input: Decimal = attrs.field(converter=as_money, validator=not_negative)
     output: Decimal = attrs.field(converter=as_money, validator=not_negative)
-    cached: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_known_by_name)
-    cache_write: Decimal | None = attrs.field(
-        default=None, converter=as_money_or_none, validator=_known_by_name
-    )
-    reasoning: Decimal | None = attrs.field(
-        default=None, converter=as_money_or_none, validator=_known_by_name
-    )
+    cached: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_if_known)
+    cache_write: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_if_known)
+    reasoning: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_if_known)
     source: str = ""
     date: str = ""
 
@@ -443,24 +439,16 @@ class Config:
         """
         How *model* is asked: as configured, or as the first one is, with no price, where it is not.
         """
-        for spec in (self.model, *self.models):
-            if spec.name == model:
-                return spec
-        return attrs.evolve(self.model, name=model, price=None)
+        known = (spec for spec in (self.model, *self.models) if spec.name == model)
+        return next(known, None) or attrs.evolve(self.model, name=model, price=None)
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool called *name*, or None."""
-        for tool in self.tools:
-            if tool.name == name:
-                return tool
-        return None
+        return next((tool for tool in self.tools if tool.name == name), None)
 
     def child(self, name: str) -> ChildSpec | None:
         """The child called *name*, or None."""
-        for child in self.children:
-            if child.name == name:
-                return child
-        return None
+        return next((child for child in self.children if child.name == name), None)
 
 
 # Policies by name: the ways of deciding of well-known kinds of agents, each as a whole.
@@ -468,24 +456,14 @@ class Config:
 
 # Of a coding agent behind an SDK: one tool at a time, rules before hooks, a denied call is an error like
 # any.
-SDK = Policy(
-    on_denial=OnDenial.GO_ON,
-    on_max_tokens=OnMaxTokens.COMPACT_OVER_THRESHOLD,
-    gates=Gates.RULES_FIRST,
-    steering=Steering.WHEN_DONE,
-)
+SDK = Policy(on_denial=OnDenial.GO_ON, gates=Gates.RULES_FIRST, steering=Steering.WHEN_DONE)
 
 # Of an agent that people talk to while it works: what they say comes before its next tool.
 STEERED = Policy(on_denial=OnDenial.GO_ON, steering=Steering.AFTER_TOOL)
 
 # Of an agent in a chat window: reads side by side; a no, or no answer within five minutes, goes back to the
 # model at once.
-CONFIRMED = Policy(
-    on_denial=OnDenial.SKIP_REST,
-    concurrency=Concurrency.PARALLEL_READS,
-    answer_within=300.0,
-    compact_at=0.7,
-)
+CONFIRMED = Policy(concurrency=Concurrency.PARALLEL_READS, answer_within=300.0, compact_at=0.7)
 
 # Of one agent that many channels feed: messages in quick succession are one, a no ends the turn.
 SINGLETON = Policy(on_denial=OnDenial.INTERRUPT, coalesce=2.0)

@@ -31,6 +31,10 @@ from __future__ import annotations
 from typing import final
 
 
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
 class TurnwheelError(Exception):
     """The base of all errors here; never raised itself."""
 
@@ -76,8 +80,7 @@ class UnknownRequest(CallerError, LookupError):
         super().__init__(request, open)
 
     def __str__(self) -> str:
-        there = ", ".join(map(repr, self.open)) or "none"
-        return f"no open question {self.request!r}; open: {there}"
+        return f"no open question {self.request!r}; open: {_listed(self.open)}"
 
 
 @final
@@ -90,8 +93,7 @@ class UnknownCall(CallerError, LookupError):
         super().__init__(call, open)
 
     def __str__(self) -> str:
-        there = ", ".join(map(repr, self.open)) or "none"
-        return f"no call {self.call!r} under way; there are: {there}"
+        return f"no call {self.call!r} under way; there are: {_listed(self.open)}"
 
 
 @final
@@ -104,8 +106,7 @@ class UnknownRun(CallerError, LookupError):
         super().__init__(run, runs)
 
     def __str__(self) -> str:
-        there = ", ".join(map(repr, self.runs)) or "none"
-        return f"no run {self.run!r} in this session; there are: {there}"
+        return f"no run {self.run!r} in this session; there are: {_listed(self.runs)}"
 
 
 @final

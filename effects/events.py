@@ -7,9 +7,10 @@ comes from outside carries an id of its sender's, so that a repeated post is one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import final
 
 import attrs
 
@@ -19,19 +20,12 @@ from .messages import Binary, Outcome, StopReason
 from .pieces import Piece
 from .records import Change
 from .usage import Spent, Usage
-from .validators import globs
+from .validators import globs, must
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-T = TypeVar("T")
-
-
-def _finite(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    # JSON has no word for the others, so they would come back as something else.
-    if isinstance(value, float) and not isfinite(value):
-        msg = f"{type(instance).__name__}.{attribute.name} must be a finite number; got {value!r}"
-        raise ValueError(msg)
+# JSON has no word for the others, so they would come back as something else.
+_finite = must(
+    "be a finite number", lambda value: not isinstance(value, float) or isfinite(value), ValueError
+)
 
 
 class Failure(StrEnum):
@@ -57,25 +51,42 @@ class Failure(StrEnum):
     INTERNAL = "internal"
 
 
-@final
 @attrs.frozen(kw_only=True)
-class Entered:
-    """A state that waits for nothing was entered; the time is that of the event that led there."""
+class _Happening:
+    """What every event has: when it happened."""
 
     at: float
 
 
+@attrs.frozen(kw_only=True)
+class _Reply(_Happening):
+    """What every event of the work on a request has: its id."""
+
+    request: str
+
+
+@attrs.frozen(kw_only=True)
+class _Input(_Happening):
+    """What every input of a person has: the sender's own id, so that a repeated post is one input."""
+
+    id: str
+
+
 @final
 @attrs.frozen(kw_only=True)
-class ModelStreamed:
+class Entered(_Happening):
+    """A state that waits for nothing was entered; the time is that of the event that led there."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ModelStreamed(_Reply):
     """
     Pieces of an answer arrived. *before* is how many came earlier, *count* how many these stand for.
 
     Where *before* is not what the state has seen, the event does not apply.
     """
 
-    at: float
-    request: str
     before: int
     count: int
     pieces: tuple[Piece, ...]
@@ -88,15 +99,13 @@ class ModelStreamed:
 
 @final
 @attrs.frozen(kw_only=True)
-class ModelFinished:
+class ModelFinished(_Reply):
     """
     A model answered. *pieces* are the last ones, or all of an answer that was not streamed.
 
     *seconds* is how long it took; *sequence* the stop sequence it met.
     """
 
-    at: float
-    request: str
     stop: StopReason = attrs.field(converter=StopReason)
     usage: Usage
     pieces: tuple[Piece, ...] = ()
@@ -106,15 +115,13 @@ class ModelFinished:
 
 @final
 @attrs.frozen(kw_only=True)
-class ModelFailed:
+class ModelFailed(_Reply):
     """
     A model call failed. *retry_after* is what the provider asked to wait, in seconds, *jitter* in [0, 1).
 
     The performer draws the jitter, since a transition draws nothing.
     """
 
-    at: float
-    request: str
     failure: Failure
     message: str
     retry_after: float | None = attrs.field(default=None, validator=_finite)
@@ -125,21 +132,17 @@ class ModelFailed:
 
 @final
 @attrs.frozen(kw_only=True)
-class ToolProgressed:
+class ToolProgressed(_Reply):
     """A running tool reported progress, for watchers."""
 
-    at: float
-    request: str
     text: str
 
 
 @final
 @attrs.frozen(kw_only=True)
-class ToolFinished:
+class ToolFinished(_Reply):
     """A tool ended, one way or another; *content* and *files* are what the model will read."""
 
-    at: float
-    request: str
     content: str
     outcome: Outcome = attrs.field(default=Outcome.OK, converter=Outcome)
     seconds: float = attrs.field(default=0.0, validator=_finite)
@@ -148,15 +151,12 @@ class ToolFinished:
 
 @final
 @attrs.frozen(kw_only=True)
-class ToolLost:
+class ToolLost(_Reply):
     """
     The process is gone in which a tool was at work: it may have run.
 
     Told of those only that must not run twice unknowingly.
     """
-
-    at: float
-    request: str
 
 
 @final
@@ -192,53 +192,43 @@ Decision = Approve | ApproveAlways | Deny
 
 @final
 @attrs.frozen(kw_only=True)
-class ApprovalGiven:
+class ApprovalGiven(_Reply):
     """A question was answered. It names the request, never a call. *by* is who answered, in free words."""
 
-    at: float
-    request: str
     decision: Decision
     by: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class HookAnswered:
+class HookAnswered(_Reply):
     """Hooks answered, each for itself, in the order they were asked."""
 
-    at: float
-    request: str
     said: tuple[HookSaid, ...] = ()
 
 
 @final
 @attrs.frozen(kw_only=True)
-class InstructionsRead:
+class InstructionsRead(_Reply):
     """The instruction files were read: their *text*, and what went wrong with some of them as *faults*."""
 
-    at: float
-    request: str
     text: str
     faults: tuple[str, ...] = ()
 
 
 @final
 @attrs.frozen(kw_only=True)
-class AgentProgressed:
+class AgentProgressed(_Reply):
     """A child is at work and has *spent* so much until now, which is not lost whatever becomes of it."""
 
-    at: float
-    request: str
     spent: Spent
 
 
 @final
 @attrs.frozen(kw_only=True)
-class AgentFinished:
+class AgentFinished(_Reply):
     """A child ended; *spent* is all it used, *content* what the parent's model will read."""
 
-    at: float
-    request: str
     content: str
     outcome: Outcome = attrs.field(default=Outcome.OK, converter=Outcome)
     spent: Spent = Spent()
@@ -246,24 +236,19 @@ class AgentFinished:
 
 @final
 @attrs.frozen(kw_only=True)
-class TimerFired:
+class TimerFired(_Reply):
     """A timer's time has come."""
-
-    at: float
-    request: str
 
 
 @final
 @attrs.frozen(kw_only=True)
-class UserSent:
+class UserSent(_Input):
     """
     A prompt came, for a run of its own. *id* is the sender's own.
 
     *sender* is who and through which channel, in free words: prompts of one sender may become one.
     """
 
-    at: float
-    id: str
     text: str
     files: tuple[Binary, ...] = ()
     sender: str = ""
@@ -271,11 +256,9 @@ class UserSent:
 
 @final
 @attrs.frozen(kw_only=True)
-class UserSteered:
+class UserSteered(_Input):
     """A person said something meant for the run that is under way. *id* is the sender's own."""
 
-    at: float
-    id: str
     text: str
     how: Steering = attrs.field(default=Steering.AFTER_TOOL, converter=Steering)
     files: tuple[Binary, ...] = ()
@@ -283,43 +266,30 @@ class UserSteered:
 
 @final
 @attrs.frozen(kw_only=True)
-class Interrupted:
+class Interrupted(_Happening):
     """A person asked to stop. Asked twice, nothing is waited for."""
-
-    at: float
 
 
 @final
 @attrs.frozen(kw_only=True)
-class ControlReceived:
+class ControlReceived(_Input):
     """A person changed a setting of the run that is under way. *id* is the sender's own."""
 
-    at: float
-    id: str
     change: Change
 
 
 @final
 @attrs.frozen(kw_only=True)
-class CallCancelled:
+class CallCancelled(_Happening):
     """A person gave up the one call whose id, which is ours, is *call*."""
 
-    at: float
     call: str
 
 
+_CallAnswer = ToolFinished | ToolLost | AgentFinished | ApprovalGiven
+
 # The events that close a request.
-Answer = (
-    ModelFinished
-    | ModelFailed
-    | ToolFinished
-    | ToolLost
-    | ApprovalGiven
-    | HookAnswered
-    | InstructionsRead
-    | AgentFinished
-    | TimerFired
-)
+Answer = ModelFinished | ModelFailed | _CallAnswer | HookAnswered | InstructionsRead | TimerFired
 
 # The events that come from outside, from any process.
 Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled

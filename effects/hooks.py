@@ -6,17 +6,15 @@ The callables behind them live in a performer and are known by name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
 from .permissions import Rule, Verdict
 from .validators import globs, not_empty, positive
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Hook(StrEnum):

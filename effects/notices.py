@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final
+from typing import TypeGuard, final, get_args
 
 import attrs
 
@@ -11,7 +11,8 @@ from .events import Decision, Failure
 from .hooks import Hook, HookSaid
 from .messages import Message, Outcome, StopReason, ToolCall
 from .permissions import Basis, PermissionMode, Verdict
-from .records import Change
+from .records import Change, Record
+from .requests import Cancel, Request
 from .usage import Spent, Usage
 
 # Notices of what keeps a long run going; part of the union in `notices`.
@@ -384,40 +385,26 @@ class RunEnded:
     detail: str = ""
 
 
-# Everything a watcher can see.
-Notice = (
-    RunStarted
-    | HookAsked
-    | HookEnded
-    | CallJudged
-    | SettingChanged
-    | SettingRefused
-    | InputTaken
-    | InputBlocked
-    | ModelCalled
-    | TextDelta
-    | ReasoningDelta
-    | AnswerDropped
-    | RetryScheduled
-    | RequestDelayed
-    | FallbackUsed
-    | LoopDetected
-    | ResultsCleared
-    | ToolStarted
-    | ToolOutput
-    | CallSettled
-    | ApprovalRequested
-    | ApprovalResolved
-    | ApprovalWithdrawn
-    | AgentStarted
-    | AgentNoticed
-    | TurnEnded
-    | CompactionStarted
-    | Compacted
-    | CompactionFailed
-    | InputReceived
-    | InterruptRequested
-    | Warned
-    | Ignored
-    | RunEnded
+_OfRun = RunStarted | TurnEnded | LoopDetected | InterruptRequested | Warned | Ignored | RunEnded
+_OfInput = InputReceived | InputTaken | InputBlocked | SettingChanged | SettingRefused
+_OfHooks = HookAsked | HookEnded
+_OfModel = (
+    ModelCalled | TextDelta | ReasoningDelta | AnswerDropped | RetryScheduled | RequestDelayed | FallbackUsed
 )
+_OfHistory = ResultsCleared | CompactionStarted | Compacted | CompactionFailed
+_OfCalls = CallJudged | ToolStarted | ToolOutput | CallSettled | AgentStarted | AgentNoticed
+_OfQuestions = ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
+
+# Everything a watcher can see.
+Notice = _OfRun | _OfInput | _OfHooks | _OfModel | _OfHistory | _OfCalls | _OfQuestions
+
+# Everything that a transition can return.
+Effect = Request | Cancel | Record | Notice
+
+# By exact type, since the classes are final: a step asks this of every effect.
+_NOTICES: frozenset[type] = frozenset(get_args(Notice))
+
+
+def is_notice(effect: object) -> TypeGuard[Notice]:
+    """Whether *effect* is for subscribers."""
+    return type(effect) in _NOTICES

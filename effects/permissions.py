@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
 from .errors import ConfigError
 from .validators import globs, not_empty
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class PermissionMode(StrEnum):

@@ -72,11 +72,9 @@ def _close(run: list[Piece]) -> Piece:
 
 
 def _same_part(old: Piece, new: Piece) -> bool:
-    if isinstance(old, CallPiece):
-        return isinstance(new, CallPiece) and old.index == new.index
     if isinstance(old, ReasoningPiece):
         return isinstance(new, ReasoningPiece) and not (old.signature or old.redacted or new.redacted)
-    return isinstance(new, TextPiece)
+    return isinstance(old, TextPiece) and isinstance(new, TextPiece)
 
 
 def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
@@ -91,7 +89,7 @@ def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     for piece in pieces:
         if isinstance(piece, CallPiece) and piece.index in calls:
             calls[piece.index].append(piece)
-        elif runs and not isinstance(piece, CallPiece) and _same_part(runs[-1][-1], piece):
+        elif runs and _same_part(runs[-1][-1], piece):
             runs[-1].append(piece)
         else:
             runs.append([piece])

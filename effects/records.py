@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final
+from typing import TypeGuard, final, get_args
 
 import attrs
 
@@ -160,26 +160,20 @@ class UseIds:
     next: int
 
 
-# Every effect that changes the memory.
-Record = (
-    AppendMessage
-    | AddUsage
-    | ReplaceHistory
-    | ClearResults
-    | WithdrawTool
-    | UseFallback
-    | TakeMail
-    | SetModel
-    | SetMode
-    | SetThinking
-    | SetInstructions
-    | GrantRule
-    | AddContext
-    | ClearContext
-    | CountCompaction
-    | CountContinue
-    | UseIds
-)
-
 # What a person can change while a run is under way; it holds until it is changed again.
 Change = SetModel | SetMode | SetThinking
+
+_OfConversation = AppendMessage | ReplaceHistory | ClearResults | AddContext | ClearContext
+_OfSettings = Change | SetInstructions | GrantRule | UseFallback | WithdrawTool
+_OfAccount = AddUsage | CountCompaction | CountContinue | TakeMail | UseIds
+
+# Every effect that changes the memory.
+Record = _OfConversation | _OfSettings | _OfAccount
+
+# By exact type, since the classes are final: a step asks this of every effect.
+_RECORDS: frozenset[type] = frozenset(get_args(Record))
+
+
+def is_record(effect: object) -> TypeGuard[Record]:
+    """Whether *effect* changes the memory."""
+    return type(effect) in _RECORDS

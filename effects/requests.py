@@ -10,7 +10,7 @@ die with their Cancel.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final
+from typing import TypeGuard, final, get_args
 
 import attrs
 
@@ -186,3 +186,11 @@ class Cancel:
 
 # Every effect that gets an answer.
 Request = CallModel | RunTool | AskApproval | FireHook | ReadInstructions | RunAgent | SetTimer
+
+# By exact type, since the classes are final: a step asks this of every effect.
+_REQUESTS: frozenset[type] = frozenset(get_args(Request))
+
+
+def is_request(effect: object) -> TypeGuard[Request]:
+    """Whether *effect* gets an answer."""
+    return type(effect) in _REQUESTS

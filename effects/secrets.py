@@ -112,10 +112,8 @@ def as_secrets(secrets: Secrets) -> Secrets:
 # Names
 
 
-@cache
-def _seams() -> re.Pattern[str]:
-    """Where one word of a name ends and the next begins."""
-    return re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Where one word of a name ends and the next begins.
+SEAMS = r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 
 
 def _ends(name: str) -> str:
@@ -134,7 +132,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4_096)
 def _words_of(name: str) -> tuple[str, ...]:
-    words = [word.rstrip("0123456789").lower() for word in _seams().split(name)]
+    words = [word.rstrip("0123456789").lower() for word in re.split(SEAMS, name)]
     return tuple([word for word in words if word])
 
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .config import Price
+from .config import Price
 
 # Prices are per this many tokens.
 PER = Decimal(1_000_000)
-
-
-def _not_negative(_: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if value < 0:
-        msg = f"Usage.{attribute.name} must not be negative; got {value!r}"
-        raise ValueError(msg)
 
 
 @final
@@ -32,12 +24,18 @@ class Usage:
     them were guessed because a stream was cut before it told.
     """
 
-    input: int = attrs.field(default=0, validator=_not_negative)
-    output: int = attrs.field(default=0, validator=_not_negative)
-    cached: int = attrs.field(default=0, validator=_not_negative)
-    cache_write: int = attrs.field(default=0, validator=_not_negative)
-    reasoning: int = attrs.field(default=0, validator=_not_negative)
-    estimated: int = attrs.field(default=0, validator=_not_negative)
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    estimated: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for name in _COUNTS:
+            if getattr(self, name) < 0:
+                msg = f"Usage.{name} must not be negative; got {getattr(self, name)!r}"
+                raise ValueError(msg)
 
     @property
     def total(self) -> int:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import attrs
 
-from .errors import ArgumentError, CallerError, ConfigError, TooLarge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .messages import Binary
+from .errors import ArgumentError, ConfigError, TooLarge
+from .messages import Binary
 
 # Text that can be written down.
 
@@ -90,8 +87,8 @@ def attached(files: tuple[Binary, ...]) -> None:
 T = TypeVar("T")
 
 
-def _must(
-    rule: str, holds: Callable[[object], bool], error: type[CallerError] = ConfigError
+def must(
+    rule: str, holds: Callable[[Any], bool], error: type[Exception] = ConfigError
 ) -> Callable[[object, attrs.Attribute[T], T], None]:
     """A validator that raises *error* where *holds* is false of a value; *rule* says what it must be."""
 
@@ -112,19 +109,19 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004  # a pair
 
 
-positive = _must(
+positive = must(
     "be a number above 0, or None for no limit",
     lambda value: value is None or (_is_number(value) and value > 0),
 )
-not_negative = _must("be a number, and not negative", lambda value: _is_number(value) and value >= 0)
-not_empty = _must("not be empty", lambda value: isinstance(value, str) and bool(value.strip()))
-share = _must("be a number above 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1)
+not_negative = must("be a number, and not negative", lambda value: _is_number(value) and value >= 0)
+not_empty = must("not be empty", lambda value: isinstance(value, str) and bool(value.strip()))
+share = must("be a number above 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1)
 # What every provider takes as the name of a tool.
-tool_name = _must(
+tool_name = must(
     "be 1 to 64 letters, digits, '_' or '-'",
     lambda value: isinstance(value, str) and bool(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value)),
 )
-globs = _must(
+globs = must(
     "be pairs of a name and a glob, such as (('path', 'src/*'),)",
     lambda value: isinstance(value, tuple) and all(map(_is_pair, value)),
     ArgumentError,
@@ -133,7 +130,7 @@ globs = _must(
 
 def of_kind(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
     """A validator for one value of *kind*."""
-    return _must(f"be a {kind.__name__}", lambda value: isinstance(value, kind), ArgumentError)
+    return must(f"be a {kind.__name__}", lambda value: isinstance(value, kind), ArgumentError)
 
 
 def tuple_of(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
@@ -142,7 +139,7 @@ def tuple_of(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
     def holds(value: object) -> bool:
         return isinstance(value, tuple) and all(isinstance(each, kind) for each in value)
 
-    return _must(f"be a tuple of {kind.__name__}", holds, ArgumentError)
+    return must(f"be a tuple of {kind.__name__}", holds, ArgumentError)
 
 
 def json_object(instance: object, attribute: attrs.Attribute[str], value: str) -> None:

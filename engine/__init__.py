@@ -9,88 +9,47 @@ machines over one journal, and an `Agent` makes sessions. `fold` rebuilds a sess
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .agent import Agent
-    from .codec import decode, encode
-    from .driver import Driver, EventSink, Performers
-    from .inspect.bisect import Divergence
-    from .inspect.costs import Costs, ModelCosts
-    from .inspect.explain import Explanation, Moment
-    from .inspect.fork import ForkPoint, Replacement
-    from .inspect.replay import ReplayedStep, replayed
-    from .inspect.run_tree import RunInfo, RunTree, runs_of
-    from .journal.encoding import decode_entry, encode_entry
-    from .journal.entries import Entry
-    from .journal.fold import SessionState, fold
-    from .journal.summary import SessionKind, SessionStatus, SessionSummary
-    from .machine import Machine, advance, drive, transition
-    from .prices import price_of
-    from .recovery import Recovery, recover
-    from .session.archive import bisect, bisect_versions, costs, delete, explain, export, prune, replay
-    from .session.delivery import Delivery
-    from .session.environment import Result, Titles
-    from .session.listing import Listed, described, latest, listed
-    from .session.session import Handle, Session
-    from .session.singleton import Singleton
-    from .snapshots import Snapshot
+from ..lazy import exports
 
-__all__ = [
-    "Agent",
-    "Costs",
-    "Delivery",
-    "Divergence",
-    "Driver",
-    "Entry",
-    "EventSink",
-    "Explanation",
-    "ForkPoint",
-    "Handle",
-    "Listed",
-    "Machine",
-    "ModelCosts",
-    "Moment",
-    "Performers",
-    "Recovery",
-    "Replacement",
-    "ReplayedStep",
-    "Result",
-    "RunInfo",
-    "RunTree",
-    "Session",
-    "SessionKind",
-    "SessionState",
-    "SessionStatus",
-    "SessionSummary",
-    "Singleton",
-    "Snapshot",
-    "Titles",
-    "advance",
-    "bisect",
-    "bisect_versions",
-    "costs",
-    "decode",
-    "decode_entry",
-    "delete",
-    "described",
-    "drive",
-    "encode",
-    "encode_entry",
-    "explain",
-    "export",
-    "fold",
-    "latest",
-    "listed",
-    "price_of",
-    "prune",
-    "recover",
-    "replay",
-    "replayed",
-    "runs_of",
-    "transition",
-]
+if TYPE_CHECKING:
+    from .agent import Agent as Agent
+    from .codec import decode as decode, encode as encode
+    from .driver import Driver as Driver, EventSink as EventSink, Performers as Performers
+    from .inspect.bisect import Divergence as Divergence
+    from .inspect.costs import Costs as Costs, ModelCosts as ModelCosts
+    from .inspect.explain import Explanation as Explanation, Moment as Moment
+    from .inspect.fork import ForkPoint as ForkPoint, Replacement as Replacement
+    from .inspect.replay import ReplayedStep as ReplayedStep, replayed as replayed
+    from .inspect.run_tree import RunInfo as RunInfo, RunTree as RunTree, runs_of as runs_of
+    from .journal.encoding import decode_entry as decode_entry, encode_entry as encode_entry
+    from .journal.entries import Entry as Entry
+    from .journal.fold import SessionState as SessionState, fold as fold
+    from .journal.summary import (
+        SessionKind as SessionKind,
+        SessionStatus as SessionStatus,
+        SessionSummary as SessionSummary,
+    )
+    from .machine import Machine as Machine, advance as advance, drive as drive, transition as transition
+    from .prices import price_of as price_of
+    from .recovery import Recovery as Recovery, recover as recover
+    from .session.archive import (
+        bisect as bisect,
+        bisect_versions as bisect_versions,
+        costs as costs,
+        delete as delete,
+        explain as explain,
+        export as export,
+        prune as prune,
+        replay as replay,
+    )
+    from .session.delivery import Delivery as Delivery
+    from .session.environment import Result as Result, Titles as Titles
+    from .session.listing import Listed as Listed, described as described, latest as latest, listed as listed
+    from .session.session import Handle as Handle, Session as Session
+    from .session.singleton import Singleton as Singleton
+    from .snapshots import Snapshot as Snapshot
 
 _MODULES = {
     "agent": ("Agent",),
@@ -127,16 +86,5 @@ _MODULES = {
     "snapshots": ("Snapshot",),
 }
 
-if not TYPE_CHECKING:  # a type checker would let every name through
-
-    def __getattr__(name: str) -> object:
-        """Import the module of *name*: one who reads a journal needs no sessions."""
-        for module, names in _MODULES.items():
-            if name in names:
-                return getattr(import_module(f".{module}", __name__), name)
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -9,66 +9,46 @@ gets one answer. `Models` asks a model on its wire, `ToolRunner` runs tools, and
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .base import Clock, PassThroughNotice, PerformContext, Performer, SystemClock
-    from .hooks import HookCall, HookRunner, HostHook, command_hook, hook
-    from .instructions import InstructionReader
-    from .models.anthropic import AnthropicMessages
-    from .models.encoding import transcript
-    from .models.http import Endpoint, HTTPModel, HTTPOptions
-    from .models.openai import OpenAIChat
-    from .models.router import Models, wire_of
-    from .models.wire import AnswerEnd, Broken, Complete, HTTPRequest, Parser, Wire
-    from .secrets import MemoryVault, Vault
-    from .stores.base import Durability, SessionInfo, Store
-    from .stores.memory import MemoryStore
-    from .stores.sqlite import SQLiteStore
-    from .tools.builtin import builtin_tools
-    from .tools.decorator import Tool, ToolContext, tool
-    from .tools.runner import ToolRunner
+from ..lazy import exports
 
-__all__ = [
-    "AnswerEnd",
-    "AnthropicMessages",
-    "Broken",
-    "Clock",
-    "Complete",
-    "Durability",
-    "Endpoint",
-    "HTTPModel",
-    "HTTPOptions",
-    "HTTPRequest",
-    "HookCall",
-    "HookRunner",
-    "HostHook",
-    "InstructionReader",
-    "MemoryStore",
-    "MemoryVault",
-    "Models",
-    "OpenAIChat",
-    "Parser",
-    "PassThroughNotice",
-    "PerformContext",
-    "Performer",
-    "SQLiteStore",
-    "SessionInfo",
-    "Store",
-    "SystemClock",
-    "Tool",
-    "ToolContext",
-    "ToolRunner",
-    "Vault",
-    "Wire",
-    "builtin_tools",
-    "command_hook",
-    "hook",
-    "tool",
-    "transcript",
-    "wire_of",
-]
+if TYPE_CHECKING:
+    from .base import (
+        Clock as Clock,
+        PassThroughNotice as PassThroughNotice,
+        PerformContext as PerformContext,
+        Performer as Performer,
+        SystemClock as SystemClock,
+    )
+    from .hooks import (
+        HookCall as HookCall,
+        HookRunner as HookRunner,
+        HostHook as HostHook,
+        command_hook as command_hook,
+        hook as hook,
+    )
+    from .instructions import InstructionReader as InstructionReader
+    from .models.anthropic import AnthropicMessages as AnthropicMessages
+    from .models.encoding import transcript as transcript
+    from .models.http import Endpoint as Endpoint, HTTPModel as HTTPModel, HTTPOptions as HTTPOptions
+    from .models.openai import OpenAIChat as OpenAIChat
+    from .models.router import Models as Models, wire_of as wire_of
+    from .models.wire import (
+        AnswerEnd as AnswerEnd,
+        Broken as Broken,
+        Complete as Complete,
+        HTTPRequest as HTTPRequest,
+        Parser as Parser,
+        Wire as Wire,
+    )
+    from .secrets import MemoryVault as MemoryVault, Vault as Vault
+    from .stores.base import Durability as Durability, SessionInfo as SessionInfo, Store as Store
+    from .stores.memory import MemoryStore as MemoryStore
+    from .stores.sqlite import SQLiteStore as SQLiteStore
+    from .tools.builtin import builtin_tools as builtin_tools
+    from .tools.decorator import Tool as Tool, ToolContext as ToolContext, tool as tool
+    from .tools.runner import ToolRunner as ToolRunner
 
 _MODULES = {
     "base": ("Clock", "PassThroughNotice", "PerformContext", "Performer", "SystemClock"),
@@ -89,11 +69,5 @@ _MODULES = {
     "tools.runner": ("ToolRunner",),
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import the module of *name*: an agent without HTTP, SQLite or built-in tools pays for none of them."""
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f".{module}", __name__), name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar, final
 
-from ..effects import ArgumentError, Secrets
-from ..effects import secrets as naming
+from ..effects import ArgumentError, Secrets, secrets as naming
 from ..effects.secrets import Json
 
 # Characters of secrets that are kept in memory; the oldest go first.

@@ -12,20 +12,9 @@ Feed each notice, in order, to `take`. Events are plain JSON. `project` is the p
 
 from __future__ import annotations
 
-from .agent_events import AgentEvents
-from .json_events import Events, JsonEvent, to_sse
-from .run_view import Projection
-from .sdk import SdkMessages
-from .sse import SseEvents
-from .turns import TurnEvents
-
-__all__ = [
-    "AgentEvents",
-    "Events",
-    "JsonEvent",
-    "Projection",
-    "SdkMessages",
-    "SseEvents",
-    "TurnEvents",
-    "to_sse",
-]
+from .agent_events import AgentEvents as AgentEvents
+from .json_events import Events as Events, JsonEvent as JsonEvent, to_sse as to_sse
+from .run_view import Projection as Projection
+from .sdk import SdkMessages as SdkMessages
+from .sse import SseEvents as SseEvents
+from .turns import TurnEvents as TurnEvents

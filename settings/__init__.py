@@ -7,7 +7,12 @@ values.
 
 from __future__ import annotations
 
-from .areas import CommandHook, Debug, Level, Preset, Prices, SessionSettings
-from .settings import Settings
-
-__all__ = ["CommandHook", "Debug", "Level", "Preset", "Prices", "SessionSettings", "Settings"]
+from .areas import (
+    CommandHook as CommandHook,
+    Debug as Debug,
+    Level as Level,
+    Preset as Preset,
+    Prices as Prices,
+    SessionSettings as SessionSettings,
+)
+from .settings import Settings as Settings

@@ -12,97 +12,52 @@ The kit for tests of your agents. No test with it needs a model, a network, a ke
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from . import store_contract, wire_rules
-    from .clocks import AutoClock, ManualClock
-    from .harness import CHILDREN, TOOLS, MachineHarness, call, config
-    from .scenarios import Scenario, ScenarioError, read_scenario, rewritten
-    from .scenarios_world import ScenarioWorld, play_scenario
-    from .scripted import (
-        Reply,
-        ScriptedModel,
-        ScriptedTools,
-        ScriptEnded,
-        ScriptUnfinished,
-        calls,
-        fails,
-        says,
-        stalls,
-    )
-    from .state_fixtures import PLACES, run_at
-    from .store_promises import BrokenStore, Check, Lasts
-    from .stores import FaultyStore, StoreOver
+from ..lazy import exports
+from .clocks import AutoClock as AutoClock, ManualClock as ManualClock
+from .scripted import (
+    Reply as Reply,
+    ScriptedModel as ScriptedModel,
+    ScriptedTools as ScriptedTools,
+    ScriptEnded as ScriptEnded,
+    ScriptUnfinished as ScriptUnfinished,
+    calls as calls,
+    fails as fails,
+    says as says,
+    stalls as stalls,
+)
 
-__all__ = [
-    "CHILDREN",
-    "PLACES",
-    "TOOLS",
-    "AutoClock",
-    "BrokenStore",
-    "Check",
-    "FaultyStore",
-    "Lasts",
-    "MachineHarness",
-    "ManualClock",
-    "Reply",
-    "Scenario",
-    "ScenarioError",
-    "ScenarioWorld",
-    "ScriptEnded",
-    "ScriptUnfinished",
-    "ScriptedModel",
-    "ScriptedTools",
-    "StoreOver",
-    "call",
-    "calls",
-    "config",
-    "fails",
-    "play_scenario",
-    "read_scenario",
-    "rewritten",
-    "run_at",
-    "says",
-    "stalls",
-    "store_contract",
-    "wire_rules",
-]
+if TYPE_CHECKING:
+    from . import store_contract as store_contract, wire_rules as wire_rules
+    from .harness import (
+        CHILDREN as CHILDREN,
+        TOOLS as TOOLS,
+        MachineHarness as MachineHarness,
+        call as call,
+        config as config,
+    )
+    from .scenarios import (
+        Scenario as Scenario,
+        ScenarioError as ScenarioError,
+        read_scenario as read_scenario,
+        rewritten as rewritten,
+    )
+    from .scenarios_world import ScenarioWorld as ScenarioWorld, play_scenario as play_scenario
+    from .state_fixtures import PLACES as PLACES, run_at as run_at
+    from .store_promises import BrokenStore as BrokenStore, Check as Check, Lasts as Lasts
+    from .stores import FaultyStore as FaultyStore, StoreOver as StoreOver
 
 _MODULES = {
-    "clocks": ("AutoClock", "ManualClock"),
     "harness": ("CHILDREN", "MachineHarness", "TOOLS", "call", "config"),
     "scenarios": ("Scenario", "ScenarioError", "read_scenario", "rewritten"),
     "scenarios_world": ("ScenarioWorld", "play_scenario"),
-    "scripted": (
-        "Reply",
-        "ScriptEnded",
-        "ScriptUnfinished",
-        "ScriptedModel",
-        "ScriptedTools",
-        "calls",
-        "fails",
-        "says",
-        "stalls",
-    ),
     "state_fixtures": ("PLACES", "run_at"),
-    "stores": ("FaultyStore", "StoreOver"),
+    "store_contract": (),
     "store_promises": ("BrokenStore", "Check", "Lasts"),
+    "stores": ("FaultyStore", "StoreOver"),
+    "wire_rules": (),
 }
 
-if not TYPE_CHECKING:  # a type checker would let every name through
-
-    def __getattr__(name: str) -> object:
-        """Import the module of *name* on first use: a machine by hand pays for no store and no wire."""
-        if name in {"store_contract", "wire_rules"}:
-            return import_module(f".{name}", __name__)
-        for module, names in _MODULES.items():
-            if name in names:
-                return getattr(import_module(f".{module}", __name__), name)
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(__name__, _MODULES)

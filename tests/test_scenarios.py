@@ -19,8 +19,7 @@ from typing import Any, Final, final
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.scenario_export import scenario_of

@@ -13,9 +13,11 @@ import click
 from ...effects.errors import ConfigError
 from ...engine.inspect.bisect import Divergence
 from ...engine.inspect.replay import as_plain, line
-from ...engine.session.archive import bisect as find_difference
-from ...engine.session.archive import bisect_versions as find_version_difference
-from ...engine.session.archive import replay as read_steps
+from ...engine.session.archive import (
+    bisect as find_difference,
+    bisect_versions as find_version_difference,
+    replay as read_steps,
+)
 from ...performers.stores.base import Store
 from ..terminal.screen import Screen
 from . import step_view

@@ -24,8 +24,7 @@ from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
 from turnwheel.apps.chat.questions import Questions, effective_decision
 from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
-from turnwheel.apps.cli.run_table import branches
-from turnwheel.apps.cli.run_table import resolve_run as meant_run
+from turnwheel.apps.cli.run_table import branches, resolve_run as meant_run
 from turnwheel.apps.cli.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, card
 from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary, preview

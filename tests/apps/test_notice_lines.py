@@ -62,8 +62,7 @@ from turnwheel.effects.permissions import Basis, Verdict
 from turnwheel.effects.records import MailKind
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.states.context import Mail
-from turnwheel.testing.harness import MachineHarness, config
-from turnwheel.testing.harness import calls as wished
+from turnwheel.testing.harness import MachineHarness, calls as wished, config
 
 RECORDED = Path(__file__).parent / "notice_lines.txt"
 """What a person is shown of each of what is below; RECORD=1 writes it anew."""

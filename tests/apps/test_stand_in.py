@@ -24,8 +24,7 @@ from turnwheel.apps.stand_in.faults import FAULTS, SMALL_MODEL
 from turnwheel.apps.stand_in.script import BASH_MODEL, MODELS, SLOW_MODEL, decide
 from turnwheel.apps.stand_in.server import MAX_BODY, MAX_HEAD, StandIn, main
 from turnwheel.apps.stand_in.wire import Function, MadeCall, Offer, ScriptedAnswer, WireMessage, pieces
-from turnwheel.effects.messages import Message as Said
-from turnwheel.effects.messages import Outcome, Role, Text, ToolCall, ToolResult, user
+from turnwheel.effects.messages import Message as Said, Outcome, Role, Text, ToolCall, ToolResult, user
 from turnwheel.performers.models.encoding import transcript
 from turnwheel.performers.tools.builtin import builtin_tools
 from turnwheel.states.rules import compaction, model_messages

@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
 from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished

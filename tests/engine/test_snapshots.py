@@ -9,8 +9,7 @@ from typing import Any, final, get_args
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from provers.audit.permission_oracle import Case
 from provers.simulation.player import play
 from provers.simulation.watched import copied, happen

@@ -33,7 +33,7 @@ def sources(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-PACKAGE = [ROOT / "__init__.py", *sources(*ROOMS)]
+PACKAGE = [*sorted(ROOT.glob("*.py")), *sources(*ROOMS)]
 EVERYTHING = [*PACKAGE, *sources(*OUTSIDE)]
 
 

@@ -8,8 +8,7 @@ from typing import Any, final
 
 import hypothesis
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 from provers.audit.settings import branched_faults
 from provers.choices import (

@@ -8,8 +8,7 @@ from typing import Any, final
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwheel.effects.config import Loops
 from turnwheel.effects.history import History

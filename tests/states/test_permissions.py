@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwheel.effects.config import Policy, ToolSpec
 from turnwheel.effects.errors import ArgumentError

@@ -49,8 +49,7 @@ from typing import final
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from provers.audit.views import shown_size
 from provers.choices import Seeded
 from provers.simulation.player import Play, Player

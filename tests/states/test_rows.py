@@ -19,8 +19,7 @@ from typing import Any, final
 
 import attrs
 import pytest
-from hypothesis import Phase, given, seed, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, seed, settings, strategies as st
 from provers.choices import Choices, chance, pick, weighted
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.player import opened

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from turnwheel import Agent, ApproveAlways, DoneReason, Limits, MemoryStore, Session
 from turnwheel.effects.errors import (

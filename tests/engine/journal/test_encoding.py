@@ -13,8 +13,7 @@ from typing import Any, get_args
 import attrs
 import cattrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import JournalError, NewerVersion

@@ -6,8 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.notices import DoneReason, Notice, RunEnded, TextDelta

@@ -11,8 +11,7 @@ from typing import Any, final
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.history import SHORT, History, clear_results

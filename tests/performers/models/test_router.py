@@ -14,8 +14,7 @@ from typing import Any
 import attrs
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.errors import ConfigError

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import attrs
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from turnwheel import Agent, DoneReason, ModelSpec, Retries
 from turnwheel.effects.config import Config
