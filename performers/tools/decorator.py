@@ -252,11 +252,13 @@ def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -
                 if name not in inside:
                     return inline(defs[name], (*inside, name)) | beside
                 kept.add(name)
+                return node
             case dict():
                 return {key: inline(value, inside) for key, value in node.items()}
             case list():
                 return [inline(item, inside) for item in node]
-        return node
+            case _:
+                return node
 
     schema, written = inline(own, ()), dict[str, Any]()
     while missing := sorted(kept - written.keys()):
