@@ -259,7 +259,7 @@ async def test_another_prompt_is_asked() -> None:
         fork = await other.fork(step, "c", f"f{step}")
         assert (texts(fork), len(other.model.requests)) == (["a", "One.", "c", "Three."], 1)
     # Only the text is another one: what came with it, and from whom, stays.
-    sent = (await other.steps(f"f{posted}"))[posted + 1].event
+    sent = (await shop.steps(f"f{posted}"))[posted + 1].event
     assert isinstance(sent, UserSent)
     assert (sent.text, sent.files, sent.sender) == ("c", (PICTURE,), "ann")
 
