@@ -151,9 +151,9 @@ _decode = msgspec.json.Decoder().decode
 # What a word for the end means in either dialect; all others are `UNKNOWN`. Most of ours are Anthropic's.
 # Not ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
 # None was asked for, so who sees this warning uses a proxy that adds some.
-_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
+_SHARED_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
 STOPS = {
-    **{reason.value: reason for reason in (*_ENDS, StopReason.MAX_TOKENS)},
+    **{reason.value: reason for reason in (*_SHARED_ENDS, StopReason.MAX_TOKENS)},
     "model_context_window_exceeded": StopReason.MAX_TOKENS,
 }
 

@@ -83,7 +83,7 @@ FAILURE_STATUSES: dict[int, Failure] = {
 }
 
 # What an error's `code` or `type` means where it is a name. The code is asked first.
-_NAMES: dict[Failure, tuple[str, ...]] = {
+_ERROR_NAMES: dict[Failure, tuple[str, ...]] = {
     Failure.OVERFLOW: (
         *("context_length_exceeded", "model_context_window_exceeded", "model_max_prompt_tokens_exceeded"),
         *("exceed_context_size_error", "request_too_large", "too_many_prompt_tokens"),
@@ -98,7 +98,7 @@ _NAMES: dict[Failure, tuple[str, ...]] = {
     Failure.CUT: ("tool_use_failed",),  # a model's malformed call, which the provider refuses: ask again
     Failure.NOT_FOUND: ("model_not_found", "not_found_error"),
 }
-FAILURE_NAMES = {name: failure for failure, names in _NAMES.items() for name in names}
+FAILURE_NAMES = {name: failure for failure, names in _ERROR_NAMES.items() for name in names}
 
 # A name in what a proxy quotes, however often it was quoted.
 # LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message

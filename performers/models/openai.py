@@ -516,32 +516,34 @@ class CallAssembler:
         self._by_index: dict[object, _OpenCall] = {}
         self._by_id: dict[str, _OpenCall] = {}
 
-    def read(self, delta: Object) -> list[CallPiece]:
+    def read(self, delta: Object) -> list[Piece]:
         """The pieces of the calls in *delta*."""
-        bits = [(bit, as_object(bit.get("function"))) for bit in objects(delta.get("tool_calls"))]
+        pieces: list[Piece] = []
+        for bit in objects(delta.get("tool_calls")):
+            self._take(bit, as_object(bit.get("function")), pieces)
         # The field of 2023, of one call without an id; some local servers still send it.
         if legacy := delta.get("function_call"):
-            bits.append(({"index": "function_call"}, as_object(legacy)))
-        return [piece for bit, function in bits if (piece := self._take(bit, function))]
+            self._take({"index": "function_call"}, as_object(legacy), pieces)
+        return pieces
 
-    def _take(self, bit: Object, function: Object) -> CallPiece | None:
+    def _take(self, bit: Object, function: Object, pieces: list[Piece]) -> None:
         index, wire_id, name = bit.get("index"), first_text(bit, "id"), first_text(function, "name")
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)  # Ollama sends an object
         if not (wire_id or name or arguments):
-            return None
+            return
         call = self._of(index if isinstance(index, int | str) else None, wire_id, name, arguments)
         new_id, new_name = "" if call.id else wire_id, "" if call.name else name
         if new_id:
             call.id = wire_id
             self._by_id[wire_id] = call
         call.name = call.name or name
-        if not (new_id or new_name or arguments):
-            return None
-        call.arguments.append(arguments)
-        # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
-        return CallPiece(call.number, shorten_label(new_id), shorten_label(new_name), arguments)
+        if new_id or new_name or arguments:
+            call.arguments.append(arguments)
+            # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
+            named = shorten_label(new_id), shorten_label(new_name)
+            pieces.append(CallPiece(call.number, *named, arguments))
 
     def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> _OpenCall:
         """The call that a bit belongs to; one without index or id belongs to the call before it."""
