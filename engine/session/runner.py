@@ -58,7 +58,7 @@ POST_TRIES = 20
 class Owner(Enum):
     """Who uses a session object now."""
 
-    NOBODY = auto()
+    NONE = auto()
     # A caller is about to run it.
     CLAIMING = auto()
     # A run goes on here.
@@ -86,7 +86,7 @@ class SessionRunner:
         # A host's own performer of `RunAgent` replaces this one.
         if environment.config.children:
             self.performers = {RunAgent: ChildRunner(self.children), **environment.performers}
-        self.owner = Owner.NOBODY
+        self.owner = Owner.NONE
         # The driver of the run here, while one goes on.
         self.driver: Driver | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
@@ -146,7 +146,7 @@ class SessionRunner:
         finally:
             # Inputs go to the journal only from here on: this driver would never read them.
             self.log.listener = None
-            self._change_owner(Owner.NOBODY)
+            self._change_owner(Owner.NONE)
             self.environment.at_work.discard(self.drain)
             # Last: a caller that waits for it looks at the owner next.
             self._free.set()
@@ -168,7 +168,7 @@ class SessionRunner:
         # No await between looking and taking: no other caller gets a turn in between.
         if self.owner is Owner.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
-        if self.owner is not Owner.NOBODY:
+        if self.owner is not Owner.NONE:
             raise errors.SessionBusy(self.id)
         self._change_owner(Owner.CLAIMING)
         # A child is drained by its parent, and must not be drained a second time by the agent.
