@@ -37,6 +37,7 @@ from .titles import begin_title
 if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
+    from ...performers.base import Performer
     from ..inputs import Input
     from ..machine import Machine
     from .environment import Environment, OpenSession
@@ -85,7 +86,8 @@ class SessionRunner:
         self.performers: Performers = environment.performers
         # A host's own performer of `RunAgent` replaces this one.
         if environment.config.children:
-            self.performers = {RunAgent: ChildRunner(self.children), **environment.performers}
+            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
+            self.performers = {RunAgent: runner, **environment.performers}
         self.owner = Owner.NONE
         # The driver of the run here, while one goes on.
         self.driver: Driver | None = None
