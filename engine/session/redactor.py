@@ -372,7 +372,7 @@ def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str]
     # A copy: the host's own mapping serves other sessions, which have redactors of their own.
     made: dict[type, Performer[Any]] = {**performers}
     # Without secret arguments no model, hook or approver can give one: most agents pay for tools only.
-    for kind, around in AROUND.items() if redactor.in_arguments else ():
+    for kind, around in WRAPPERS.items() if redactor.in_arguments else ():
         if kind in made:
             made[kind] = partial(around, made[kind], redactor)
     # Tools always: their output may have a secret by its name, where no argument is secret.
@@ -547,5 +547,5 @@ async def ask(
     return await redactor.redacted(answer, tool)
 
 
-AROUND: dict[type, Callable[..., Any]] = {CallModel: call_model, FireHook: ask, AskApproval: ask}
+WRAPPERS: dict[type, Callable[..., Any]] = {CallModel: call_model, FireHook: ask, AskApproval: ask}
 """What goes around the performers that see arguments of calls, besides the tools."""

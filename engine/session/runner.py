@@ -37,6 +37,7 @@ from .titles import begin_title
 if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
+    from ...performers.base import Performer
     from ..inputs import Input
     from ..machine import Machine
     from .environment import Environment, OpenSession
@@ -58,7 +59,7 @@ POST_TRIES = 20
 class Owner(Enum):
     """Who uses a session object now."""
 
-    NOBODY = auto()
+    NONE = auto()
     # A caller is about to run it.
     CLAIMING = auto()
     # A run goes on here.
@@ -85,8 +86,9 @@ class SessionRunner:
         self.performers: Performers = environment.performers
         # A host's own performer of `RunAgent` replaces this one.
         if environment.config.children:
-            self.performers = {RunAgent: ChildRunner(self.children), **environment.performers}
-        self.owner = Owner.NOBODY
+            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
+            self.performers = {RunAgent: runner, **environment.performers}
+        self.owner = Owner.NONE
         # The driver of the run here, while one goes on.
         self.driver: Driver | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
@@ -146,7 +148,7 @@ class SessionRunner:
         finally:
             # Inputs go to the journal only from here on: this driver would never read them.
             self.log.listener = None
-            self._change_owner(Owner.NOBODY)
+            self._change_owner(Owner.NONE)
             self.environment.at_work.discard(self.drain)
             # Last: a caller that waits for it looks at the owner next.
             self._free.set()
@@ -168,7 +170,7 @@ class SessionRunner:
         # No await between looking and taking: no other caller gets a turn in between.
         if self.owner is Owner.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
-        if self.owner is not Owner.NOBODY:
+        if self.owner is not Owner.NONE:
             raise errors.SessionBusy(self.id)
         self._change_owner(Owner.CLAIMING)
         # A child is drained by its parent, and must not be drained a second time by the agent.
