@@ -314,7 +314,8 @@ def expected() -> dict[str, list[str]]:
     for key in keys(Settings):
         place = next((place for place in SAME if str(key).startswith(f"{place}.")), None)
         if place is None:
-            found[str(key)] = [key.variable, key.accepts, usual(key.attribute.default)]
+            name = "" if ITEM in key.path else variable(key.path)
+            found[str(key)] = [name, key.accepts, usual(key.attribute.default)]
         else:
             found[place] = ["" if ITEM in key.path else variable(tuple(place.split("."))), SAME[place], ""]
     return found
