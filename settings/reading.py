@@ -42,8 +42,8 @@ MAX_SHOWN_VALUE = 100
 ARGUMENT = "argument"
 """The source of settings in Python."""
 
-TRUE = frozenset({"1", "true", "yes", "on"})
-FALSE = frozenset({"0", "false", "no", "off"})
+TRUE = ("1", "true", "yes", "on")
+WORDS = {word: word in TRUE for word in (*TRUE, "0", "false", "no", "off")}
 """The words of a variable for true and for false."""
 
 CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
@@ -155,10 +155,9 @@ def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an anno
         return {"name": value}
     if kind is Debug and isinstance(value, str | bool):
         text = str(value).lower()
-        return {"level": Level.DEBUG if text in TRUE else Level.OFF if text in FALSE else text}
-    if kind is Loops and (value is False or (isinstance(value, EnvText) and value.lower() in FALSE)):
-        return Loops.never()
-    return value
+        return {"level": text if text not in WORDS else Level.DEBUG if WORDS[text] else Level.OFF}
+    said = WORDS.get(value.lower()) if isinstance(value, EnvText) else value
+    return Loops.never() if kind is Loops and said is False else value
 
 
 # The file
@@ -277,9 +276,8 @@ MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = 
 def _single(value: object, kind: Any) -> object:  # noqa: ANN401  # an annotation
     """The setting of *kind* that *value* stands for, up to the converter of its class."""
     if isinstance(value, EnvText):
-        words = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
         if kind is bool:
-            value = words.get(value.strip().lower(), value)
+            value = WORDS.get(value.strip().lower(), value)
         elif kind in {int, float}:
             value = kind(value)
     types, make = MAKERS.get(kind, (str, kind))
@@ -373,7 +371,7 @@ class _Reader:
     def _fault(self, way: Way, problem: str) -> None:
         """Add *problem* of the setting at the end of *way*, with its source, or that of the nearest one."""
         ends = range(1, len(way) + 1)
-        near = max(self._told, key=lambda known: [known[:end] == way[:end] for end in ends])
+        near = max(self._told, key=lambda one: ([one[:end] == way[:end] for end in ends], -len(one)))
         source, key = self._told[near].source, ".".join(way).replace(".[", "[")
         place = f"{source} {key}" if source == ARGUMENT else f"{source}: {key}"
         self.faults.append(f"{source if source == keys.variable(way) else place} {problem}")
