@@ -43,10 +43,10 @@ ARGUMENT = "argument"
 """The source of settings in Python."""
 
 TRUE = ("1", "true", "yes", "on")
-WORDS = {word: word in TRUE for word in (*TRUE, "0", "false", "no", "off")}
+TRUTH_WORDS = {word: word in TRUE for word in (*TRUE, "0", "false", "no", "off")}
 """The words of a variable for true and for false."""
 
-CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
+CONVERT_AND_CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
 """Converts and checks a value as its class does."""
 
 FACTORY: type = type(attrs.Factory(list))
@@ -155,8 +155,8 @@ def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an anno
         return {"name": value}
     if kind is Debug and isinstance(value, str | bool):
         text = str(value).lower()
-        return {"level": text if text not in WORDS else Level.DEBUG if WORDS[text] else Level.OFF}
-    said = WORDS.get(value.lower()) if isinstance(value, EnvText) else value
+        return {"level": text if text not in TRUTH_WORDS else Level.DEBUG if TRUTH_WORDS[text] else Level.OFF}
+    said = TRUTH_WORDS.get(value.lower()) if isinstance(value, EnvText) else value
     return Loops.never() if kind is Loops and said is False else value
 
 
@@ -277,7 +277,7 @@ def _single(value: object, kind: Any) -> object:  # noqa: ANN401  # an annotatio
     """The setting of *kind* that *value* stands for, up to the converter of its class."""
     if isinstance(value, EnvText):
         if kind is bool:
-            value = WORDS.get(value.strip().lower(), value)
+            value = TRUTH_WORDS.get(value.strip().lower(), value)
         elif kind in {int, float}:
             value = kind(value)
     types, make = MAKERS.get(kind, (str, kind))
@@ -326,7 +326,7 @@ class _Reader:
                 made = tuple([self.setting(each, item, (*way, at)) for at, each in _items(value, kind)])
                 if None in made:
                     return None
-            return made if attribute is None else CHECK(None, attribute, made)
+            return made if attribute is None else CONVERT_AND_CHECK(None, attribute, made)
         except (ValueError, ArithmeticError, TurnwheelError):
             self._refuse(way, key.accepts, value)
             return None
