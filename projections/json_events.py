@@ -7,9 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from math import isfinite
-from typing import final
-
-import attrs
+from typing import NamedTuple, final
 
 from ..effects.errors import ArgumentError
 from ..effects.notices import DoneReason
@@ -84,8 +82,7 @@ FAILED = "error_during_execution"
 
 
 @final
-@attrs.frozen
-class ReasonWords:
+class ReasonWords(NamedTuple):
     """
     The words of the vocabularies for one `DoneReason`.
 

@@ -15,7 +15,6 @@ from typing import Any, cast, final
 import attrs
 
 from ..effects import config
-from ..effects.config import Policy
 from ..effects.errors import ConfigError
 from ..effects.hooks import Hook
 from ..effects.permissions import Rule, Verdict
@@ -58,9 +57,11 @@ class Preset(StrEnum):
     SINGLETON = "singleton"
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> config.Policy:
         """The policy it stands for."""
-        return Policy() if self is Preset.DEFAULT else cast("Policy", getattr(config, self.name))
+        return (
+            config.Policy() if self is Preset.DEFAULT else cast("config.Policy", getattr(config, self.name))
+        )
 
 
 @final

@@ -98,11 +98,6 @@ class SettingKey(NamedTuple):
         return ".".join(self.path).replace(f".{ITEM}", ITEM)
 
     @property
-    def variable(self) -> str:
-        """Its name in the environment; empty for a part of a list, which is one value."""
-        return "" if ITEM in self.path else variable(self.path)
-
-    @property
     def secret(self) -> bool:
         """Whether its value is never shown."""
         return self.attribute is not None and self.attribute.metadata == SECRET
@@ -116,7 +111,7 @@ class SettingKey(NamedTuple):
 
 
 def variable(path: Way) -> str:
-    """The name in the environment of the setting at *path*."""
+    """The name in the environment of the setting at *path*; parts of a list have none."""
     return ENV_PREFIX + NESTED.join(path).upper()
 
 

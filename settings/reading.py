@@ -42,11 +42,11 @@ MAX_SHOWN_VALUE = 100
 ARGUMENT = "argument"
 """The source of settings in Python."""
 
-TRUE = frozenset({"1", "true", "yes", "on"})
-FALSE = frozenset({"0", "false", "no", "off"})
+TRUE = ("1", "true", "yes", "on")
+TRUTH_WORDS = {word: word in TRUE for word in (*TRUE, "0", "false", "no", "off")}
 """The words of a variable for true and for false."""
 
-CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
+CONVERT_AND_CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
 """Converts and checks a value as its class does."""
 
 FACTORY: type = type(attrs.Factory(list))
@@ -155,10 +155,9 @@ def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an anno
         return {"name": value}
     if kind is Debug and isinstance(value, str | bool):
         text = str(value).lower()
-        return {"level": Level.DEBUG if text in TRUE else Level.OFF if text in FALSE else text}
-    if kind is Loops and (value is False or (isinstance(value, EnvText) and value.lower() in FALSE)):
-        return Loops.never()
-    return value
+        return {"level": text if text not in TRUTH_WORDS else Level.DEBUG if TRUTH_WORDS[text] else Level.OFF}
+    said = TRUTH_WORDS.get(value.lower()) if isinstance(value, EnvText) else value
+    return Loops.never() if kind is Loops and said is False else value
 
 
 # The file
@@ -277,9 +276,8 @@ MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = 
 def _single(value: object, kind: Any) -> object:  # noqa: ANN401  # an annotation
     """The setting of *kind* that *value* stands for, up to the converter of its class."""
     if isinstance(value, EnvText):
-        words = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
         if kind is bool:
-            value = words.get(value.strip().lower(), value)
+            value = TRUTH_WORDS.get(value.strip().lower(), value)
         elif kind in {int, float}:
             value = kind(value)
     types, make = MAKERS.get(kind, (str, kind))
@@ -328,7 +326,7 @@ class _Reader:
                 made = tuple([self.setting(each, item, (*way, at)) for at, each in _items(value, kind)])
                 if None in made:
                     return None
-            return made if attribute is None else CHECK(None, attribute, made)
+            return made if attribute is None else CONVERT_AND_CHECK(None, attribute, made)
         except (ValueError, ArithmeticError, TurnwheelError):
             self._refuse(way, key.accepts, value)
             return None
@@ -373,7 +371,7 @@ class _Reader:
     def _fault(self, way: Way, problem: str) -> None:
         """Add *problem* of the setting at the end of *way*, with its source, or that of the nearest one."""
         ends = range(1, len(way) + 1)
-        near = max(self._told, key=lambda known: [known[:end] == way[:end] for end in ends])
+        near = max(self._told, key=lambda one: ([one[:end] == way[:end] for end in ends], -len(one)))
         source, key = self._told[near].source, ".".join(way).replace(".[", "[")
         place = f"{source} {key}" if source == ARGUMENT else f"{source}: {key}"
         self.faults.append(f"{source if source == keys.variable(way) else place} {problem}")
