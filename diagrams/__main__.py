@@ -17,12 +17,9 @@ CHECKOUT_MARK = "states/table.py"
 
 def contents() -> dict[str, str]:
     """The text of each generated file, by its path in the checkout. The same table gives the same bytes."""
-    return {
-        **{f"diagrams/{picture.name}.mmd": mermaid_of(picture) for picture in pictures()},
-        **{f"diagrams/{picture.name}.svg": svg_of(picture) for picture in pictures()},
-        "docs/states.md": states_page(),
-        "docs/controls.md": controls_page(),
-    }
+    files = {f"diagrams/{picture.name}.mmd": mermaid_of(picture) for picture in pictures()}
+    files |= {f"diagrams/{picture.name}.svg": svg_of(picture) for picture in pictures()}
+    return files | {"docs/states.md": states_page(), "docs/controls.md": controls_page()}
 
 
 def stale(root: Path) -> list[str]:

@@ -167,9 +167,8 @@ class _Canvas:
 
     def lanes(self, x: int) -> None:
         """From each start a line to the head of its target. Lines to one target share a lane, from *x* on."""
-        ends = {
-            to: sorted([self.heads[to][1], *(y for _, y in points)]) for to, points in self.starts.items()
-        }
+        starts = {to: [y for _, y in points] for to, points in self.starts.items()}
+        ends = {to: sorted([self.heads[to][1], *heights]) for to, heights in starts.items()}
         lanes: defaultdict[int, list[Point]] = defaultdict(list)
         # Short lanes come first, so that long ones go around them.
         for target in sorted(ends, key=lambda target: ends[target][-1] - ends[target][0]):
@@ -319,8 +318,7 @@ def _draw_card(canvas: _Canvas, at: Point, picture: Picture, card: Node) -> int:
     canvas.box(at, right - x, height, NodeLook("white", NODE_LOOKS[card.kind].line))
     canvas.box(at, right - x, HEAD_HEIGHT, NODE_LOOKS[card.kind])
     canvas.text((x + 10, y + 17), card.text, HEADING_FACE)
-    words = KIND_WORDS[card.kind]
-    canvas.text((right - 10, y + 17), words, QUIET_FACE, anchor="end")
+    canvas.text((right - 10, y + 17), KIND_WORDS[card.kind], QUIET_FACE, anchor="end")
     y += HEAD_HEIGHT
     for target, rows in bands.items():
         _draw_target(canvas, (right, y + 6 + LINE_STEP * lengths[target] // 2), picture.node(target), card)

@@ -52,9 +52,8 @@ def mermaid_of(picture: Picture) -> str:
 
 
 def _row(arrow: Arrow, picture: Picture) -> str:
-    goal = (
-        "stays" if arrow.source == arrow.target else f"\N{RIGHTWARDS ARROW} {picture.node(arrow.target).text}"
-    )
+    stays = arrow.source == arrow.target
+    goal = "stays" if stays else f"\N{RIGHTWARDS ARROW} {picture.node(arrow.target).text}"
     # A colon or a semicolon would end the line for Mermaid.
     why = arrow.why.replace(";", "#59;").replace(":", "#58;")
     return f"{arrow.event} {goal} ({why})" if why else f"{arrow.event} {goal}"
@@ -72,21 +71,21 @@ def _sketch(picture: Picture) -> NestedGraph:
     arrows = [
         # An arrow without any label is left out, so a blank stands for none.
         {
-            "source": source,
-            "dest": target,
-            "trigger": "<br/>".join([arrow.event for arrow in bundle]) if whole else " ",
+            "source": start,
+            "dest": end,
+            "trigger": "<br/>".join([one.event for one in bundle] if whole else " "),
         }
-        for (source, target), bundle in picture.bundles.items()
-        if source != target
+        for (start, end), bundle in picture.bundles.items()
+        if start != end
     ]
-    looks = NODE_LOOKS.items()
+    looks = {
+        str(kind): {"fill": fill, "stroke": line, "color": INK} for kind, (fill, line) in NODE_LOOKS.items()
+    }
     # In place of a machine of `transitions`: that would list arrows by event, and then more of them cross.
     machine = SimpleNamespace(
         get_markup_config=lambda: {"states": [*states.values()], "transitions": arrows},
         machine_attributes={"rankdir": "TB" if whole else "LR"},
-        style_attributes={
-            "node": {str(kind): {"fill": fill, "stroke": line, "color": INK} for kind, (fill, line) in looks}
-        },
+        style_attributes={"node": looks},
         initial=picture.start,
         state_cls=NestedState,
         show_state_attributes=False,

@@ -23,21 +23,10 @@ from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
 from ..engine.machine import Machine, ignored
 from ..states.batch.batch import Asked, Batch, Call, Running, RunningChild, Settled, Timer
-from ..states.context import Memory
 from ..states.state import Done, State
 from .steps import steps
 
 E = TypeVar("E", bound=Effect)
-
-
-def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of all types that its fields have
-    """*memory* with these fields changed, in whichever of its groups they are."""
-    groups: dict[str, Any] = {}
-    for name in ("session", "conversation", "progress"):
-        group = getattr(memory, name)
-        mine = {field.name for field in attrs.fields(type(group))} & changes.keys()
-        groups[name] = attrs.evolve(group, **{each: changes.pop(each) for each in mine})
-    return attrs.evolve(memory, **groups, **changes)
 
 
 # The usage of an answer unless a test gives another.

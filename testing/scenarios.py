@@ -253,15 +253,12 @@ def configured(commands: Iterable[Command]) -> config.Config:
     return made
 
 
-_POLICY: Final = frozenset(field.name for field in attrs.fields(config.Policy))
-
-
 def with_settings(base: config.Config, phrase: Phrase) -> config.Config:
     """*base* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
     for word in phrase.words[1:]:
         base = decode(text_of(word).encode(), config.Config, "this JSON")
     fields = {name: _SETTINGS.get(name, _plain)(value) for name, value in phrase.options.items()}
-    policy = {name: fields.pop(name) for name in _POLICY & fields.keys()}
+    policy = {name: fields.pop(name) for name in attrs.fields_dict(config.Policy).keys() & fields}
     return attrs.evolve(base, policy=attrs.evolve(base.policy, **policy), **fields)
 
 
@@ -340,8 +337,7 @@ def _child(phrase: Phrase) -> config.ChildSpec:
     """``kid tools=(look) turns=2 tokens=500``: limits stand beside the rest."""
     fields = _fields((phrase,), "name")
     limits = {field.name: fields.pop(field.name, None) for field in attrs.fields(config.Limits)}
-    if any(limits.values()):
-        fields["limits"] = config.Limits(**limits)
+    fields |= {"limits": config.Limits(**limits)} if any(limits.values()) else {}
     return config.ChildSpec(**fields)
 
 

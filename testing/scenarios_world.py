@@ -292,8 +292,7 @@ class ScenarioWorld:
     def _finished(self, pieces: tuple[Piece, ...], stop: str = "") -> Event:
         called = any(isinstance(one, CallPiece) for one in streamed(self._running.state).pieces + pieces)
         fields = {"stop": stop or ("tool_use" if called else "end_turn"), "usage": self._usage()}
-        request = self._request(requests.CallModel)
-        return self._answer(events.ModelFinished, request, pieces=pieces, **fields)
+        return self._answer(events.ModelFinished, self._request(requests.CallModel), pieces=pieces, **fields)
 
     def _pieces(self, words: list[Word]) -> tuple[Piece, ...]:
         """The pieces that phrases say; one that begins with no verb goes on with the verb before."""

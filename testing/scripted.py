@@ -111,10 +111,8 @@ class ScriptedModel:
         if self._unanswered is not None:
             raise ScriptEnded(_ended(self._unanswered, len(self.requests)))
         if self._replies and not self._partial:
-            msg = (
-                f"script: replies left over after {len(self.requests)} calls: {len(self._replies)}; "
-                "remove them, or pass partial=True"
-            )
+            left = f"replies left over after {len(self.requests)} calls: {len(self._replies)}"
+            msg = f"script: {left}; remove them, or pass partial=True"
             raise ScriptUnfinished(msg)
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:

@@ -51,12 +51,6 @@ def _calls(*tools: str) -> Deed:
     return _do("say", "well", *calls(*tools))
 
 
-def _fill(run: MachineHarness) -> None:
-    """Fill the window, and end the call that filled it."""
-    run.say(*calls("note"), usage=Usage(input=900))
-    run.end("note")
-
-
 _TALK = _do("stream", ReasoningPiece("hm", "proof"), TextPiece("well, "), CallPiece(0, "w", "note", '{"pa'))
 _APPROVE = _do("decide", "write", Approve())
 _CHANGE = _do("decide", "write", Approve(arguments='{"path": "b"}'))
@@ -69,6 +63,8 @@ _STEER = _do("steer", "left")
 _PLAIN = config()
 _ASKS = config(policy=Policy(on_lost=OnLost.ASK))
 _ADMITS = _hooked(Hook.USER_PROMPT_SUBMIT)
+# The window is full, and the call is over that filled it.
+_FILL = (_do("say", *calls("note"), usage=Usage(input=900)), _do("end", "note"))
 _LOST = (_calls("write"), _APPROVE, _do("lose", "write"))
 
 _WAYS: dict[str, tuple[Config, *tuple[Deed, ...]]] = {
@@ -99,10 +95,10 @@ _WAYS: dict[str, tuple[Config, *tuple[Deed, ...]]] = {
     "confirming.stopping": (_crowded(60.0), _calls("write", "peek"), _do("decide", "write", Deny())),
     "dispatching": (_PLAIN, _calls("send", "write")),
     "dispatching.stopping": (_PLAIN, _calls("send", "write"), _INTERRUPT),
-    "compacting.consulting": (_narrow(Hook.PRE_COMPACT), _fill),
-    "compacting.summary": (_narrow(), _fill, _do("stream", TextPiece("it was"))),
-    "compacting.pausing": (_narrow(), _fill, _FAIL),
-    "compacting.stopping": (_narrow(), _fill, _INTERRUPT),
+    "compacting.consulting": (_narrow(Hook.PRE_COMPACT), *_FILL),
+    "compacting.summary": (_narrow(), *_FILL, _do("stream", TextPiece("it was"))),
+    "compacting.pausing": (_narrow(), *_FILL, _FAIL),
+    "compacting.stopping": (_narrow(), *_FILL, _INTERRUPT),
     "done": (_PLAIN, _do("say", "done")),
 }
 

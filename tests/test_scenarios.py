@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, final, get_args
 
 import attrs
 import pytest
@@ -23,7 +23,7 @@ from hypothesis import given, strategies as st
 
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.scenario_export import scenario_of
-from turnwheel.effects import Effect, is_notice, is_request
+from turnwheel.effects import Effect, is_notice, is_request, requests
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import CallerError, ConfigError, TurnwheelError
 from turnwheel.effects.events import (
@@ -39,17 +39,6 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Message
 from turnwheel.effects.notices import Notice, RunEnded
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    Cancel,
-    FireHook,
-    ReadInstructions,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.inspect.replay import replayed
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
@@ -106,7 +95,7 @@ class PureHost:
         self.machine: Machine | None = None
         self.posted: list[Any] = []
         self.effects: list[Effect] = []
-        self.requests: dict[str, Request] = {}
+        self.requests: dict[str, requests.Request] = {}
 
     async def begin(self, opened: RunOpened) -> None:
         self.machine = Machine.open(opened, self.machine, self.posted)
@@ -252,16 +241,16 @@ class Gate:
     """Performs every request by waiting until the story answers it. What it was asked is kept in order."""
 
     def __init__(self) -> None:
-        self.begun: list[Request] = []
+        self.begun: list[requests.Request] = []
         self.cancelled: list[str] = []
         self.open: dict[str, asyncio.Future[Answer]] = {}
         self.emit: Callable[[Event], None] | None = None
 
-    async def __call__(self, request: Request, scene: PerformContext) -> Answer | None:
+    async def __call__(self, request: requests.Request, scene: PerformContext) -> Answer | None:
         """The answer of the story; what is cancelled still gives one, where the machine waits for it."""
         self.begun.append(request)
         self.emit = scene.emit
-        if isinstance(request, AskApproval):
+        if isinstance(request, requests.AskApproval):
             return None  # it is answered through the session
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.open[request.id] = answer
@@ -272,14 +261,14 @@ class Gate:
                 if LEAVING in cancelled.args:
                     raise
                 self.cancelled.append(request.id)
-                if isinstance(request, FireHook | SetTimer | ReadInstructions):
+                if isinstance(request, requests.FireHook | requests.SetTimer | requests.ReadInstructions):
                     raise
                 task = asyncio.current_task()
                 if task is not None:
                     task.uncancel()
 
 
-PERFORMED: Final = (CallModel, RunTool, AskApproval, FireHook, ReadInstructions, RunAgent, SetTimer)
+PERFORMED: Final[tuple[type[requests.Request], ...]] = get_args(requests.Request)
 
 
 @final
@@ -445,13 +434,13 @@ class SessionHost:
 
     def _differences(self, world: ScenarioWorld) -> Iterable[str]:
         notices = [effect for effect in world.effects if is_notice(effect)]
-        requests = [effect for effect in world.effects if is_request(effect)]
-        cancels = {effect.request for effect in world.effects if isinstance(effect, Cancel)}
+        asked = [effect for effect in world.effects if is_request(effect)]
+        cancels = {effect.request for effect in world.effects if isinstance(effect, requests.Cancel)}
         yield from differences(
             self._session.machine, [*self._notices, *self._stray], world.machine, [*notices]
         )
-        if self._gate.begun != requests:
-            yield f"asked: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, requests))}"
+        if self._gate.begun != asked:
+            yield f"asked: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, asked))}"
         if set(self._gate.cancelled) != cancels & self._gate.open.keys():
             yield f"cancelled: {self._gate.cancelled}; not {sorted(cancels & self._gate.open.keys())}"
 
@@ -461,7 +450,7 @@ class SessionHost:
         if machine is None or machine.done:
             return []
         recovery = recover(machine, self._clock.now())
-        again = [one for one in recovery.again if not isinstance(one, Cancel)]
+        again = [one for one in recovery.again if not isinstance(one, requests.Cancel)]
         if (
             recovery.events
             or len(again) < len(recovery.again)
@@ -472,7 +461,7 @@ class SessionHost:
         self._go()
         for turn in range(TURNS):
             if self._gate.begun == again and self._session.machine == machine:
-                asked = [one for one in again if isinstance(one, AskApproval)]
+                asked = [one for one in again if isinstance(one, requests.AskApproval)]
                 if len(self._notices) == len(asked):
                     self._notices.clear()
                     self._gate.begun.clear()
@@ -507,7 +496,7 @@ Recorded = tuple[tuple[str, ...], ...]
 def unanswered(world: ScenarioWorld) -> list[str]:
     """The calls without a result right behind them that a model is shown now: no provider takes any."""
     memory = None if world.machine is None else world.machine.memory
-    asked = [effect.view.length for effect in world.effects if isinstance(effect, CallModel)]
+    asked = [effect.view.length for effect in world.effects if isinstance(effect, requests.CallModel)]
     shown = [] if memory is None else [memory.history.slice(0, length) for length in asked]
     return [fault for messages in shown for fault in history_faults(messages)]
 

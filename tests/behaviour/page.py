@@ -17,12 +17,13 @@ from pathlib import Path
 
 import attrs
 
+from turnwheel.testing import read_scenario
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LIST = HERE / "behaviours.toml"
 PAGE = ROOT / "docs" / "behaviours.md"
 SCENARIOS = HERE.parent / "scenarios"
-SHOWS = "# shows:"
 MARK = "pytest.mark.behaviour"
 ABOUT_THE_PAGE = "test_page.py"
 
@@ -84,13 +85,8 @@ def shown() -> tuple[Test, ...]:
 
 
 def _scenario(path: Path) -> Test:
-    head = path.read_text("utf-8").split("\n\n")[0].split("\n")
-    keys = [line.removeprefix(SHOWS).split(",") for line in head if line.startswith(SHOWS)]
-    return Test(
-        path=path.relative_to(ROOT).as_posix(),
-        keys=tuple(key.strip() for line in keys for key in line),
-        story=head[0].removeprefix("#").strip(),
-    )
+    scenario = read_scenario(path.read_text("utf-8"), path.relative_to(ROOT).as_posix())
+    return Test(path=scenario.name, keys=scenario.shows, story=scenario.sentence)
 
 
 def _tests(path: Path) -> Iterator[Test]:

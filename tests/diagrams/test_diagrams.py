@@ -12,20 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from turnwheel.diagrams import (
-    Arrow,
-    Node,
-    NodeKind,
-    Picture,
-    controls_page,
-    detail,
-    mermaid,
-    mermaid_of,
-    overview,
-    pictures,
-    states_page,
-    svg_of,
-)
+from turnwheel import diagrams
 from turnwheel.diagrams.__main__ import CHECKOUT_MARK, contents, main, stale, write
 from turnwheel.diagrams.picture import LABELS, STATE_CLASSES, id_of, kind_of, labels_of, state_of
 from turnwheel.effects.errors import ConfigError
@@ -37,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ROWS = [row for row in TABLE if not row.welcome]
 each_state = pytest.mark.parametrize("state", STATE_CLASSES)
 each_label = pytest.mark.parametrize("label", LABELS)
-each_picture = pytest.mark.parametrize("picture", pictures(), ids=lambda picture: picture.name)
+each_picture = pytest.mark.parametrize("picture", diagrams.pictures(), ids=lambda picture: picture.name)
 
 
 def lines(text: str) -> list[str]:
@@ -90,12 +77,12 @@ def holds(outer: Area, inner: Area) -> bool:
     return outer[0] <= inner[0] and outer[1] <= inner[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
 
 
-def elements(picture: Picture, name: str) -> list[ET.Element]:
-    return list(ET.fromstring(svg_of(picture)).iter(f"{SVG}{name}"))  # noqa: S314  # ours
+def elements(picture: diagrams.Picture, name: str) -> list[ET.Element]:
+    return list(ET.fromstring(diagrams.svg_of(picture)).iter(f"{SVG}{name}"))  # noqa: S314  # ours
 
 
 @each_picture
-def test_every_text_fits_its_box(picture: Picture) -> None:
+def test_every_text_fits_its_box(picture: diagrams.Picture) -> None:
     boxes = [box_area(box) for box in elements(picture, "rect")]
     areas: list[tuple[str, Area]] = []
     for text in elements(picture, "text"):
@@ -111,7 +98,7 @@ def test_every_text_fits_its_box(picture: Picture) -> None:
 
 
 @each_picture
-def test_no_picture_is_wider_than_a_page(picture: Picture) -> None:
+def test_no_picture_is_wider_than_a_page(picture: diagrams.Picture) -> None:
     """A page has a thousand points, and holds all boxes."""
     [svg] = elements(picture, "svg")
     *_, width, height = [float(number) for number in svg.get("viewBox", "").split()]
@@ -121,7 +108,7 @@ def test_no_picture_is_wider_than_a_page(picture: Picture) -> None:
 
 
 @each_picture
-def test_an_svg_shows_every_node_event_and_reason(picture: Picture) -> None:
+def test_an_svg_shows_every_node_event_and_reason(picture: diagrams.Picture) -> None:
     words = " ".join([text.text or "" for text in elements(picture, "text")])
     stages = picture.name == "machine"
     assert all((node.text.rpartition(".")[2] if stages else node.text) in words for node in picture.nodes)
@@ -133,7 +120,7 @@ def test_an_svg_shows_every_node_event_and_reason(picture: Picture) -> None:
 
 
 @each_picture
-def test_a_dot_shows_where_a_run_begins(picture: Picture) -> None:
+def test_a_dot_shows_where_a_run_begins(picture: diagrams.Picture) -> None:
     """An arrow leads from the dot to the box of the first state, or of its first stage."""
     dots = [(dot.get("cx"), dot.get("cy")) for dot in elements(picture, "circle")]
     assert len(dots) == (picture.name in {"machine", "thinking"})
@@ -147,7 +134,7 @@ def test_a_dot_shows_where_a_run_begins(picture: Picture) -> None:
 @each_state
 def test_a_detail_has_the_rows_of_its_state_and_those_that_lead_there(state: str) -> None:
     """With the event, the target and the reason of each; a row from elsewhere has its reason there."""
-    drawn = lines(mermaid_of(detail(state)))
+    drawn = lines(diagrams.mermaid_of(diagrams.detail(state)))
     for row in ROWS:
         goal = "stays" if row.state == row.target else f"→ {row.target}"
         if state_of(row.state) == state:
@@ -160,7 +147,7 @@ def test_a_detail_has_the_rows_of_its_state_and_those_that_lead_there(state: str
 
 @each_state
 def test_the_overview_has_each_move(state: str) -> None:
-    drawn = lines(mermaid())
+    drawn = lines(diagrams.mermaid())
     for row in [row for row in ROWS if state_of(row.state) == state and row.state != row.target]:
         source, target = state_of(row.state), state_of(row.target)
         pair = (id_of(row.state), id_of(row.target)) if source == target else (source, target)
@@ -172,16 +159,16 @@ def test_the_overview_has_each_move(state: str) -> None:
 def test_the_overview_has_each_label(label: str) -> None:
     """Under its own name, in the colour of its kind."""
     node = id_of(label) if len(labels_of(state_of(label))) > 1 else label
-    drawn = [line.lower() for line in lines(mermaid())]
+    drawn = [line.lower() for line in lines(diagrams.mermaid())]
     assert f'state "{label}" as {node}' in drawn
     assert f"class {node} s_{kind_of(label)}" in drawn
     assert f"[*] --> {state_of(LABELS[0])}" in drawn
 
 
 @each_picture
-def test_every_arrow_joins_two_nodes_and_every_id_is_unique(picture: Picture) -> None:
+def test_every_arrow_joins_two_nodes_and_every_id_is_unique(picture: diagrams.Picture) -> None:
     """Mermaid would draw a node of its own for an unknown id, and wants its settings in front."""
-    assert mermaid_of(picture).startswith("---\nconfig:\n  theme: neutral\n---\nstateDiagram-v2\n")
+    assert diagrams.mermaid_of(picture).startswith("---\nconfig:\n  theme: neutral\n---\nstateDiagram-v2\n")
     ids = [node.id for node in picture.nodes]
     assert len(ids) == len(set(ids))
     assert {end for arrow in picture.arrows for end in (arrow.source, arrow.target)} <= set(ids)
@@ -189,43 +176,43 @@ def test_every_arrow_joins_two_nodes_and_every_id_is_unique(picture: Picture) ->
 
 
 def test_the_kind_of_a_label_follows_from_its_rows() -> None:
-    assert [label for label in LABELS if kind_of(label) is NodeKind.PERSON] == [
+    assert [label for label in LABELS if kind_of(label) is diagrams.NodeKind.PERSON] == [
         "confirming",
         "confirming.stopping",
     ]
-    assert [label for label in LABELS if kind_of(label) is NodeKind.END] == ["done"]
-    assert [kind_of(label) for label in ("thinking.go", "compacting.weigh")] == [NodeKind.PASSES] * 2
+    assert [label for label in LABELS if kind_of(label) is diagrams.NodeKind.END] == ["done"]
+    assert [kind_of(label) for label in ("thinking.go", "compacting.weigh")] == [diagrams.NodeKind.PASSES] * 2
     assert [kind_of(label) for label in ("thinking.retry", "streaming", "dispatching")] == [
-        NodeKind.WORLD
+        diagrams.NodeKind.WORLD
     ] * 3
 
 
 def test_a_reason_cannot_end_a_line_of_mermaid() -> None:
-    picture = Picture(
-        "go", (Node("go", "go", NodeKind.PASSES),), (Arrow("go", "go", "Entered", "so: this; that"),)
-    )
-    assert "  go: Entered stays (so#58; this#59; that)\n" in mermaid_of(picture)
+    node = diagrams.Node("go", "go", diagrams.NodeKind.PASSES)
+    arrow = diagrams.Arrow("go", "go", "Entered", "so: this; that")
+    picture = diagrams.Picture("go", (node,), (arrow,))
+    assert "  go: Entered stays (so#58; this#59; that)\n" in diagrams.mermaid_of(picture)
 
 
 @each_label
 def test_the_current_label_stands_out(label: str) -> None:
-    plain, live = lines(mermaid()), lines(mermaid(label))
+    plain, live = lines(diagrams.mermaid()), lines(diagrams.mermaid(label))
     assert live[: len(plain)] == plain
     look, chosen = live[len(plain) :]
     assert look.startswith("classDef current ")
     _, chosen_id, name = chosen.split()
-    node = overview().node(chosen_id)
+    node = diagrams.overview().node(chosen_id)
     assert (node.text, name) == (label, "current")
-    assert node.kind is not NodeKind.BOX
+    assert node.kind is not diagrams.NodeKind.BOX
 
 
 @pytest.mark.parametrize("name", ["", "Thinking", "dreaming", "thinking.go\nclass done current"])
 def test_an_unknown_name_cannot_be_drawn(name: str) -> None:
     """The errors show it and name what there is; nothing of it gets into a picture."""
     with pytest.raises(ConfigError, match=r"no state .*; there are thinking, "):
-        detail(name)
+        diagrams.detail(name)
     with pytest.raises(ConfigError, match=r"no state .* in the table; there are thinking\.start, "):
-        mermaid(name)
+        diagrams.mermaid(name)
 
 
 def test_a_program_that_draws_nothing_loads_no_renderer() -> None:
@@ -235,7 +222,7 @@ def test_a_program_that_draws_nothing_loads_no_renderer() -> None:
 
 @each_label
 def test_the_page_has_each_row_and_each_ignored_event(label: str) -> None:
-    section = states_page().partition(f"\n### `{label}`\n")[2].partition("\n##")[0]
+    section = diagrams.states_page().partition(f"\n### `{label}`\n")[2].partition("\n##")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     known = [row for row in ROWS if row.state == label]
     assert [(f"`{row.event.__name__}`", row.why) for row in known] == [(row[0], row[2]) for row in rows]
@@ -247,8 +234,8 @@ def test_the_page_has_each_row_and_each_ignored_event(label: str) -> None:
 
 
 def test_the_page_shows_the_overview_and_has_no_dead_link() -> None:
-    text = states_page()
-    assert f"```mermaid\n{mermaid()}```\n" in text
+    text = diagrams.states_page()
+    assert f"```mermaid\n{diagrams.mermaid()}```\n" in text
     headings = {line.strip("#` ").replace(".", "") for line in text.splitlines() if line.startswith("#")}
     anchors = {part.partition(")")[0] for part in text.split("](#")[1:]}
     assert anchors <= headings
@@ -258,7 +245,9 @@ def test_the_page_shows_the_overview_and_has_no_dead_link() -> None:
 
 def test_the_controls_page_has_each_input_in_each_state() -> None:
     """A cell has the targets in the order of the table, or a dash."""
-    head, _, *rows = [line.strip("|").split("|") for line in controls_page().splitlines() if line[:1] == "|"]
+    head, _, *rows = [
+        line.strip("|").split("|") for line in diagrams.controls_page().splitlines() if line[:1] == "|"
+    ]
     for cells in rows[: len(LABELS)]:
         label = cells[0].strip(" `")
         for event, cell in zip(head[1:], cells[1:], strict=True):

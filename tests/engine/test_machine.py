@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from support.memories import remember
 
 from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
 from turnwheel.effects.errors import ConfigError, JournalError
@@ -33,7 +34,6 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine import drive
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
-from turnwheel.testing.harness import remember
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))

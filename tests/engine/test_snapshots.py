@@ -14,6 +14,7 @@ from provers.audit.permission_oracle import Case
 from provers.simulation.player import play
 from provers.simulation.watched import copied, happen
 from provers.steps import SNAPSHOT_KEY, restore_from_snapshot
+from support.memories import remember
 
 from turnwheel import Approve, ApproveAlways, Deny, PermissionMode, Rule, SetMode
 from turnwheel.effects import Effect
@@ -77,7 +78,7 @@ from turnwheel.states.state import (
     State,
     Thinking,
 )
-from turnwheel.testing.harness import MachineHarness, calls, config, remember
+from turnwheel.testing.harness import MachineHarness, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 each_place = pytest.mark.parametrize("place", PLACES)

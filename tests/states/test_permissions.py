@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import attrs
 import pytest
 from hypothesis import given, strategies as st
+from support.memories import remember
 
 from turnwheel.effects.config import Policy, ToolSpec
 from turnwheel.effects.errors import ArgumentError
@@ -18,7 +19,7 @@ from turnwheel.effects.permissions import Basis, PermissionMode, Rule, Verdict, 
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
 from turnwheel.states.rules.hooks import Opinion
 from turnwheel.states.rules.permission import Judgement, PermissionPolicy
-from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config, remember
+from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
 
 MODES = tuple(PermissionMode)
 ALLOW, ASK, DENY = (Rule(verdict=verdict, tool="*") for verdict in Verdict)
