@@ -439,12 +439,18 @@ class Config:
         """
         How *model* is asked: as configured, or as the first one is, with no price, where it is not.
         """
-        known = (spec for spec in (self.model, *self.models) if spec.name == model)
-        return next(known, None) or attrs.evolve(self.model, name=model, price=None)
+        # A loop here and below, since each step asks several times: a generator would cost as much again.
+        for spec in (self.model, *self.models):
+            if spec.name == model:
+                return spec
+        return attrs.evolve(self.model, name=model, price=None)
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool called *name*, or None."""
-        return next((tool for tool in self.tools if tool.name == name), None)
+        for tool in self.tools:
+            if tool.name == name:
+                return tool
+        return None
 
     def child(self, name: str) -> ChildSpec | None:
         """The child called *name*, or None."""
