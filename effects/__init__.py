@@ -79,7 +79,16 @@ from .events import (
     UserSent as UserSent,
     UserSteered as UserSteered,
 )
-from .history import History as History, clear_results as clear_results
+from .history import (
+    CallPiece as CallPiece,
+    History as History,
+    Piece as Piece,
+    ReasoningPiece as ReasoningPiece,
+    Rope as Rope,
+    TextPiece as TextPiece,
+    clear_results as clear_results,
+    merged as merged,
+)
 from .hooks import Hook as Hook, HookAnswer as HookAnswer, HookSaid as HookSaid, HookSpec as HookSpec
 from .messages import (
     Binary as Binary,
@@ -137,14 +146,6 @@ from .notices import (
     is_notice as is_notice,
 )
 from .permissions import Basis as Basis, PermissionMode as PermissionMode, Rule as Rule, Verdict as Verdict
-from .pieces import (
-    CallPiece as CallPiece,
-    Piece as Piece,
-    ReasoningPiece as ReasoningPiece,
-    Rope as Rope,
-    TextPiece as TextPiece,
-    merged as merged,
-)
 from .records import (
     AddContext as AddContext,
     AddUsage as AddUsage,

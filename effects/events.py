@@ -15,9 +15,9 @@ from typing import final
 import attrs
 
 from .config import Steering
+from .history import Piece
 from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
-from .pieces import Piece
 from .records import Change
 from .usage import Spent, Usage
 from .validators import globs, must

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from ..effects import Effect, events, messages, notices, pieces, records, requests
-from ..effects.history import History
+from ..effects import Effect, events, history, messages, notices, records, requests
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import StopReason
 from ..effects.permissions import Basis, Verdict
@@ -94,10 +93,10 @@ def _settings_and_mail(memory: Memory) -> Iterator[str]:
         yield f"cleared: tool results before message {memory.conversation.cleared}"
 
 
-def history_lines(history: History) -> Iterator[str]:
-    """The messages of *history*, a line each."""
+def history_lines(told: history.History) -> Iterator[str]:
+    """The messages of *told*, a line each."""
     # Whole, since no other line of the memory tells what a tool has said.
-    yield from (message_line(message, whole=True) for message in history)
+    yield from (message_line(message, whole=True) for message in told)
 
 
 def message_line(message: messages.Message, *, whole: bool = False) -> str:
@@ -111,21 +110,21 @@ def message_line(message: messages.Message, *, whole: bool = False) -> str:
     return printable(_spaced(message.role, _parts(message.parts)))
 
 
-def _parts(parts: Iterable[messages.Part | pieces.Piece]) -> str:
+def _parts(parts: Iterable[messages.Part | history.Piece]) -> str:
     # Parts that say nothing drop out, such as an ordinary end.
     return ", ".join(filter(None, map(_part, parts)))
 
 
-def _part(part: messages.Part | pieces.Piece) -> str:  # noqa: PLR0911  # one return for each kind
+def _part(part: messages.Part | history.Piece) -> str:  # noqa: PLR0911  # one return for each kind
     match part:
-        case messages.Text() | pieces.TextPiece():
+        case messages.Text() | history.TextPiece():
             return quoted(part.text)
-        case messages.Reasoning() | pieces.ReasoningPiece() if part.redacted:
+        case messages.Reasoning() | history.ReasoningPiece() if part.redacted:
             return f"hidden thinking {quoted(part.redacted)}"
-        case messages.Reasoning() | pieces.ReasoningPiece():
+        case messages.Reasoning() | history.ReasoningPiece():
             # Shown, since providers refuse thinking whose signature is missing or changed.
             return f"thinking {quoted(part.text)}" + _after(" proof ", part.signature)
-        case messages.ToolCall() | pieces.CallPiece():
+        case messages.ToolCall() | history.CallPiece():
             return f"call {part.name} {short(part.arguments)}".rstrip()
         case messages.Binary():
             # Never the content: it may have megabytes, and no terminal can show it.

@@ -13,10 +13,9 @@ from typing import ClassVar, Self, final
 import attrs
 
 from ..effects import notices
-from ..effects.history import History
+from ..effects.history import History, ReasoningPiece, Rope, TextPiece
 from ..effects.messages import Finish, Message, Part, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
 from ..effects.notices import Notice, ReasoningDelta, TextDelta
-from ..effects.pieces import ReasoningPiece, Rope, TextPiece
 from .json_events import Events, JsonEvent
 
 CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | notices.CallSettled

@@ -22,11 +22,11 @@ import attrs
 from ..effects import Effect, events, notices
 from ..effects.config import ModelSpec, OnMaxTokens, Steering
 from ..effects.events import Failure, ModelFailed, ModelFinished
+from ..effects.history import TextPiece
 from ..effects.hooks import Hook
 from ..effects.messages import StopReason, user
 from ..effects.notices import DoneReason
 from ..effects.permissions import Verdict
-from ..effects.pieces import TextPiece
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
 from ..effects.requests import CallModel, Cancel, Purpose, Transcript
 from . import state as stages

@@ -20,8 +20,8 @@ from typing import final
 
 import attrs
 
+from ..effects.history import Rope
 from ..effects.notices import DoneReason
-from ..effects.pieces import Rope
 from ..effects.usage import Spent
 from .batch.batch import Batch, Stopping
 

@@ -19,11 +19,11 @@ import attrs
 from ..effects import Effect, messages, notices
 from ..effects.config import Steering
 from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
+from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
 
 # By name, as all that each piece of an answer needs: a look-up less, a hundred times a second.
 from ..effects.notices import DoneReason, ReasoningDelta, TextDelta
-from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping

@@ -14,10 +14,10 @@ import attrs
 
 from ..effects import Effect, events
 from ..effects.config import Approval, ChildSpec, Config, ModelSpec, SideEffect, Steering, ToolKind, ToolSpec
+from ..effects.history import CallPiece, Piece, Rope, TextPiece
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import Outcome, StopReason
 from ..effects.notices import CallJudged
-from ..effects.pieces import CallPiece, Piece, Rope, TextPiece
 from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage

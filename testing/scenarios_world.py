@@ -17,10 +17,10 @@ import attrs
 from ..effects import Effect, events, is_request, records, requests
 from ..effects.config import Config, Steering
 from ..effects.events import ControlReceived, Event, UserSent
+from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.notices import ApprovalRequested
 from ..effects.permissions import PermissionMode
-from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.records import MailKind
 from ..effects.requests import Request
 from ..effects.usage import Spent, Usage

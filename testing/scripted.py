@@ -15,8 +15,8 @@ from typing import ClassVar, Self, final
 import attrs
 
 from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed, ToolFinished
+from ..effects.history import CallPiece, Piece, TextPiece
 from ..effects.messages import Message, StopReason
-from ..effects.pieces import CallPiece, Piece, TextPiece
 from ..effects.requests import CallModel, Purpose, RunTool
 from ..effects.usage import Usage
 from ..performers.base import PerformContext

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..effects.config import Concurrency, Config, Gates, ModelSpec, OnLost, Policy, Steering
 from ..effects.events import Approve, Deny, Failure
+from ..effects.history import CallPiece, ReasoningPiece, TextPiece
 from ..effects.hooks import Hook, HookAnswer, HookSpec
-from ..effects.pieces import CallPiece, ReasoningPiece, TextPiece
 from ..effects.usage import Usage
 from .harness import MachineHarness, calls, config
 

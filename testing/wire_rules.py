@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..effects.pieces import Piece, TextPiece, merged
+from ..effects.history import Piece, TextPiece, merged
 from ..performers.models.lenient_json import Object, as_object, objects
 from ..performers.models.wire import AnswerEnd, Complete, Parser
 

@@ -22,10 +22,10 @@ from turnwheel.effects.config import (
     Retries,
     ToolSpec,
 )
+from turnwheel.effects.history import CallPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.notices import AgentNoticed, TextDelta
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
-from turnwheel.effects.pieces import CallPiece, Rope, TextPiece
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.usage import Usage
 from turnwheel.states.context import Memory, RunProgress, SessionMemory

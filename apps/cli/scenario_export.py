@@ -25,8 +25,8 @@ from ...effects.events import (
     UserSent,
     UserSteered,
 )
+from ...effects.history import CallPiece, Piece, TextPiece
 from ...effects.messages import Outcome
-from ...effects.pieces import CallPiece, Piece, TextPiece
 from ...effects.requests import Request
 from ...effects.usage import Usage
 from ...engine.codec import converter

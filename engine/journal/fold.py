@@ -18,9 +18,9 @@ from ... import states
 from ...effects import Effect, events
 from ...effects.config import READER
 from ...effects.errors import JournalError
+from ...effects.history import Rope
 from ...effects.messages import Message, Role
 from ...effects.notices import CallSettled
-from ...effects.pieces import Rope
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent

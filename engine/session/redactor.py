@@ -22,9 +22,9 @@ import attrs
 from ...effects import events
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, ApprovalGiven, Event, HookAnswered, ModelStreamed, ToolProgressed
+from ...effects.history import CallPiece, Piece, merged
 from ...effects.hooks import HookAnswer
 from ...effects.messages import Outcome
-from ...effects.pieces import CallPiece, Piece, merged
 from ...effects.requests import AskApproval, CallModel, FireHook, RunTool
 from ...effects.secrets import (
     ANY,

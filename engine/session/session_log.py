@@ -16,7 +16,7 @@ import attrs
 
 from ...effects.errors import ConfigError, StoreConflict, UnknownRun
 from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
-from ...effects.pieces import merged
+from ...effects.history import merged
 from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ...effects.events import ModelFailed, ModelFinished, ModelStreamed
-from ...effects.history import History
+from ...effects.history import History, Piece, TextPiece
 from ...effects.messages import StopReason, user
-from ...effects.pieces import Piece, TextPiece
 from ...effects.requests import CallModel, Conversation, Purpose
 from ...effects.usage import Spent
 from ...performers.base import PerformContext

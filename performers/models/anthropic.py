@@ -22,8 +22,8 @@ import attrs
 import httpx
 
 from ...effects.config import DEFAULT_OUTPUT_TOKENS, Config, ToolSpec
+from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
-from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.requests import CallModel, Conversation
 from ...effects.usage import Usage
 from ...effects.validators import clean

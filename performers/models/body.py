@@ -19,8 +19,8 @@ from typing import ClassVar, final
 import attrs
 import msgspec
 
+from ...effects.history import Piece
 from ...effects.messages import StopReason
-from ...effects.pieces import Piece
 from ...effects.usage import Usage
 from .errors import stream_error
 from .lenient_json import Object, SurrogateJoiner, as_object, decoded, objects

@@ -28,7 +28,7 @@ import httpx
 
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed, ModelFinished, ModelStreamed
-from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.requests import CallModel
 from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext

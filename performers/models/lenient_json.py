@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, cast, final
 
-from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 
 # Decoded JSON of unknown make: every look at it says what it expects and bears anything else.
 

@@ -19,8 +19,8 @@ import attrs
 import httpx
 
 from ...effects.config import Config, ToolSpec
+from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
-from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.requests import CallModel, Purpose
 from ...effects.usage import Usage
 from ...effects.validators import clean

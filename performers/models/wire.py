@@ -12,8 +12,8 @@ from typing import Protocol, final
 import attrs
 
 from ...effects.events import Failure
+from ...effects.history import Piece
 from ...effects.messages import StopReason
-from ...effects.pieces import Piece
 from ...effects.requests import CallModel
 from ...effects.usage import Usage
 from ..base import PerformContext

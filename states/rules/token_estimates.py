@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...effects.history import History, clear_results
+from ...effects.history import CallPiece, History, Piece, clear_results
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
-from ...effects.pieces import CallPiece, Piece
 from ...effects.usage import Usage
 
 CHARACTERS_PER_TOKEN = 4

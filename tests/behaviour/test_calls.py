@@ -23,6 +23,7 @@ from turnwheel import (
 )
 from turnwheel.effects.errors import UnknownRequest
 from turnwheel.effects.events import Decision, Failure
+from turnwheel.effects.history import CallPiece
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import (
@@ -34,7 +35,6 @@ from turnwheel.effects.notices import (
     ToolStarted,
 )
 from turnwheel.effects.permissions import Verdict
-from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.requests import AskApproval
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.scripted import Reply, calls, fails, says

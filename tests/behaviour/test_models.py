@@ -25,9 +25,9 @@ from turnwheel import (
 )
 from turnwheel.effects.errors import ConfigError, UnknownSession
 from turnwheel.effects.events import Failure, ModelFinished
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import Compacted, RequestDelayed, RetryScheduled
-from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import price_of

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, Rope, TextPiece, merged
+from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, Rope, TextPiece, merged
 
 texts = st.text("ab", max_size=3)
 pieces: st.SearchStrategy[Piece] = st.one_of(

@@ -11,9 +11,9 @@ from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
 from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished
+from turnwheel.effects.history import Piece, TextPiece
 from turnwheel.effects.messages import Part, StopReason
 from turnwheel.effects.notices import Notice
-from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.records import Change, Record
 from turnwheel.effects.requests import Request, View
 from turnwheel.effects.usage import Usage

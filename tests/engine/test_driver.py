@@ -22,9 +22,9 @@ from turnwheel.effects.events import (
     ModelStreamed,
     ToolFinished,
 )
+from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import TextDelta
-from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.requests import AskApproval, CallModel, RunAgent, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.driver import Driver

@@ -30,9 +30,9 @@ from turnwheel import (
 from turnwheel.effects import Effect
 from turnwheel.effects.config import READER
 from turnwheel.effects.events import AgentFinished, Event, ModelFinished, ToolFinished
+from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.messages import Binary, Message, Outcome, Role, StopReason, ToolResult
 from turnwheel.effects.notices import CallSettled, Compacted
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.records import AppendMessage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.effects.usage import Usage

@@ -24,11 +24,10 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CallPiece, History, TextPiece
 from turnwheel.effects.messages import Message, Role, ToolCall, user
 from turnwheel.effects.notices import Ignored, RunEnded
 from turnwheel.effects.permissions import PermissionMode, Rule
-from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.records import SetInstructions, SetMode, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine import drive

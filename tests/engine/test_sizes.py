@@ -26,11 +26,10 @@ from turnwheel.effects import Effect
 from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
 from turnwheel.effects.errors import ConfigError, JournalError, QueueFull, TooLarge
 from turnwheel.effects.events import Decision, Failure, ModelFailed, ModelFinished, ToolFinished, UserSent
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CallPiece, History, Piece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer
 from turnwheel.effects.messages import Binary, StopReason, user
 from turnwheel.effects.notices import TextDelta, Warned
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, ReadInstructions, RunTool
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode

@@ -32,7 +32,7 @@ from turnwheel.effects.events import (
     TimerFired,
     ToolFinished,
 )
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CallPiece, History, Piece, TextPiece
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import (
     Finish,
@@ -47,7 +47,6 @@ from turnwheel.effects.messages import (
     user,
 )
 from turnwheel.effects.permissions import Verdict
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.records import SetInstructions
 from turnwheel.effects.requests import (
     AskApproval,

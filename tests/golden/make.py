@@ -64,6 +64,7 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
+from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Message, Outcome, StopReason
 from turnwheel.effects.notices import (
@@ -76,7 +77,6 @@ from turnwheel.effects.notices import (
     TurnEnded,
 )
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
-from turnwheel.effects.pieces import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage

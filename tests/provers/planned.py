@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
+from turnwheel.effects.history import CallPiece, Piece, TextPiece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,13 +33,13 @@ from provers.fuzzing.readers import READERS
 from provers.fuzzing.reading import ending_faults, pieces_faults
 from provers.streams import seeds
 from turnwheel.effects.events import Failure
-from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import (
+from turnwheel.effects.history import (
     CallPiece,
     Piece,
     ReasoningPiece,
     TextPiece,
 )
+from turnwheel.effects.messages import StopReason
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.lenient_json import MAX_NUMBER
 from turnwheel.performers.models.wire import Broken, Complete

@@ -43,9 +43,9 @@ from turnwheel.effects.events import (
     ToolFinished,
     UserSteered,
 )
+from turnwheel.effects.history import CallPiece
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.machine import Machine
 from turnwheel.states.table import LEGAL

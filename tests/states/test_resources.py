@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from turnwheel.effects.config import Approval, Policy, SideEffect, ToolKind, ToolSpec
-from turnwheel.effects.pieces import CallPiece
+from turnwheel.effects.history import CallPiece
 from turnwheel.effects.requests import RunAgent, RunTool
 from turnwheel.states.batch.start import ResourceUse, resource_use
 from turnwheel.testing.harness import MachineHarness, call, config

@@ -69,10 +69,10 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
+from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Outcome, StopReason
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, Rope, TextPiece
 from turnwheel.effects.records import Change, SetMode, SetThinking
 from turnwheel.effects.requests import (
     AskApproval,

@@ -23,7 +23,7 @@ from turnwheel.effects.config import (
     ToolSpec,
 )
 from turnwheel.effects.events import Failure, ModelFailed
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CallPiece, History, TextPiece
 from turnwheel.effects.messages import (
     Binary,
     Message,
@@ -35,7 +35,6 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Spent, Usage, cost
 from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import compaction

@@ -18,7 +18,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CallPiece, History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Binary, user
 from turnwheel.effects.notices import (
@@ -33,7 +33,6 @@ from turnwheel.effects.notices import (
     SettingRefused,
 )
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.records import Change, SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import AskApproval, CallModel, Cancel, FireHook, Request, RunAgent, SetTimer
 from turnwheel.effects.usage import Usage

@@ -12,7 +12,7 @@ import pytest
 from turnwheel import Agent, MemoryStore, Session, SetModel, tool
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ToolFinished
-from turnwheel.effects.pieces import TextPiece
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.bisect import NAMED, Divergence
 from turnwheel.engine.inspect.replay import line, replayed

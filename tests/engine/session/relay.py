@@ -23,8 +23,8 @@ from turnwheel import Agent, Result, Session, SQLiteStore, tool
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import TurnwheelError
 from turnwheel.effects.events import ModelFailed, ModelFinished, ModelStreamed
+from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.messages import Message, Role, StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.performers import ToolContext

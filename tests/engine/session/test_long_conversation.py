@@ -19,10 +19,9 @@ from typing import final
 
 from turnwheel import Agent, Compaction, MemoryStore, ModelSpec, Price, Session, SQLiteStore, tool
 from turnwheel.effects.events import ModelFinished
-from turnwheel.effects.history import clear_results
+from turnwheel.effects.history import CallPiece, Piece, TextPiece, clear_results
 from turnwheel.effects.messages import Message, Role, StopReason
 from turnwheel.effects.notices import Compacted, DoneReason, Notice, ResultsCleared
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Usage, cost
 from turnwheel.performers.base import PerformContext

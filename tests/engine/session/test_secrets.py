@@ -40,11 +40,10 @@ from turnwheel.effects.events import (
     TimerFired,
     ToolFinished,
 )
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CallPiece, History, Piece, TextPiece, merged
 from turnwheel.effects.hooks import HookSaid
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import LoopDetected, Notice
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece, merged
 from turnwheel.effects.requests import AskApproval, CallModel, Conversation, RunTool
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage

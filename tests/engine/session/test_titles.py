@@ -24,8 +24,8 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.events import Failure, ModelFinished
+from turnwheel.effects.history import ReasoningPiece
 from turnwheel.effects.messages import Binary, StopReason
-from turnwheel.effects.pieces import ReasoningPiece
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import decode_entry

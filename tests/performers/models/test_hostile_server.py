@@ -27,8 +27,8 @@ from provers.hostile_server.server import END, STREAM, Answer, Hostile, Line, ch
 from provers.streams import DIALECTS, Dialect, event
 
 from turnwheel import Agent, DoneReason, Loops, Retries, Session, tool
+from turnwheel.effects.history import CallPiece, merged
 from turnwheel.effects.notices import AnswerDropped, Notice
-from turnwheel.effects.pieces import CallPiece, merged
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.fold import fold

@@ -16,9 +16,8 @@ from provers.hostile_server.server import END, STREAM, Answer, Asked, Hostile, L
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
-from turnwheel.effects.history import History
+from turnwheel.effects.history import History, Piece, TextPiece
 from turnwheel.effects.messages import StopReason, user
-from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock

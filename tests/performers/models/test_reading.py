@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from turnwheel.effects.events import Failure
+from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter

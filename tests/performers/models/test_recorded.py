@@ -15,9 +15,8 @@ import pytest
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CallPiece, History, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.messages import StopReason, user
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock

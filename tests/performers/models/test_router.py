@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
-from turnwheel.effects.history import CLEARED, History
+from turnwheel.effects.history import CLEARED, CallPiece, History, Piece, TextPiece
 from turnwheel.effects.messages import (
     Binary,
     Finish,
@@ -32,7 +32,6 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext, SystemClock

@@ -22,8 +22,8 @@ import pytest
 from turnwheel import Agent, Approve, DoneReason, SQLiteStore, tool
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import Decision, ModelFinished, ModelStreamed
+from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext

@@ -48,6 +48,7 @@ from turnwheel.effects.events import (
     ModelStreamed,
     TimerFired,
 )
+from turnwheel.effects.history import CallPiece, Piece
 from turnwheel.effects.hooks import Hook, HookAnswer
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import (
@@ -57,7 +58,6 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
 )
-from turnwheel.effects.pieces import CallPiece, Piece
 from turnwheel.effects.records import SetThinking
 from turnwheel.effects.requests import (
     AskApproval,

@@ -20,8 +20,8 @@ import attrs
 
 from provers.planned import planned
 from turnwheel.effects.config import Concurrency, OnLost, Price
+from turnwheel.effects.history import Piece, TextPiece
 from turnwheel.effects.messages import Message, Role
-from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 

@@ -22,7 +22,7 @@ from turnwheel.effects.events import (
     ModelStreamed,
     ToolFinished,
 )
-from turnwheel.effects.pieces import (
+from turnwheel.effects.history import (
     CallPiece,
     ReasoningPiece,
     TextPiece,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from turnwheel.effects import Effect
     from turnwheel.effects.events import Event
-    from turnwheel.effects.pieces import Piece
+    from turnwheel.effects.history import Piece
     from turnwheel.performers.models.wire import AnswerEnd, Parser
 
 READING = 2_000

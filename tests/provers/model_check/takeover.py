@@ -24,8 +24,8 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolLost,
 )
+from turnwheel.effects.history import Rope
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.pieces import Rope
 from turnwheel.effects.requests import (
     CallModel,
     Cancel,

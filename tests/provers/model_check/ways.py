@@ -28,10 +28,10 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
+from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.permissions import Verdict
-from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,

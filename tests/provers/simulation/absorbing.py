@@ -22,7 +22,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.pieces import TextPiece
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.records import SetThinking
 from turnwheel.engine.machine import advance, ignored
 from turnwheel.states.batch.batch import Order, Reviewed, Settled

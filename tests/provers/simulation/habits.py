@@ -14,7 +14,7 @@ from provers.choices import (
     weighted,
 )
 from turnwheel.effects.config import ToolKind
-from turnwheel.effects.pieces import CallPiece, Piece
+from turnwheel.effects.history import CallPiece, Piece
 
 if TYPE_CHECKING:
     from turnwheel.effects.config import Config

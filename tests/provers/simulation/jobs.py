@@ -29,6 +29,7 @@ from turnwheel.effects.events import (
     ModelStreamed,
     UserSent,
 )
+from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer
 from turnwheel.effects.messages import (
     Message,
@@ -36,7 +37,6 @@ from turnwheel.effects.messages import (
     Role,
     StopReason,
 )
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import AskApproval, CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import Agent

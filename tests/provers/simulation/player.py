@@ -69,9 +69,9 @@ from turnwheel.effects.events import (
     TimerFired,
     ToolFinished,
 )
+from turnwheel.effects.history import Piece
 from turnwheel.effects.hooks import HookAnswer, HookSaid
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.pieces import Piece
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import (
     AskApproval,

@@ -25,13 +25,13 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
-from turnwheel.effects.messages import Binary, Outcome, StopReason
-from turnwheel.effects.pieces import (
+from turnwheel.effects.history import (
     CallPiece,
     Piece,
     ReasoningPiece,
     TextPiece,
 )
+from turnwheel.effects.messages import Binary, Outcome, StopReason
 from turnwheel.effects.requests import Request, RunAgent
 from turnwheel.effects.usage import Spent, Usage
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 import attrs
 
 from turnwheel.effects.config import Config
-from turnwheel.effects.history import History
-from turnwheel.effects.pieces import Rope
+from turnwheel.effects.history import History, Rope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

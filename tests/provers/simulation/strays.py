@@ -29,8 +29,8 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,

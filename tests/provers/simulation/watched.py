@@ -17,7 +17,7 @@ from turnwheel.effects import Effect
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Event, ModelStreamed, joined
-from turnwheel.effects.pieces import merged
+from turnwheel.effects.history import merged
 from turnwheel.effects.requests import Cancel, Request
 from turnwheel.engine.machine import Machine, ignored
 from turnwheel.states.context import Memory

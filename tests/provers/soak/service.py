@@ -33,9 +33,9 @@ from turnwheel.effects.events import (
     ModelFinished,
     ModelStreamed,
 )
+from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer
 from turnwheel.effects.messages import Role, StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import Agent
