@@ -1,4 +1,4 @@
-"""What all handlers build their transitions with: effects, ids, hooks, and inputs that move nothing."""
+"""What all handlers build their transitions with: effects, ids, hooks, inputs that move nothing, results."""
 
 # A handler never touches the memory. It collects effects in a draft, and those that are records are folded
 # when the whole transition is known to be legal. So a bug in a handler raises, and leaves state and memory
@@ -11,12 +11,21 @@ from typing import TypeVar, final
 from ..effects import Effect
 from ..effects.events import ControlReceived, HookAnswered, UserSent, UserSteered
 from ..effects.hooks import Hook
-from ..effects.messages import ToolCall
-from ..effects.notices import HookAsked, HookEnded, Ignored, InputReceived, SettingChanged, SettingRefused
+from ..effects.messages import Binary, Outcome, ToolCall, ToolResult
+from ..effects.notices import (
+    CallSettled,
+    HookAsked,
+    HookEnded,
+    Ignored,
+    InputReceived,
+    SettingChanged,
+    SettingRefused,
+)
 from ..effects.records import AddContext, UseIds
 from ..effects.requests import FireHook
+from .batch.batch import Call, Phase, PriorAttempt, Running
 from .context import Context
-from .rules import inputs
+from .rules import inputs, model_messages
 from .rules.hooks import Opinion, asked_at, opinion
 from .rules.schema import arguments_of
 from .state import State
@@ -116,3 +125,37 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
             return (change, SettingChanged(change=change))
         case _:
             return ignore(state, ctx)
+
+
+# Giving a call its result
+
+
+def result_of(  # the two last are known of calls that ran
+    call: Call,
+    outcome: Outcome,
+    content: str,
+    draft: Draft,
+    seconds: float = 0.0,
+    files: tuple[Binary, ...] = (),
+) -> ToolResult:
+    """
+    The result of *call*, which watchers see.
+
+    Where an earlier try of it may have run, it does not say that it did not.
+    """
+    wish = call.call
+    if call.tried is PriorAttempt.LOST:
+        outcome, content = _doubtful(call.phase, outcome, content)
+    draft.add(CallSettled(call=wish.id, tool=wish.name, outcome=outcome, content=content, seconds=seconds))
+    return ToolResult(
+        call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
+    )
+
+
+def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, str]:
+    """*outcome* and *content* of a call that ends in *phase*, and may have run before."""
+    # It did not start a second time, so only the first try is in doubt.
+    if not isinstance(phase, Running):
+        return Outcome.UNKNOWN, model_messages.not_run_again(content)
+    # The second try was cut off, and the first may have done its work all the same.
+    return Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome, model_messages.run_again(content)

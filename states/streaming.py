@@ -27,8 +27,8 @@ from ..effects.notices import DoneReason, ReasoningDelta, TextDelta
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
-from .batch.settle import UNSTARTED, result_of
-from .builder import Draft, received
+from .batch.settle import UNSTARTED
+from .builder import Draft, received, result_of
 from .context import Context
 from .rules import model_messages
 from .rules.retry import fall_back, may_fall_back, try_later, wait

@@ -103,13 +103,14 @@ def status_of(state: SessionState) -> SessionStatus:
     return SessionStatus.RESTING if rests else SessionStatus.UNFINISHED
 
 
-def summarize(state: SessionState, session: str) -> SessionSummary:
-    """The summary of *session*, which has this *state*."""
+def summarize(state: SessionState, session: str, prompts: int | None = None) -> SessionSummary:
+    """The summary of *session*, which has this *state*; *prompts* wait, or those of the state."""
+    prompts = _prompts(state) if prompts is None else prompts
     machine = state.machine
     if machine is None:
         # A title or a prompt may be journaled before the first run. No configuration says then what kind of
         # session it is.
-        return SessionSummary(title=state.title, spent=state.title_spent, prompts=_prompts(state))
+        return SessionSummary(title=state.title, spent=state.title_spent, prompts=prompts)
     kind, parent = _origin(session, machine.config, state.copied)
     reason = machine.state.reason if isinstance(machine.state, Done) else None
     return SessionSummary(
@@ -124,7 +125,7 @@ def summarize(state: SessionState, session: str) -> SessionSummary:
         agent=machine.config.agent,
         state=status_of(state),
         questions=len(state.questions),
-        prompts=_prompts(state),
+        prompts=prompts,
         # A session that went back to its beginning stands after no run: nothing has ended there.
         reason=reason if machine.memory.run else None,
     )
@@ -138,7 +139,7 @@ def summarize_opened(
     kind, parent = _origin(session, opened.config, state.copied)
     # As before but for these. The prompt of this run is counted by a later summary, once a step appends it.
     return attrs.evolve(
-        summarize(state, session),
+        summarize(state, session, prompts),
         kind=kind,
         parent=parent,
         # Passed in: the title may be journaled together with this very run.
@@ -148,7 +149,6 @@ def summarize_opened(
         agent=opened.config.agent,
         state=SessionStatus.UNFINISHED,
         questions=0,
-        prompts=prompts,
         reason=None,
     )
 

@@ -128,12 +128,12 @@ class SessionLog:
         if self._redactor is not None and isinstance(given, ApprovalGiven):
             # A person may edit arguments, and so type a secret. It must not reach the store.
             entry = Posted(event=await self._redactor.answer(given, self.state.questions))
-        if self.kept:
+        if self._store is not None:
             # Read before the lock: what arrives while this waits may be the same input from another process,
             # and writing it again would run a prompt twice.
             known, about = self._taken_up, self._about_after(entry)
             async with self._writing:
-                if self._taken_up != known or not await self._append([entry], about):
+                if self._taken_up != known or not await self._append(self._store, [entry], about):
                     return False
         # After the append: a store that fails leaves the driver without the input, as its sender expects.
         self._arrived(entry)
@@ -263,15 +263,15 @@ class SessionLog:
 
         Raises `StoreConflict` where another process went on with this session.
         """
-        if self.kept:
+        if self._store is not None:
             async with self._writing:
-                while not await self._append(entries, about):
+                while not await self._append(self._store, entries, about):
                     # Another process added an entry first. It cannot change what the owner writes, so the
                     # same entries go behind it.
                     pass
 
-    async def _append(self, entries: Sequence[Entry], about: Summarizer) -> bool:
-        """Append *entries*; False where that was refused, and those of other processes are taken in."""
+    async def _append(self, store: Store, entries: Sequence[Entry], about: Summarizer) -> bool:
+        """Append *entries* to *store*; False where it refused, and those of other processes are taken in."""
         encoded = [self._encode(entry) for entry in entries]
         summary, row = about(self.length + len(encoded) - 1), None
         key = self._summarized if summary is None else summary.key
@@ -281,7 +281,7 @@ class SessionLog:
 
             row = encode(summary, SessionSummary)
         try:
-            self.length = await self.store.append(self.session, self.length, encoded, row)
+            self.length = await store.append(self.session, self.length, encoded, row)
         except StoreConflict as conflict:
             await self._catch_up(conflict)
             return False

@@ -8,16 +8,16 @@ from __future__ import annotations
 import attrs
 
 from ...effects.config import Config, SideEffect
-from ...effects.messages import Binary, Outcome, ToolResult
-from ...effects.notices import ApprovalWithdrawn, CallSettled
+from ...effects.messages import Outcome
+from ...effects.notices import ApprovalWithdrawn
 from ...effects.permissions import Basis
 from ...effects.records import AddUsage
 from ...effects.requests import Cancel
 from ...effects.usage import Spent
-from ..builder import Draft
+from ..builder import Draft, result_of
 from ..rules import model_messages
 from . import batch as phases
-from .batch import Batch, Call, Order, Phase, PriorAttempt, Stopping
+from .batch import Batch, Call, Order, Stopping
 
 # What becomes of a call that does not start, by how much is given up.
 UNSTARTED = {
@@ -32,37 +32,6 @@ UNSTARTED = {
 def settled(call: Call, outcome: Outcome, content: str, draft: Draft) -> Call:
     """*call* with its result, which watchers see."""
     return call.at(phases.Settled(result=result_of(call, outcome, content, draft)))
-
-
-def result_of(  # the two last are known of calls that ran
-    call: Call,
-    outcome: Outcome,
-    content: str,
-    draft: Draft,
-    seconds: float = 0.0,
-    files: tuple[Binary, ...] = (),
-) -> ToolResult:
-    """
-    The result of *call*, which watchers see.
-
-    Where an earlier try of it may have run, it does not say that it did not.
-    """
-    wish = call.call
-    if call.tried is PriorAttempt.LOST:
-        outcome, content = _doubtful(call.phase, outcome, content)
-    draft.add(CallSettled(call=wish.id, tool=wish.name, outcome=outcome, content=content, seconds=seconds))
-    return ToolResult(
-        call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
-    )
-
-
-def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, str]:
-    """*outcome* and *content* of a call that ends in *phase*, and may have run before."""
-    # It did not start a second time, so only the first try is in doubt.
-    if not isinstance(phase, phases.Running):
-        return Outcome.UNKNOWN, model_messages.not_run_again(content)
-    # The second try was cut off, and the first may have done its work all the same.
-    return Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome, model_messages.run_again(content)
 
 
 def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:

@@ -23,7 +23,7 @@ from ...effects.notices import ApprovalResolved, DoneReason, InputReceived, Inte
 from ...effects.permissions import Basis, Rule, Verdict
 from ...effects.records import AddUsage, AppendMessage, GrantRule
 from ...effects.usage import Spent
-from ..builder import Draft, ask_hooks, hooks_at, received, record_answers
+from ..builder import Draft, ask_hooks, hooks_at, received, record_answers, result_of
 from ..context import Context
 from ..rules import model_messages
 from ..rules.hooks import opinion, told_of_result
@@ -34,7 +34,7 @@ from ..state import Confirming, Dispatching, End, Executing, Go, Thinking
 from . import batch as phases
 from .batch import Batch, Call, HookRound, PriorAttempt, Stopping, Timer
 from .permission import approved, asked_again, cleared, law, spec_of, tell_judged, vetted
-from .settle import abandon, account_of, give_up, result_of, settled, told_to_stop, unstarted, withdraw
+from .settle import abandon, account_of, give_up, settled, told_to_stop, unstarted, withdraw
 from .start import start, within_budget
 
 # Where a batch can lead, with the effects.
