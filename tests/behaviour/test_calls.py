@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from behaviour.conftest import Stage
 
 from turnwheel import (
     Approve,
@@ -38,10 +39,6 @@ from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import AskApproval
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.scripted import Reply, calls, fails, says
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
-
 
 # A person is asked, and answers: at once, next week, elsewhere, or not at all
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from behaviour.conftest import Stage
 
 from turnwheel import (
     Approve,
@@ -37,12 +38,8 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.performers.base import PerformContext
+from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
-
-    from turnwheel.testing.clocks import ManualClock
 
 SCOUT = ChildSpec(name="scout", description="Looks around.")
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))

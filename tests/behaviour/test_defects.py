@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
+from behaviour.conftest import Stage
 
 from turnwheel import Agent, ChildSpec, DoneReason, Limits, ModelSpec, PermissionMode, Policy, Price
 from turnwheel.effects.errors import StoreError
@@ -16,9 +17,6 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.listing import listed
 from turnwheel.testing.scripted import Reply, calls, says
 from turnwheel.testing.stores import FaultyStore
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
 
 
 @pytest.mark.behaviour("an-abort-replaces-a-natural-end")

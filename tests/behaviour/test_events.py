@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from behaviour.conftest import Stage
 
 from turnwheel import Deny, Rule
 from turnwheel.effects.notices import (
@@ -19,9 +18,6 @@ from turnwheel.effects.notices import (
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
 from turnwheel.testing.scripted import calls, says
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
 
 
 @pytest.mark.behaviour("notices-tell-the-story-in-order")

@@ -6,10 +6,11 @@ import asyncio
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
+from behaviour.conftest import Stage
 
 from turnwheel import (
     Agent,
@@ -35,14 +36,8 @@ from turnwheel.engine.session.archive import costs
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.projections import TurnEvents
 from turnwheel.states.state import Retry, Thinking
-from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import Reply, calls, fails, says
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
-
-    from turnwheel.testing.clocks import ManualClock
-
 
 # What happens when a model cannot answer: waits, another model, and what a person sees of it
 

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from behaviour.conftest import Stage
 
 from turnwheel import (
     DoneReason,
+    Handle,
     Limits,
     MemoryStore,
     ModelSpec,
@@ -46,16 +48,10 @@ from turnwheel.effects.notices import (
     ToolOutput,
     ToolStarted,
 )
+from turnwheel.engine.session.delivery import Subscription
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
-
-    from turnwheel import Handle
-    from turnwheel.engine.session.delivery import Subscription
-
 
 # A run and its session, as their caller sees them
 

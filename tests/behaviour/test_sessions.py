@@ -6,9 +6,10 @@ import asyncio
 import json
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from behaviour.conftest import Stage
 
 from turnwheel import (
     ApproveAlways,
@@ -21,6 +22,7 @@ from turnwheel import (
     PermissionMode,
     Price,
     Rule,
+    Session,
     SetMode,
     SetModel,
     SQLiteStore,
@@ -41,15 +43,8 @@ from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import AgentNoticed, ToolStarted
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.archive import bisect, delete, export, prune, replay
-from turnwheel.engine.session.listing import latest, listed
+from turnwheel.engine.session.listing import Listed, latest, listed
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
-
-    from turnwheel import Session
-    from turnwheel.engine.session.listing import Listed
-
 
 # Sessions as things one keeps: a tree of runs, a title, a place in a list, and an end
 

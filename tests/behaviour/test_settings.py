@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 import structlog
+from behaviour.conftest import Stage
 
 from turnwheel import Agent, Compaction, DoneReason, Limits, Loops, Policy, Retries, Settings
 from turnwheel.effects.errors import ConfigError, UnknownSession
@@ -20,9 +21,6 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.settings.keys import ITEM, NOT_DATA, OTHER_NAMES, keys, variable
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says
-
-if TYPE_CHECKING:
-    from behaviour.conftest import Stage
 
 FILE = """\
 system = "From the file."
