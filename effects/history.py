@@ -105,18 +105,18 @@ CLEARED = "[Old tool result left out. Call the tool again if you need it.]"
 SHORT = 500
 
 
-def placeholder_for(part: Part) -> bool:
+def is_cleared_when_old(part: Part) -> bool:
     """Whether *part*, being old, is left out: a tool result that is long or has files."""
     return isinstance(part, ToolResult) and (len(part.content) > SHORT or bool(part.files))
 
 
 def clear_results(message: Message) -> Message:
     """*message* as it is shown when it is old: its calls and results stay, the long ones without a body."""
-    if not any(placeholder_for(part) for part in message.parts):
+    if not any(is_cleared_when_old(part) for part in message.parts):
         return message
     parts = [
         attrs.evolve(part, content=CLEARED, files=())
-        if isinstance(part, ToolResult) and placeholder_for(part)
+        if isinstance(part, ToolResult) and is_cleared_when_old(part)
         else part
         for part in message.parts
     ]

@@ -36,7 +36,7 @@ from .context import Context
 from .rules import compaction, model_messages
 from .rules.hooks import opinion, told
 from .rules.limits import may_not_go_on
-from .rules.retry import fall_back, may_fall_back, try_later, wait
+from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
 from .rules.token_estimates import history_size, message_size, saved, usage_of
 from .state import Compacting, CompactReason, End, Go, Plan, Summary, Thinking
 
@@ -213,7 +213,7 @@ def _refused(
         # found sooner than the right number.
         less = min(plan.limit, _read(stage, ctx)) // 2
         return _summarise(state, attrs.evolve(again, limit=less), draft, ctx)
-    delay = wait(ctx.config.retries, event, plan.attempt)
+    delay = retry_delay(ctx.config.retries, event, plan.attempt)
     # A model that is configured for summaries is not replaced: it was chosen for a reason, and the run's own
     # model can go on without a summary.
     own = not ctx.config.compaction.model and not ctx.memory.progress.fallback

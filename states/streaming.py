@@ -31,7 +31,7 @@ from .batch.settle import UNSTARTED
 from .builder import Draft, received, result_of
 from .context import Context
 from .rules import model_messages
-from .rules.retry import fall_back, may_fall_back, try_later, wait
+from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
 from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
 from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
@@ -245,7 +245,7 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep
     # read it, and a second answer would be another one. A lost answer is the exception, since the process
     # that showed it is gone.
     silent = lost or not state.pieces.count
-    delay = wait(ctx.config.retries, event, state.attempt) if silent else None
+    delay = retry_delay(ctx.config.retries, event, state.attempt) if silent else None
     if silent and not ctx.memory.progress.fallback and may_fall_back(ctx.config, state.model, event, delay):
         # The other model is asked at once, and may fail as often as the first one might.
         draft.add(*fall_back(ctx.config, state.model, event))

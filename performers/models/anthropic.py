@@ -79,7 +79,7 @@ class AnthropicMessages(HTTPModel):
     `HTTPModel`. *betas* are features that are asked for by name.
     """
 
-    def __init__(  # each is a setting of its own
+    def __init__(
         self,
         base_url: str | None = None,
         api_key: str | None = None,

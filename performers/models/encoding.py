@@ -21,7 +21,7 @@ import attrs
 import msgspec
 
 from ...effects.config import Config
-from ...effects.history import History, Log, clear_results, placeholder_for
+from ...effects.history import History, Log, clear_results, is_cleared_when_old
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
 from ...effects.requests import CallModel, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
@@ -177,7 +177,7 @@ class EncodedConversation(ABC, Generic[P]):
         # The log has all messages that were ever encoded, also where this history is shorter: a fork shares
         # it.
         for index in range(first, min(last, len(self._places) - 1)):
-            if any(map(placeholder_for, log.items[index].parts)):
+            if any(map(is_cleared_when_old, log.items[index].parts)):
                 del self._places[index + 1 :]
                 self.place = self._places[-1]
                 del self.buffer[self.place.end :]

@@ -97,7 +97,7 @@ class OpenAIChat(HTTPModel):
     `HTTPModel`.
     """
 
-    def __init__(  # each is a setting of its own
+    def __init__(
         self,
         base_url: str | None = None,
         api_key: str | None = None,

@@ -80,8 +80,8 @@ class Models:
 
     def wire_of(self, model: str) -> str | None:
         """The wire that *model* is asked on, or None where its name begins with one that is not there."""
-        none = self._default if self._takes_any or ":" not in model else None
-        return wire_of(model, self._known) or none
+        other = self._default if self._takes_any or ":" not in model else None
+        return wire_of(model, self._known) or other
 
     def check(self, model: str) -> None:
         """Raise `ConfigError` where *model* cannot be asked: it has no wire, or one with a wrong setting."""

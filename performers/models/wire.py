@@ -97,7 +97,7 @@ class Wire(Protocol):
         The HTTP request that asks for the answer to *request*, streamed.
 
         It shows the first ``request.view.length`` messages of the scene's history, those before index
-        ``cleared`` as `shown.cleared` gives them, or all as a text of at most ``limit`` tokens; and the tools
+        ``cleared`` as `clear_results` gives them, or all as a text of at most ``limit`` tokens; and the tools
         that the request names. Its settings are those of ``scene.config.spec(request.model)``, but for what
         the request says itself.
         """

@@ -53,7 +53,7 @@ def try_later(timer: str, due: float, failed: ModelFailed, attempt: int) -> tupl
     )
 
 
-def tries(retries: Retries, failure: Failure) -> int:
+def allowed_retries(retries: Retries, failure: Failure) -> int:
     """How many new attempts a *failure* of this kind is given."""
     if failure in OVERLOADED:
         # An overload passes, and each try is refused at no cost. A server that fails may fail after it has
@@ -62,13 +62,13 @@ def tries(retries: Retries, failure: Failure) -> int:
     return retries.failed if failure in TRANSIENT else 0
 
 
-def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
+def retry_delay(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
     """How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again."""
-    # What the provider asked for holds. A lost answer is asked for again at once and as often as it is
-    # lost: it was not refused, and each time a worker chose to go on.
+    # A lost answer is asked for again at once and as often as it is lost: it was not refused, and each time a
+    # worker chose to go on.
     if failed.failure is Failure.LOST:
         return 0.0
-    if attempt > tries(retries, failed.failure):
+    if attempt > allowed_retries(retries, failed.failure):
         return None
     if failed.retry_after is not None:
         # The provider knows best, and to ask sooner makes some of them wait longer. But a wait over the
@@ -76,5 +76,5 @@ def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
         asked = max(0.0, failed.retry_after)
         return asked if retries.longest is None or asked <= retries.longest else None
     # The jitter is drawn by the performer and comes with the event, since a transition draws nothing.
-    delay = retries.base * 2.0 ** min(attempt - 1, DOUBLINGS) * (1.0 + retries.jitter * failed.jitter)
-    return delay if retries.longest is None else min(delay, retries.longest)
+    backoff = retries.base * 2.0 ** min(attempt - 1, DOUBLINGS) * (1.0 + retries.jitter * failed.jitter)
+    return backoff if retries.longest is None else min(backoff, retries.longest)

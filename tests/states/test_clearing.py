@@ -9,7 +9,7 @@ from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.history import CLEARED, SHORT, History, clear_results, placeholder_for
+from turnwheel.effects.history import CLEARED, SHORT, History, clear_results, is_cleared_when_old
 from turnwheel.effects.messages import Binary, Message, Outcome, Role, ToolCall, ToolResult, user
 from turnwheel.effects.notices import Compacted, ResultsCleared
 from turnwheel.effects.records import ClearResults
@@ -68,7 +68,7 @@ def told(*batches: int, content: str = LONG) -> History:
 def test_long_results_and_those_with_files_are_left_out(
     part: ToolResult | ToolCall, *, expected: bool
 ) -> None:
-    assert placeholder_for(part) is expected
+    assert is_cleared_when_old(part) is expected
 
 
 def test_of_a_result_that_is_left_out_all_but_its_content_stays() -> None:

@@ -89,7 +89,7 @@ from turnwheel.effects.usage import Spent
 from turnwheel.engine.machine import advance, ignored
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.limits import child_tools
-from turnwheel.states.rules.retry import wait
+from turnwheel.states.rules.retry import retry_delay
 from turnwheel.states.table import LEGAL
 from turnwheel.testing.harness import config
 
@@ -343,7 +343,7 @@ TRANSIENT = (Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT)
 @given(st.sampled_from(Failure), st.integers(1, 30), st.floats(0, 1, exclude_max=True))
 def test_waits_grow_and_come_to_an_end(failure: Failure, attempt: int, jitter: float) -> None:
     failed = ModelFailed(at=0.0, request="r-1", failure=failure, message="no", jitter=jitter)
-    delay = wait(Retries(), failed, attempt)
+    delay = retry_delay(Retries(), failed, attempt)
     most = 8 if failure in OVERLOADED else 3 if failure in TRANSIENT else 0
     if failure is Failure.LOST:
         assert delay == 0.0  # no provider refused it

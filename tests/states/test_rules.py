@@ -40,7 +40,7 @@ from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import compaction
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.limits import Left, child_tools, exceeded, granted, left
-from turnwheel.states.rules.retry import wait
+from turnwheel.states.rules.retry import retry_delay
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.rules.token_estimates import estimated_usage, history_size, message_size
 from turnwheel.states.streaming import wishes
@@ -256,8 +256,8 @@ def test_a_limit_of_nothing_is_refused(field: str, value: int) -> None:
 def test_a_wait_is_as_long_as_the_longest_at_most() -> None:
     failed = ModelFailed(at=0.0, request="r", failure=Failure.OVERLOADED, message="", jitter=1.0)
     retries = Retries(overloaded=5_000, longest=60.0)
-    assert [wait(retries, failed, attempt) for attempt in (1, 5, 6, 2_000)] == [2.4, 38.4, 60.0, 60.0]
-    assert wait(Retries(overloaded=5_000, longest=None, base=0.0), failed, 4_000) == 0.0
+    assert [retry_delay(retries, failed, attempt) for attempt in (1, 5, 6, 2_000)] == [2.4, 38.4, 60.0, 60.0]
+    assert retry_delay(Retries(overloaded=5_000, longest=None, base=0.0), failed, 4_000) == 0.0
 
 
 # Children
