@@ -64,13 +64,13 @@ def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSp
     """`SPAWN`, with the *children* in its description and the side effect that they have with *tools*."""
     # Read-only where all their tools are: such children may run at the same time, and in a read-only mode.
     reads = {tool.name for tool in tools if tool.side_effect is effects.SideEffect.READ_ONLY}
-    named = {name for child in children for name in child.tools or ()}
+    used = {name for child in children for name in child.tools or ()}
     # The model chooses by name and description, so both have to be in the text that it reads.
     there = "; ".join(f"{child.name}: {child.description}".removesuffix(": ") for child in children)
     return attrs.evolve(
         SPAWN,
         description=f"{SPAWN.description} There are: {there}.",
-        side_effect=effects.SideEffect.READ_ONLY if named <= reads else effects.SideEffect.UNSAFE,
+        side_effect=effects.SideEffect.READ_ONLY if used <= reads else effects.SideEffect.UNSAFE,
     )
 
 

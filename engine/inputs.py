@@ -20,7 +20,7 @@ DECISIONS = frozenset(get_args(effects.Decision))
 def _text(value: object) -> str:
     """*value* as text that can be encoded; `ArgumentError` where it is no text."""
     if not isinstance(value, str):
-        msg = f"prompt, id and sender must be text; got {value!r}"
+        msg = f"prompt, id and sender must be text; got {value!r:.200}"
         raise effects.ArgumentError(msg)
     # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
     # accepted. ASCII has none, and the check is cheaper than the cleaning.
@@ -37,7 +37,7 @@ class Input:
     sender: str = attrs.field(default="", converter=_text)
 
     def __attrs_post_init__(self) -> None:
-        # Sizes first: what is too large is not looked into, nor quoted in an error.
+        # Before the checks that quote a value: an error never quotes an oversized text.
         validators.within("the text of a prompt", len(self.text), validators.MAX_PROMPT)
         validators.named("the id of a prompt", self.id)
         if self.sender:

@@ -106,7 +106,7 @@ def advance(
         # Before the handler: it decides with the input already in the mail.
         received = memory.receive(event)
     following, effects = transition(state, Context(config, received, event))
-    # The memory from before, too: an input that does not apply must count as never received.
+    # `memory` and not `received`: an ignored input must not count as received.
     if ignored(effects):
         return state, memory, effects
     # All records at once, behind the step: a handler that read its own would decide on half of it.

@@ -83,7 +83,7 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
             # Payloads are made again and not stored: they come from the memory, which has not moved since.
             told = hooks.told(reason=state.reason, size=machine.memory.conversation.size)
             return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
-        # Due when it was due before, as for a retry.
+        # The old due time: with a new wait after each crash, a process that keeps dying would never retry.
         case states.Compacting(stage=states.Pausing(request=request, due=due)):
             return [SetTimer(id=request, due=due)]
         case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
@@ -119,7 +119,7 @@ def _stage(stage: states.Waiting, machine: Machine, now: float) -> Found:
             assert_never(stage)
 
 
-def _hook(  # the hook, its request and payload, and where and when
+def _hook(
     hook: Hook,
     request: str,
     payload: str,

@@ -19,9 +19,9 @@ from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import StopReason
 from ..effects.permissions import Basis, Verdict
 from ..effects.usage import Spent, Usage
-from ..states.batch.batch import AllowedAwaitingHooks, AwaitingHooks, Batch, Call, RunningChild, Settled
+from ..states.batch.batch import AllowedAwaitingHooks, AwaitingHooks, Call, RunningChild, Settled
 from ..states.context import Memory
-from ..states.state import Done, State
+from ..states.state import Confirming, Dispatching, Done, Executing, State
 
 # Enough for most texts to be whole, and little enough that a step is a line and not a page.
 TEXT_SHOWN = 120
@@ -48,12 +48,10 @@ def line_of(value: Effect | events.Event) -> str:
 
 def state_line(state: State) -> str:
     """*state* on one line: its label, why it ended, and its calls or the requests that it waits for."""
-    # By the field, so that each state with a batch shows it in the same way.
-    batch = getattr(state, "batch", None)
     if isinstance(state, Done):
         line = _spaced("done:", state.reason, _after("", state.detail))
-    elif isinstance(batch, Batch):
-        line = f"{state.label}: {', '.join(_call(call) for call in batch.calls)}"
+    elif isinstance(state, Executing | Confirming | Dispatching):
+        line = f"{state.label}: {', '.join(_call(call) for call in state.batch.calls)}"
     else:
         line = f"{state.label}, waits for {', '.join(state.open)}" if state.open else state.label
     return printable(line)

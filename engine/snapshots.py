@@ -402,7 +402,7 @@ def _result(wish: ToolCall, told: states.Call, stopping: Stopping, config: Confi
     # It may have run, and a second time may do harm. A read does none, so it is judged anew instead.
     if begun and (spec is None or spec.side_effect is not effects.SideEffect.READ_ONLY):
         return _made(wish, Outcome.UNKNOWN, model_messages.LOST)
-    # An approval in the snapshot is not looked at: rules and people are asked again.
+    # None: the call is judged anew. An approval that the snapshot claims does not count.
     return _made(wish, Outcome.CANCELLED, model_messages.CANCELLED) if stopping else None
 
 

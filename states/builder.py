@@ -130,7 +130,7 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
 # Giving a call its result
 
 
-def result_of(  # the two last are known of calls that ran
+def result_of(
     call: Call,
     outcome: Outcome,
     content: str,

@@ -264,7 +264,7 @@ def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa:
             return now
 
 
-def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # one return for each kind of record
+def _fold_progress(now: RunProgress, record: Record) -> RunProgress:
     match record:
         case records.CountCompaction():
             # One record for two groups: the attempts end with the run, the failures do not.

@@ -1,7 +1,8 @@
 """Executing: tools are at work, or about to be."""
 
-# A batch goes on the same way under each of its three names; `batch.step` has it. The name is for those who
-# look on: it says what the run is waiting for, and a tool is the last of the three that is named.
+# See `batch/step.py`: a batch of calls goes on the same way in the states executing, confirming and
+# dispatching. The state says what the run waits for. A batch that waits for a person is confirming, else one
+# that waits for a child is dispatching, else it is executing.
 
 from __future__ import annotations
 

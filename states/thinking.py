@@ -226,7 +226,7 @@ def _block(stage: stages.Waiting, why: str, draft: Draft, ctx: Context) -> None:
     if isinstance(stage, stages.Admitting):
         ids = stage.ids
     else:
-        # No input was looked at yet. It is the one that `Prompt` would have taken, by the same rule.
+        # No input was let in yet. These are the ids that the stage `Prompt` would take.
         ids = next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce)
     draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
 

@@ -67,7 +67,7 @@ def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str |
     "--where", metavar="ARGUMENT=GLOB", callback=read(where), help="With --always: only calls that match."
 )
 @store
-def approve(  # the options
+def approve(
     store: Path, session: str, call: str, *, edit: str | None, always: bool, where: areas.ArgumentGlobs | None
 ) -> None:
     """

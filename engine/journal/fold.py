@@ -1,8 +1,8 @@
 """
 A journal as the state of its session: the fold of its entries, one after another.
 
-Theory of operation. A session at work uses the same functions. What it writes to the journal it then applies
-to its state, so a state in memory and one folded from bytes cannot differ. The fold runs the machine again,
+Theory of operation. A session at work uses the same functions for what it writes to the journal, so a state
+in memory and one folded from bytes cannot differ. The fold runs the machine again,
 and each journaled step says which state it led to: a fold that ends up elsewhere is refused, never repaired.
 """
 

@@ -102,7 +102,8 @@ class Children:
 
         The caller closes the replaced one, which only looked at the child.
         """
-        # Replaced at once and closed later: between the two no caller may find the one that runs nothing.
+        # The new session stands in `here` before the caller closes the old one. The old one only reads the
+        # child's journal, so no caller may get it now.
         before = self.here.get(task.id)
         environment = attrs.evolve(self._environment, config=config, clock=clock, task=task, rested=self.wake)
         self.here[task.id] = self._made(task.id, environment)

@@ -375,7 +375,8 @@ def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str]
     for kind, around in WRAPPERS.items() if redactor.in_arguments else ():
         if kind in made:
             made[kind] = partial(around, made[kind], redactor)
-    # Tools always: their output may have a secret by its name, where no argument is secret.
+    # Tools are wrapped even where no argument is secret: a result may have a field with a secret name, such
+    # as `password`.
     if RunTool in made:
         made[RunTool] = partial(run_tool, made[RunTool], redactor, silent)
     return made
@@ -476,7 +477,7 @@ async def run_tool(
     It is around every call of every tool, and most have no secrets: the common way does almost nothing.
     """
     tool = request.tool
-    # A search for one character sequence is cheaper than to parse the arguments.
+    # A search for one character sequence is cheaper than parsing the arguments.
     if PLACEHOLDER_MARK in request.arguments:
         try:
             # A new request: the machine and the journal keep the one with placeholders.

@@ -4,6 +4,7 @@ Runs one session: claims it, opens or takes over its runs one after another, and
 Theory of operation. A caller that streams claims the session before its first await, so two callers cannot
 both begin. Runs follow each other until no prompt is left: an unfinished run is taken over first, then each
 prompt gets a run of its own. Inputs pass one lock: they are journaled first, and then posted to the driver.
+An interrupt of the run that goes on here is journaled with the step that it causes.
 """
 
 from __future__ import annotations
@@ -355,7 +356,8 @@ class SessionRunner:
                     # The run here lost the session: its driver finds out by itself, the caller now.
                     if driven:
                         raise
-                    # A shorter journal was deleted and begun anew: nothing that is known here holds.
+                    # The journal is shorter than the part known here, so it was deleted and begun anew. Read
+                    # all of it again.
                     self.log.stale = conflict.actual < conflict.expected
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)

@@ -54,7 +54,8 @@ class Session:
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
     One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `approve`, `control`, `cancel` and
-    `interrupt` work at any time and from any process; with a store, the input is stored when they return.
+    `interrupt` work at any time and from any process; with a store, the input is stored when they return, but
+    for an `interrupt` of the run that goes on here, which is stored with the step that it causes.
     All methods belong to one event loop.
     """
 
@@ -328,8 +329,8 @@ class Session:
             msg = f"session {self.id!r} is a child; resume its parent"
             raise ConfigError(msg)
 
-    # Inputs. Each event is made inside the call of `post`: under its lock, from the state of that moment, and
-    # again where another process wrote first.
+    # Inputs. Each event is checked inside the call of `post`: under its lock, by the state of that moment,
+    # and again where another process wrote first.
 
     async def send(
         self, text: str, *, files: tuple[Binary, ...] = (), id: str | None = None, sender: str = ""

@@ -43,10 +43,11 @@ class SessionLog:
     """
     The log of the session *session*, in *store* where there is one; the event sink of its driver.
 
-    `state` is a fold of the journal. An entry goes into the store first, then into `state`. Where the two
-    differ (a store that failed, a run left in the middle) the journal is right: this is `stale` then, and
-    `read` folds the journal again. An input is journaled before it is acted on, by the process it came in
-    through. An entry carries a summary of the session where a list would show a change.
+    `state` is a fold of the journal. An input goes into the store first, then into `state`. A step of the run
+    that goes on here is in `state` while it is written; nothing is performed or shown before it is stored.
+    Where the two differ (a store that failed, a run left in the middle) the journal is right: this is `stale`
+    then, and `read` folds the journal again. An input is journaled before it is acted on, by the process it
+    came in through. An entry carries a summary of the session where a list would show a change.
     """
 
     def __init__(

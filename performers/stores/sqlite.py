@@ -243,7 +243,7 @@ select body from sessions
 """
 
 
-def append(  # what is added and, last of all, where
+def append(
     session: str,
     expected: int,
     entries: tuple[bytes, ...],

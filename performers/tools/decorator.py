@@ -380,7 +380,7 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
     ``:param x:`` fields describe the parameters. A parameter annotated `ToolContext` is filled in by us.
 
     It may return text, a `Binary` (a picture, a PDF), or a list or tuple with several of both: the model sees
-    the files, of `MAX_FILE` bytes each at most, beside the text. Any other value is shown as JSON.
+    the files, of `MAX_FILE_BYTES` bytes each at most, beside the text. Any other value is shown as JSON.
 
     *side_effect* says what happens to parallel runs, approval and a crash in the middle; unless told, the
     worst is assumed. *timeout* is in seconds. *name* and *description* take the place of the function's own.

@@ -47,7 +47,7 @@ class ProcessEnd:
     errors: str = ""
 
 
-async def run(  # the command, and what it is given
+async def run(
     command: Sequence[str],
     *,
     cwd: Path,

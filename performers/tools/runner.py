@@ -72,7 +72,7 @@ class ToolRunner:
     running. Raises `ConfigError` for two tools of one name and for a directory that is none.
     """
 
-    def __init__(  # the tools, and five settings that have a default
+    def __init__(
         self,
         tools: Iterable[Tool[..., object]],
         *,

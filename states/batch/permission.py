@@ -30,11 +30,9 @@ from .settle import settled
 
 
 def asked_again(call: Call, phase: phases.Running, batch: Batch, ctx: Context, draft: Draft) -> Call | None:
-    """
-    *call*, which was at work in *phase*, and a person asked whether it runs again; None where none is.
-    """
-    # That is so by policy, in a mode in which no person is asked, and where it would not run whatever they
-    # said. Hooks that looked at its arguments have done so.
+    """*call*, which was at work in *phase*, and a person asked whether it runs again; None where none is."""
+    # No person is asked where the policy says so, in a mode that forbids it, or where the call could not run
+    # anyway. Its hooks have looked at these arguments already.
     if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.session.mode is PermissionMode.DONT_ASK:
         return None
     spec = spec_of(batch, call, ctx)
@@ -194,7 +192,6 @@ def cleared(call: Call, ground: Basis, hooks: HookRound, ctx: Context, draft: Dr
 
 def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call* after its *hooks* answered, the latest of which have *given* it other arguments, if any."""
-    # Hooks that are for other arguments than the model's are asked when it comes to have such.
     # All hooks of this call count, in however many rounds they were asked: a denial of the first round is
     # not outvoted in the second.
     said = opinion(hooks.said)
@@ -210,6 +207,7 @@ def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context,
         # A person has said yes to it, and is not asked twice; a denial still holds.
         denied = _denied_now(call, spec, said, ctx, draft)
         return denied or cleared(call, ground, hooks, ctx, draft)
+    # New arguments may match further hooks: those are asked now.
     if said.verdict is not Verdict.DENY and (again := _hooks_asked(call, ground, hooks, ctx, draft)):
         return again
     return judged(call, spec, hooks, ctx, draft)
@@ -245,9 +243,7 @@ def approved(call: Call, phase: phases.Asked, edited: str, batch: Batch, ctx: Co
     """*call*, to which a person said yes, with their arguments where they *edited* them."""
     # No second question is asked: arguments that do not fit are an error result, since the person has had
     # their say and the model can try again. Denials are looked up when it starts. The history keeps what
-    # the model wrote: it is what the model said.
-    # The history keeps what the model wrote: it is what the model said. The model sees in the result what
-    # ran.
+    # the model wrote; the model sees in the result what ran.
     if edited:
         call = call.given(edited)
     tell_judged(call, said_yes(edited), draft)

@@ -105,7 +105,7 @@ def tool_run(wish: ToolCall, spec: ToolSpec, request: str) -> RunTool:
     return RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout)
 
 
-def child_run(  # what a child gets of its parent
+def child_run(
     wish: ToolCall, child: ChildSpec, config: Config, limits: Limits, mode: PermissionMode, request: str
 ) -> RunAgent:
     """The order to run *child* for *wish* within the *limits* that are set aside for it."""

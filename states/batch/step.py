@@ -70,7 +70,8 @@ def _changed(batch: Batch, ctx: Context, draft: Draft) -> Batch | None:
     """*batch* after *ctx*'s event; None where that leaves it as it is."""
     match ctx.event:
         case events.Entered() if not batch.open:
-            # The answer's usage is in the memory by now, so a budget is seen before its first tool runs.
+            # The usage of the answer that made these calls is in the memory only from here on. So a spent
+            # budget stops them before the first one runs.
             batch = within_budget(batch, ctx, draft)
             # Where a person spoke while the model still answered, its calls are out of date.
             return give_up(batch, Stopping.STEERED, draft) if skips_rest(ctx.memory.session.mail) else batch

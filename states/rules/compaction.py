@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...effects.config import Compaction, Config
-from ...effects.history import History, placeholder_for
+from ...effects.history import History, is_cleared_when_old
 from ...effects.messages import Message, Role, user
 from .token_estimates import history_size, message_size
 
@@ -32,7 +32,7 @@ def before(settings: Compaction, history: History, cleared: int, results: int) -
 
 def count(history: History, start: int, stop: int) -> int:
     """How many results are left out of the messages from index *start* up to *stop*."""
-    return sum(placeholder_for(part) for message in history.slice(start, stop) for part in message.parts)
+    return sum(is_cleared_when_old(part) for message in history.slice(start, stop) for part in message.parts)
 
 
 # The share of the window below which nothing is summarised that need not be: a summary costs more.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from turnwheel.effects.history import clear_results, placeholder_for
+from turnwheel.effects.history import clear_results, is_cleared_when_old
 from turnwheel.effects.messages import Message, Role
 from turnwheel.effects.notices import ResultsCleared
 from turnwheel.effects.records import (
@@ -123,7 +123,7 @@ class ViewBook:
     def _cleared(self, effect: ClearResults, now: Transition) -> list[str]:
         faults = [] if effect.before == self.due(now.config.compaction) else [f"{effect} is not due"]
         part = self.messages[self.before : effect.before]
-        count = sum([placeholder_for(result) for message in part for result in message.results])
+        count = sum([is_cleared_when_old(result) for message in part for result in message.results])
         saved = shown_size(self.messages, self.before) - shown_size(self.messages, effect.before)
         told = [one for one in now.effects if isinstance(one, ResultsCleared)]
         if told != ([ResultsCleared(count=count, tokens=saved)] if count else []):
