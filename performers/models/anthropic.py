@@ -396,6 +396,7 @@ class MessagesParser(BodyParser):
         super().__init__()
         self._blocks: dict[int, _Block] = {}  # the open ones, by their index
         self._calls = 0
+        self._call = _Block()  # the last call that was begun
         self._thought: _Block | None = None  # whose unsigned thinking is the last that was said
         self._reason = StopReason.UNKNOWN
         self._counts: dict[str, int] = {}
@@ -425,6 +426,7 @@ class MessagesParser(BodyParser):
                 self._close([chunk.get("index")], pieces)
             case "message_start":
                 self._close([*self._blocks], pieces)
+                self._call = _Block()
                 self._message(as_object(chunk.get("message")))
             case "message_delta":
                 self._message(as_object(chunk.get("delta")))
@@ -479,7 +481,7 @@ class MessagesParser(BodyParser):
                 # Some servers send the arguments here, whole, and no deltas. Others send them here and as
                 # deltas: so these wait until the block closes, and are forgotten with its first delta.
                 given = start.get("input")
-                block = _Block(
+                block = self._call = _Block(
                     number=self._calls, input=json.dumps(given, ensure_ascii=False) if given else ""
                 )
                 self._say(
@@ -500,8 +502,9 @@ class MessagesParser(BodyParser):
     def _delta(self, index: object, delta: object, pieces: list[Piece]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            # Its start was lost. A delta names its own type, so only those of calls cannot be used.
-            block = _Block()
+            # Its start was lost. A delta names its own type; the arguments of a call are taken for the last
+            # one's, which runs with all of them or, where they are too many, not at all.
+            block = self._call if as_object(delta).get("type") == "input_json_delta" else _Block()
         if not isinstance(delta, dict) or not block.ours:
             return
         kind = delta.get("type")

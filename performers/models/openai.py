@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from itertools import count
 from typing import Any, Unpack, final
 from urllib.parse import urlsplit
 
@@ -347,6 +346,9 @@ class ChatParser(BodyParser):
         # OpenRouter ends an answer so when its upstream failed in the middle.
         if self._finish == "error":
             return cut_short("the provider ended the answer with an error")
+        # A call would run without the arguments that were meant for it.
+        if self._calls.torn:
+            return cut_short("arguments came without the name of their call")
         if self._refused:
             return StopReason.REFUSAL
         if self._sequence:
@@ -507,11 +509,13 @@ class CallAssembler:
     Tells which call of an answer a bit of a call belongs to, and numbers the calls from 0.
 
     The wire's ``index`` does that job in OpenAI's own streams only. Elsewhere it is missing (Mistral) or 0
-    for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too.
+    for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too. What
+    has no name goes on with a call that has one, whatever its id or index: some servers (Poolside) change
+    those in the middle.
     """
 
     def __init__(self) -> None:
-        self._numbers = count()
+        self._calls: list[_OpenCall] = []
         self._last: _OpenCall | None = None
         self._by_index: dict[object, _OpenCall] = {}
         self._by_id: dict[str, _OpenCall] = {}
@@ -525,6 +529,12 @@ class CallAssembler:
         if legacy := delta.get("function_call"):
             self._take({"index": "function_call"}, as_object(legacy), pieces)
         return pieces
+
+    @property
+    def torn(self) -> bool:
+        """Whether arguments came without a name, and a name without arguments: they may belong together."""
+        met = {(bool(call.name), any(call.arguments)) for call in self._calls}
+        return {(False, True), (True, False)} <= met
 
     def _take(self, bit: Object, function: Object, pieces: list[Piece]) -> None:
         index, wire_id, name = bit.get("index"), first_text(bit, "id"), first_text(function, "name")
@@ -556,10 +566,13 @@ class CallAssembler:
         # decides, too.
         if call is not None and wire_id and call.id and wire_id != call.id:
             call = self._by_id.get(wire_id)
+        if call is None and not name:
+            call = self._by_index.get(index, self._last if arguments else None)
         # Two calls of one tool in a row have the same name, and from some servers the same index and no id.
         # What tells them apart is that the arguments of the first are complete.
         if call is None or (name and (call.name not in {"", name} or (arguments and call.is_whole()))):
-            call = _OpenCall(next(self._numbers))
+            call = _OpenCall(len(self._calls))
+            self._calls.append(call)
         self._last = call
         if index is not None:
             self._by_index[index] = call
