@@ -41,6 +41,9 @@ from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streami
 # none of them can be trusted, since the last one may be missing its end and the others their context.
 TRUSTED = frozenset({StopReason.TOOL_USE, StopReason.END_TURN, StopReason.UNKNOWN})
 
+# How the ids of calls begin that a provider runs itself. Some proxies show those among the others.
+PROVIDER_RUN = ("srvtoolu_", "mcptoolu_")
+
 # Calls of one answer that are kept: more than any provider documents, and few enough to look at each.
 MAX_CALLS = 128
 
@@ -162,7 +165,7 @@ def wishes(
 
 
 def _keep(piece: CallPiece, stop: StopReason, offered: tuple[str, ...]) -> bool:
-    if not piece.name:
+    if not piece.name or piece.wire_id.startswith(PROVIDER_RUN):
         return False
     if stop in TRUSTED:
         # A model that means to call gets every call answered, so that it learns what was wrong with one.

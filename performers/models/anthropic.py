@@ -34,6 +34,7 @@ from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, first_label, first_text, number, objects
+from .wire import cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 ANTHROPIC_PREFIX = "anthropic"
@@ -400,6 +401,7 @@ class MessagesParser(BodyParser):
         self._thought: _Block | None = None  # whose unsigned thinking is the last that was said
         self._reason = StopReason.UNKNOWN
         self._counts: dict[str, int] = {}
+        self._id = ""
 
     @property
     def usage(self) -> Usage | None:
@@ -426,11 +428,10 @@ class MessagesParser(BodyParser):
                 self._close([chunk.get("index")], pieces)
             case "message_start":
                 self._close([*self._blocks], pieces)
-                self._call = _Block()
-                self._message(as_object(chunk.get("message")))
+                self._open(as_object(chunk.get("message")))
             case "message_delta":
                 self._message(as_object(chunk.get("delta")))
-                self._count(chunk)
+                self._count(chunk, final=True)
             case "message_stop":
                 self._close([*self._blocks], pieces)
                 self.done = True
@@ -445,6 +446,14 @@ class MessagesParser(BodyParser):
             case _:
                 pass  # a ping, or what was invented since
 
+    def _open(self, message: Object) -> None:
+        before, self._id = self._id, first_text(message, "id") or self._id
+        if before and before != self._id:
+            self._fail(cut_short("a second answer began in the stream of the first"))
+        else:
+            self._call = _Block()
+            self._message(message)
+
     def _message(self, message: Object) -> None:
         self._answered = True
         self._count(message)
@@ -452,13 +461,14 @@ class MessagesParser(BodyParser):
             self._reason = STOPS.get(reason, StopReason.UNKNOWN)
             self._sequence = clean(first_label(message, "stop_sequence"))
 
-    def _count(self, holder: Object) -> None:
+    def _count(self, holder: Object, *, final: bool = False) -> None:
         usage = as_object(holder.get("usage"))
         details = as_object(usage.get("output_tokens_details"))
         told = usage | {"thinking_tokens": details.get("thinking_tokens")}
-        # Each is the total so far. A number that is missing, null or 0 came earlier: some servers send
-        # all of them in the end only, others only those that changed.
-        self._counts |= {name: count for name in COUNTS if (count := number(told, name))}
+        # Each is the total so far. A number that is missing or null came earlier: some servers send all of
+        # them in the end only, others only those that changed. A 0 says "not known yet" until the end.
+        known = [name for name in COUNTS if number(told, name) or (final and told.get(name) == 0)]
+        self._counts |= {name: number(told, name) for name in known}
 
     # Blocks
 

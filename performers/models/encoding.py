@@ -46,7 +46,9 @@ MAX_NAME = 64
 # Where an API takes a word, the steps lie between those that proxies translate the words to.
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
 
-_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
+# The ids of calls that providers take; all of them take those that are made here.
+CALL_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
+
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 _encode = msgspec.json.Encoder().encode
@@ -122,15 +124,16 @@ class EncodedConversation(ABC, Generic[P]):
 
     *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
 
-    No two calls have the same id on the wire, and each has one that providers take. Providers repeat their
+    No two calls have the same id on the wire, and each has one that matches *call_id*. Providers repeat their
     ids, leave them empty or make them long, and then refuse to see them.
     """
 
-    def __init__(self, start: P) -> None:
+    def __init__(self, start: P, call_id: re.Pattern[str] = CALL_ID) -> None:
         self.buffer = bytearray()
         self.place = start
         self._places = [start]  # the first is before all messages
         self._cleared = 0
+        self._call_id = call_id
         self._ids: dict[str, str] = {}  # our id of a call to the one it has on the wire
         self._used: set[str] = set()
 
@@ -145,7 +148,7 @@ class EncodedConversation(ABC, Generic[P]):
         wire_id = call.wire_id
         # Numbered and not random: the same history has to give the same bytes, or no provider's cache would
         # know it.
-        if not _ID.fullmatch(wire_id) or wire_id in self._used:
+        if not self._call_id.fullmatch(wire_id) or wire_id in self._used:
             made = (f"call{number:05}" for number in count(len(self._used)))
             wire_id = next(one for one in made if one not in self._used)
         self._used.add(wire_id)

@@ -64,11 +64,12 @@ class ServerQuirks:
     *thoughts* is the field that thinking goes back in: as text, but for ``reasoning_details``, which hold
     signatures, too. Those who take ``reasoning_content`` get what was signed or redacted in
     ``thinking_blocks`` instead. Where it is empty, no thinking goes back. *bridged*: no user may speak right
-    behind a tool, so the model is made to say a word there.
+    behind a tool, so the model is made to say a word there. *call_id* is what the ids of calls look like.
     """
 
     thoughts: str = "reasoning_content"
     bridged: bool = False
+    call_id: re.Pattern[str] = encoding.CALL_ID
 
 
 # Where models are asked when no other address is given.
@@ -81,7 +82,7 @@ OPENAI_KEY = "OPENAI_API_KEY"
 QUIRKS = {
     "api.openai.com": ServerQuirks(thoughts=""),
     "api.groq.com": ServerQuirks(thoughts="reasoning"),
-    "api.mistral.ai": ServerQuirks(thoughts="", bridged=True),
+    "api.mistral.ai": ServerQuirks("", bridged=True, call_id=re.compile("[a-zA-Z0-9]{9}")),
     "openrouter.ai": ServerQuirks(thoughts="reasoning_details"),
 }
 
@@ -170,7 +171,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
     """The messages of one log as JSON, joined by commas."""
 
     def __init__(self, quirks: ServerQuirks) -> None:
-        super().__init__(_ChatMark())
+        super().__init__(_ChatMark(), quirks.call_id)
         self._quirks = quirks
 
     def add(self, message: Message) -> None:
@@ -509,9 +510,8 @@ class CallAssembler:
     Tells which call of an answer a bit of a call belongs to, and numbers the calls from 0.
 
     The wire's ``index`` does that job in OpenAI's own streams only. Elsewhere it is missing (Mistral) or 0
-    for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too. What
-    has no name goes on with a call that has one, whatever its id or index: some servers (Poolside) change
-    those in the middle.
+    for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too. A
+    bit without a name goes on with a call that has one: some servers (Poolside) change the id in the middle.
     """
 
     def __init__(self) -> None:

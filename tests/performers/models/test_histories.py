@@ -7,6 +7,7 @@ import json
 import re
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import attrs
@@ -33,15 +34,15 @@ from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcr
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.encoding import BufferMark, EncodedConversation, shorten_middle, transcript
-from turnwheel.performers.models.openai import ChatWire, ServerQuirks
+from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import Wire
-from turnwheel.testing.wire_rules import chat_faults, messages_faults
+from turnwheel.testing.wire_rules import MISTRAL_ID, chat_faults, messages_faults
 
 # Histories that a loop can have: every call is answered, and anything may have been said
 
 TEXTS = st.sampled_from(["", " ", "\n", "hi", "grüß 😀", "a\ud83d", '"\\', "\x00"]) | st.text(max_size=5)
 CONTENTS = TEXTS | st.sampled_from(["y" * (SHORT + 1), "\n" * (SHORT + 1), "z" * 3_000])
-IDS = st.sampled_from(["", "call_0", "call_0", "a b", "x" * 60, "call00001", "toolu_01", "ü"])
+IDS = st.sampled_from(["", "call_0", "call_0", "aB3dE6gH9", "a b", "x" * 60, "call00001", "toolu_01", "ü"])
 NAMES = st.sampled_from(["read", "a.b c", "ü", "n" * 80, "write"])
 ARGUMENTS = st.sampled_from(["", "{}", '{"p": "x"}', '{"p":', "[]", "null", '{"a": NaN}', '{"p": "\ud83d"}'])
 MEDIA = ["image/png", "image/bmp", "application/pdf", "text/plain", "text/csv; a=b", "audio/wav", "", "a/b"]
@@ -136,7 +137,7 @@ Faults = Callable[[bytes], list[str]]
 WIRES: dict[str, tuple[Callable[[], Wire], Faults]] = {
     "chat": (ChatWire, chat_faults),
     "details": (lambda: ChatWire(ServerQuirks("reasoning_details")), chat_faults),
-    "bridged": (lambda: ChatWire(ServerQuirks("", bridged=True)), chat_faults),
+    "mistral": (lambda: ChatWire(QUIRKS["api.mistral.ai"]), partial(chat_faults, call_id=MISTRAL_ID)),
     "messages": (MessagesWire, messages_faults),
 }
 
