@@ -112,7 +112,11 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     # only kept to be sent back.
     calls = {
         wish.index: ToolCall(
-            id=draft.new_id(), wire_id=wish.wire_id, name=wish.name, arguments=wish.arguments
+            id=draft.new_id(),
+            wire_id=wish.wire_id,
+            name=wish.name,
+            arguments=wish.arguments,
+            opaque=wish.opaque,
         )
         for wish in kept
     }
@@ -185,9 +189,7 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
             if piece.index in calls:
                 parts.append(calls[piece.index])
         elif isinstance(piece, ReasoningPiece):
-            parts.append(
-                messages.Reasoning(text=piece.text, signature=piece.signature, redacted=piece.redacted)
-            )
+            parts.append(messages.Reasoning(**attrs.asdict(piece)))
         elif piece.text:
             parts.append(Text(text=piece.text))
     # Thinking alone is no message: providers reject one when it is sent back.

@@ -19,14 +19,14 @@ from ..effects.history import Piece, TextPiece, merged
 from ..performers.models.lenient_json import Object, as_object, objects
 from ..performers.models.wire import AnswerEnd, Complete, Parser
 
-# The id of a call at OpenAI.
-CHAT_ID = re.compile(r"[^\s]{1,40}")
+# The id of a call at OpenAI; behind a proxy (LiteLLM), a model's thought may follow.
+CHAT_ID = re.compile(r"\S{1,40}(__thought__\S+)?")
 
 # The id of a call at Mistral.
 MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
 
-# The id of a call at Anthropic.
-MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+")
+# The id of a call at Anthropic, and behind the same proxy.
+MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+(__thought__\S+)?")
 
 # The name of a tool; Anthropic accepts longer ones, too.
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

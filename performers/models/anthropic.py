@@ -14,7 +14,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from typing import Any, Unpack, final
 
@@ -33,7 +33,7 @@ from .body import STOPS, BodyParser
 from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
-from .lenient_json import Object, as_object, first_label, first_text, number, objects
+from .lenient_json import Object, as_object, first_label, first_text, number, objects, shorten_id
 from .wire import cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
@@ -112,7 +112,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
     path = "/messages"
 
     def __init__(self, prefix: str = ANTHROPIC_PREFIX, keep: int = encoding.MAX_KEPT) -> None:
-        super().__init__(lambda: _EncodedMessages(prefix), prefix, keep)
+        super().__init__(partial(_EncodedMessages, prefix), prefix, keep)
 
     def _body(
         self, request: CallModel, model: str, config: Config, shown: _EncodedMessages, mark: _MessagesMark
@@ -156,8 +156,8 @@ class _MessagesMark(encoding.BufferMark):
 class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
     """The messages of one log as JSON, the last one open."""
 
-    def __init__(self, prefix: str) -> None:
-        super().__init__(_MessagesMark())
+    def __init__(self, prefix: str, model: str) -> None:
+        super().__init__(_MessagesMark(), model)
         self._prefix = prefix
 
     def add(self, message: Message) -> None:
@@ -494,9 +494,8 @@ class MessagesParser(BodyParser):
                 block = self._call = _Block(
                     number=self._calls, input=json.dumps(given, ensure_ascii=False) if given else ""
                 )
-                self._say(
-                    CallPiece(self._calls, first_label(start, "id"), first_label(start, "name")), pieces
-                )
+                wire_id = shorten_id(first_text(start, "id"))
+                self._say(CallPiece(self._calls, wire_id, first_label(start, "name")), pieces)
                 self._calls += 1
             case _:
                 block.ours = False

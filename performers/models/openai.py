@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from functools import partial
 from typing import Any, Unpack, final
 from urllib.parse import urlsplit
 
@@ -29,7 +30,7 @@ from .body import STOPS, BodyParser
 from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
-from .lenient_json import Object, as_object, decoded, first_text, number, objects, shorten_label
+from .lenient_json import Object, as_object, decoded, first_text, number, objects, shorten_id, shorten_label
 from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
@@ -137,7 +138,7 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     def __init__(
         self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
-        super().__init__(lambda: _EncodedChat(quirks), prefix, keep)
+        super().__init__(partial(_EncodedChat, quirks), prefix, keep)
 
     def _body(
         self, request: CallModel, model: str, config: Config, shown: _EncodedChat, mark: _ChatMark
@@ -170,8 +171,8 @@ class _ChatMark(encoding.BufferMark):
 class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
     """The messages of one log as JSON, joined by commas."""
 
-    def __init__(self, quirks: ServerQuirks) -> None:
-        super().__init__(_ChatMark(), quirks.call_id)
+    def __init__(self, quirks: ServerQuirks, model: str) -> None:
+        super().__init__(_ChatMark(), model, quirks.call_id)
         self._quirks = quirks
 
     def add(self, message: Message) -> None:
@@ -214,7 +215,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {"name": encoding.tool_name(call.name), "arguments": encoding.arguments_of(call)}
-        return {"id": self.id_of_call(call), "type": "function", "function": function}
+        return self._opaque(call) | {"id": self.id_of_call(call), "type": "function", "function": function}
 
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
@@ -234,7 +235,18 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
         # call.
         elif field == "reasoning_content" and proven:
             field, value = "thinking_blocks", [encoding.thinking_part(thought) for thought in proven]
-        return {field: value} if field and value else {}
+        said: dict[str, Any] = {field: value} if field and value else {}
+        ids = {call.wire_id: self.id_of_call(call) for call in message.calls}
+        for opaque in map(self._opaque, thoughts):
+            for detail in objects(opaque.pop("reasoning_details", None)):
+                # It may name the call that it belongs to, which may have another id here.
+                named = {"id": wire_id} if (wire_id := ids.get(first_text(detail, "id"))) else {}
+                said.setdefault("reasoning_details", []).append(detail | named)
+            said |= opaque
+        return said
+
+    def _opaque(self, part: Reasoning | ToolCall) -> Object:
+        return as_object(decoded(part.opaque)) if self.own and part.opaque else {}
 
 
 def _said(text: str) -> str:
@@ -396,6 +408,8 @@ class ChatParser(BodyParser):
             self._refused = True
             pieces.append(TextPiece(refusal))
         pieces += self._calls.read(delta)
+        if signed := _signed(delta):
+            pieces.append(ReasoningPiece(opaque=signed))
 
     def _count(self, holder: Object) -> None:
         # Each is the total so far, so the last one counts.
@@ -414,19 +428,25 @@ def reasoning_pieces(delta: Object) -> list[ReasoningPiece]:
     pieces = [
         _thought(block) for block in objects(delta.get("thinking_blocks") or delta.get("reasoning_details"))
     ]
-    if text and not pieces:
-        return [ReasoningPiece(text)]
-    # The block repeats the text and adds its signature: both together would say it twice.
-    if text and len(pieces) == 1:
-        [only] = pieces
-        return [ReasoningPiece(text), only] if only.redacted else [ReasoningPiece(text, only.signature)]
-    return [piece for piece in pieces if piece.text or piece.signature or piece.redacted]
+    # A block that repeats the text adds its signature: both together would say it twice.
+    if text and not any(piece.text for piece in pieces):
+        pieces.insert(0, ReasoningPiece(text))
+    return [piece for piece in pieces if piece != ReasoningPiece()]
 
 
 def _thought(block: Object) -> ReasoningPiece:
     if block.get("type") == "redacted_thinking":
         return ReasoningPiece(redacted=first_text(block, "data"))
+    if block.get("type") == "reasoning.encrypted":
+        return ReasoningPiece(opaque=to_json({"reasoning_details": [block]}).decode())
     return ReasoningPiece(first_text(block, "thinking", "text", "summary"), first_text(block, "signature"))
+
+
+def _signed(bit: Object) -> str:
+    """What Gemini adds to a call, or to a whole answer, and refuses the next request without; or nothing."""
+    extra = as_object(bit.get("extra_content"))
+    signed = first_text(as_object(extra.get("google")), "thought_signature")
+    return to_json({"extra_content": extra}).decode() if signed else ""
 
 
 def content_pieces(content: object) -> list[Piece]:
@@ -541,19 +561,20 @@ class CallAssembler:
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)  # Ollama sends an object
-        if not (wire_id or name or arguments):
+        opaque = _signed(bit)
+        if not (wire_id or name or arguments or opaque):
             return
-        call = self._of(index if isinstance(index, int | str) else None, wire_id, name, arguments)
+        call = self._of(index if isinstance(index, int | str) else None, wire_id, name, arguments or opaque)
         new_id, new_name = "" if call.id else wire_id, "" if call.name else name
         if new_id:
             call.id = wire_id
             self._by_id[wire_id] = call
         call.name = call.name or name
-        if new_id or new_name or arguments:
+        if new_id or new_name or arguments or opaque:
             call.arguments.append(arguments)
             # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
-            named = shorten_label(new_id), shorten_label(new_name)
-            pieces.append(CallPiece(call.number, *named, arguments))
+            named = shorten_id(new_id), shorten_label(new_name)
+            pieces.append(CallPiece(call.number, *named, arguments, opaque))
 
     def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> _OpenCall:
         """The call that a bit belongs to; one without index or id belongs to the call before it."""

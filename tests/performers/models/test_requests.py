@@ -28,7 +28,7 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.openai import ChatWire, ServerQuirks
+from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import messages_faults
 
@@ -346,6 +346,37 @@ def test_thinking_goes_back_where_it_may(
     # Signed and redacted thinking where it can be proven, other with calls, each under its server's name.
     message = chat(assistant(*parts, "so"), wire=ChatWire(ServerQuirks(field)))["messages"][0]
     assert {key: message[key] for key in message.keys() - {"role", "content", "tool_calls"}} == expected
+
+
+SIGNATURE = {"extra_content": {"google": {"thought_signature": "s1"}}}
+SECRETIVE = {"type": "reasoning.encrypted", "data": "e1", "id": "x", "format": "f", "index": 0}
+OPAQUE = [
+    Reasoning(text="", opaque=json.dumps({"reasoning_details": [SECRETIVE | {"id": "tool_0"}, SECRETIVE]})),
+    Reasoning(text="", opaque=json.dumps(SIGNATURE)),
+    attrs.evolve(CALL, wire_id="tool_0", opaque=json.dumps(SIGNATURE)),
+    call(2, "call_2__thought__a+/="),
+]
+
+
+@pytest.mark.parametrize("host", ["openrouter.ai", "api.openai.com"])
+def test_what_is_opaque_goes_back_to_the_model_that_made_it_and_to_no_other(host: str) -> None:
+    wire, earlier = ChatWire(QUIRKS[host]), call(0, "tool_0")
+    turns = [assistant(earlier), results(earlier), assistant(*OPAQUE, model=CHAT), results(*OPAQUE[2:])]
+    history = History.of(HI, *turns)
+    for model, own in [(CHAT, True), ("openai:n", False), (CHAT, True)]:
+        asked = asking(model, view=Conversation(revision=0, length=5))
+        *_, said, first, second = json.loads(wire.encode(asked, scene_of(history, model)).body)["messages"]
+        ids = ["call00001", "call_2__thought__a+/=" if own else "call00002"]
+        # The detail of a call has the id that the call has now.
+        details = [SECRETIVE | {"id": "call00001"}, SECRETIVE]
+        whole = {"reasoning_details": details, **SIGNATURE} if own else {}
+        assert {key: said[key] for key in said.keys() - {"role", "content", "tool_calls"}} == whole
+        assert [each["id"] for each in said["tool_calls"]] == ids
+        assert [first["tool_call_id"], second["tool_call_id"]] == ids
+        assert [each.get("extra_content") for each in said["tool_calls"]] == [
+            SIGNATURE["extra_content"] if own else None,
+            None,
+        ]
 
 
 # Conversations, as the messages API takes them
