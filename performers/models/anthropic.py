@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from math import inf
 from typing import Any, Unpack, final
@@ -77,10 +77,11 @@ class AnthropicMessages(HTTPModel):
 
     *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent.
     *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
-    `HTTPModel`. *betas* are features that are asked for by name.
+    `HTTPModel`. *betas* are features that are asked for by name. *extra_headers* and *extra_body* go along
+    with each request.
     """
 
-    def __init__(  # each is a setting of its own
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -88,14 +89,16 @@ class AnthropicMessages(HTTPModel):
         *,
         prefix: str = ANTHROPIC_PREFIX,
         betas: Sequence[str] = (),
+        extra_headers: Mapping[str, str] = encoding.NONE,
+        extra_body: Mapping[str, object] = encoding.NONE,
         **options: Unpack[HTTPOptions],
     ) -> None:
         key = api_key_from(api_key, ANTHROPIC_KEY)
         named = {"anthropic-version": API_VERSION, "x-api-key": key, "anthropic-beta": ",".join(betas)}
         headers = {name: value for name, value in named.items() if value}
         url, login = (base_url or ANTHROPIC).rstrip("/"), f"set {ANTHROPIC_KEY} or pass api_key"
-        endpoint = Endpoint(base_url=url, headers=headers, login=login)
-        super().__init__(MessagesWire(prefix), endpoint, client, **options)
+        endpoint = Endpoint(base_url=url, headers={**headers, **extra_headers}, login=login)
+        super().__init__(MessagesWire(prefix).adding(extra_body), endpoint, client, **options)
 
 
 # A request: its body out of what was already encoded.
@@ -120,7 +123,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
         again = isinstance(request.view, Conversation)  # a text that is sent only once is not worth caching
         # Behind a model's own words, too: then the user says something, which begins a turn.
         may_think = mark.thought or mark.asked or mark.role == _ASSISTANT
-        options = _options(request, model, config, may_think=may_think)
+        options = {**_options(request, model, config, may_think=may_think), **self._extra}
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
@@ -490,10 +493,8 @@ class MessagesParser(BodyParser):
             case "tool_use":
                 # Some servers send the arguments here, whole, and no deltas. Others send them here and as
                 # deltas: so these wait until the block closes, and are forgotten with its first delta.
-                given = start.get("input")
-                block = self._call = _Block(
-                    number=self._calls, input=json.dumps(given, ensure_ascii=False) if given else ""
-                )
+                given = json.dumps(start["input"], ensure_ascii=False) if start.get("input") else ""
+                block = self._call = _Block(number=self._calls, input=given)
                 wire_id = shorten_id(first_text(start, "id"))
                 self._say(CallPiece(self._calls, wire_id, first_label(start, "name")), pieces)
                 self._calls += 1

@@ -12,15 +12,17 @@ import json
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, count, repeat
-from typing import Any, ClassVar, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
 import msgspec
 
 from ...effects.config import Config
+from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, placeholder_for
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
 from ...effects.requests import CallModel, Transcript
@@ -45,6 +47,12 @@ MAX_NAME = 64
 # Up to how many tokens of thinking an effort stands for; more is ``high``.
 # Where an API takes a word, the steps lie between those that proxies translate the words to.
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
+
+# No more headers, or no more fields of a body.
+NONE: Mapping[str, Any] = MappingProxyType({})
+
+# Fields of a body that are no settings.
+OWN_FIELDS = {"messages", "model", "stream", "stream_options", "system", "tool_choice", "tools"}
 
 # The ids of calls that providers take; all of them take those that are made here.
 CALL_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
@@ -205,11 +213,21 @@ class EncodingWire(ABC, Generic[E]):
 
     path: ClassVar[str]
 
+    _extra: Mapping[str, object] = NONE
+
     def __init__(self, make: Callable[[str], E], prefix: str, limit: int) -> None:
         self._make = make
         self._prefix = f"{prefix}:"
         self._limit = limit
         self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
+
+    def adding(self, extra_body: Mapping[str, object]) -> Self:
+        """This wire, whose requests have the settings of *extra_body*, too."""
+        if own := sorted(OWN_FIELDS & extra_body.keys()):
+            msg = f"extra_body must leave the wire's own fields to it; got {own}"
+            raise ConfigError(msg)
+        self._extra = extra_body
+        return self
 
     @abstractmethod
     def _body(self, request: CallModel, model: str, config: Config, shown: E, mark: Any) -> bytes:  # noqa: ANN401  # the mark of an E

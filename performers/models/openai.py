@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, final
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ import attrs
 import httpx
 
 from ...effects.config import Config, ToolSpec
+from ...effects.errors import ConfigError
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
 from ...effects.requests import CallModel, Purpose
@@ -56,6 +58,18 @@ AUDIO = {f"audio/{kind}": "wav" for kind in ("wav", "wave", "x-wav")} | {
 }
 
 
+# Makes the fields of a body that ask for so many tokens of thinking.
+AskToThink = Callable[[int], Mapping[str, object]]
+
+
+def _effort(tokens: int) -> Object:
+    return {"reasoning_effort": encoding.effort(tokens)}
+
+
+def _budget(tokens: int) -> Object:
+    return {"reasoning": {"max_tokens": tokens}}
+
+
 @final
 @attrs.frozen
 class ServerQuirks:
@@ -66,11 +80,15 @@ class ServerQuirks:
     signatures, too. Those who take ``reasoning_content`` get what was signed or redacted in
     ``thinking_blocks`` instead. Where it is empty, no thinking goes back. *bridged*: no user may speak right
     behind a tool, so the model is made to say a word there. *call_id* is what the ids of calls look like.
+    *betas* is the header that asks for beta features, empty where there are none. *thinking* makes the fields
+    that ask for so many tokens of thinking; without it, only `REASONING_MODELS` get a word.
     """
 
     thoughts: str = "reasoning_content"
     bridged: bool = False
     call_id: re.Pattern[str] = encoding.CALL_ID
+    betas: str = "anthropic-beta"
+    thinking: AskToThink | None = None
 
 
 # Where models are asked when no other address is given.
@@ -81,10 +99,10 @@ OPENAI_KEY = "OPENAI_API_KEY"
 
 # What servers do differently, by host.
 QUIRKS = {
-    "api.openai.com": ServerQuirks(thoughts=""),
-    "api.groq.com": ServerQuirks(thoughts="reasoning"),
-    "api.mistral.ai": ServerQuirks("", bridged=True, call_id=re.compile("[a-zA-Z0-9]{9}")),
-    "openrouter.ai": ServerQuirks(thoughts="reasoning_details"),
+    "api.openai.com": ServerQuirks(thoughts="", betas=""),
+    "api.groq.com": ServerQuirks(thoughts="reasoning", betas=""),
+    "api.mistral.ai": ServerQuirks("", bridged=True, call_id=re.compile("[a-zA-Z0-9]{9}"), betas=""),
+    "openrouter.ai": ServerQuirks("reasoning_details", betas="x-anthropic-beta", thinking=_budget),
 }
 
 
@@ -94,24 +112,35 @@ class OpenAIChat(HTTPModel):
     Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
 
     *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent.
-    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
-    `HTTPModel`.
+    *prefix* is what the names of its models begin with, and is not sent. *thinking* makes the
+    fields that ask for so many tokens of thinking; without it, OpenRouter and OpenAI's reasoning models are
+    told. *betas* are features of Anthropic's that a proxy is asked for. *extra_headers* and *extra_body* go
+    along with each request. *client* and *options* are those of `HTTPModel`.
     """
 
-    def __init__(  # each is a setting of its own
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
         base_url: str | None = None,
         api_key: str | None = None,
         client: httpx.AsyncClient | None = None,
         *,
         prefix: str = OPENAI_PREFIX,
+        thinking: AskToThink | None = None,
+        betas: Sequence[str] = (),
+        extra_headers: Mapping[str, str] = encoding.NONE,
+        extra_body: Mapping[str, object] = encoding.NONE,
         **options: Unpack[HTTPOptions],
     ) -> None:
         url, key = (base_url or OPENAI).rstrip("/"), api_key_from(api_key, OPENAI_KEY)
         headers = {"authorization": f"Bearer {key}"} if key else {}
+        quirks = QUIRKS.get(_host(url), ServerQuirks())
+        quirks = attrs.evolve(quirks, thinking=thinking or quirks.thinking)
+        if betas and not quirks.betas:
+            msg = f"betas: {_host(url)} has none; leave them out, or say it in extra_headers or extra_body"
+            raise ConfigError(msg)
+        headers |= {**({quirks.betas: ",".join(betas)} if betas else {}), **extra_headers}
         endpoint = Endpoint(base_url=url, headers=headers, login=f"set {OPENAI_KEY} or pass api_key")
-        wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
-        super().__init__(wire, endpoint, client, **options)
+        super().__init__(ChatWire(quirks, prefix).adding(extra_body), endpoint, client, **options)
 
 
 def _host(url: str) -> str:
@@ -138,6 +167,7 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     def __init__(
         self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
+        self._thinking = quirks.thinking
         super().__init__(partial(_EncodedChat, quirks), prefix, keep)
 
     def _body(
@@ -147,12 +177,26 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         head = [b'{"model":', to_json(model), b',"messages":[']
         if system:
             head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
-        tail = [b"]", *_tools(request, config), *_options(request, model, config)]
+        tail = [b"]", *_tools(request, config), *self._options(request, model, config)]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
         # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
         # released.
         with memoryview(shown.buffer) as buffer, buffer[: mark.end] as messages:
             return b"".join([*head, messages, *tail, end])
+
+    def _options(self, request: CallModel, model: str, config: Config) -> list[bytes]:
+        spec, reasons = config.spec(request.model), _reasons(model)
+        options: Object = {
+            # Reasoning models refuse the old name; most other servers know no other.
+            "max_completion_tokens" if reasons else "max_tokens": request.max_output or spec.max_output,
+            "temperature": None if reasons else spec.temperature,
+            "stop": config.stop or None,
+        }
+        ask = self._thinking or (_effort if reasons else None)
+        if ask and request.thinking is not None:
+            options |= ask(request.thinking)
+        given = {name: value for name, value in {**options, **self._extra}.items() if value is not None}
+        return [b",", to_json(given)[1:-1]] if given else []
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -297,20 +341,6 @@ def _tool(tool: ToolSpec) -> bytes:
     return b'{"type":"function","function":{"name":%b,"description":%b,"parameters":%b}}' % parts
 
 
-def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
-    spec, reasons, thinking = config.spec(request.model), _reasons(model), request.thinking
-    limit = spec.max_output if request.max_output is None else request.max_output
-    options = {
-        # Reasoning models refuse the old name; most other servers know no other.
-        "max_completion_tokens" if reasons else "max_tokens": limit,
-        "temperature": None if reasons else spec.temperature,
-        "reasoning_effort": encoding.effort(thinking) if reasons and thinking is not None else None,
-        "stop": config.stop or None,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    return [b",", to_json(given)[1:-1]] if given else []
-
-
 def _reasons(model: str) -> bool:
     # A proxy puts the provider's name in front of a model's, and a tuned model's begins with "ft:".
     name = model.rpartition("/")[2].removeprefix("ft:")
@@ -378,8 +408,7 @@ class ChatParser(BodyParser):
             if not choice.get("index"):
                 self._choice(choice, pieces)
         self._count(chunk)
-        if groq := chunk.get("x_groq"):
-            self._count(as_object(groq))
+        self._count(as_object(chunk.get("x_groq")))
 
     def _choice(self, choice: Object, pieces: list[Piece]) -> None:
         delta = as_object(choice.get("delta") or choice.get("message"))

@@ -28,7 +28,7 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
+from turnwheel.performers.models.openai import ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import messages_faults
 
@@ -348,35 +348,31 @@ def test_thinking_goes_back_where_it_may(
     assert {key: message[key] for key in message.keys() - {"role", "content", "tool_calls"}} == expected
 
 
-SIGNATURE = {"extra_content": {"google": {"thought_signature": "s1"}}}
-SECRETIVE = {"type": "reasoning.encrypted", "data": "e1", "id": "x", "format": "f", "index": 0}
-OPAQUE = [
-    Reasoning(text="", opaque=json.dumps({"reasoning_details": [SECRETIVE | {"id": "tool_0"}, SECRETIVE]})),
-    Reasoning(text="", opaque=json.dumps(SIGNATURE)),
-    attrs.evolve(CALL, wire_id="tool_0", opaque=json.dumps(SIGNATURE)),
+SIGNED_CALL = {"extra_content": {"google": {"thought_signature": "s1"}}}
+DETAILS = [{"type": "reasoning.encrypted", "data": "e1", "id": wire_id} for wire_id in ("tool_0", "x")]
+OPAQUE = assistant(
+    Reasoning(text="", opaque=json.dumps({"reasoning_details": DETAILS})),
     call(2, "call_2__thought__a+/="),
-]
+    attrs.evolve(call(3, "tool_0"), opaque=json.dumps(SIGNED_CALL)),
+    model=CHAT,
+)
 
 
-@pytest.mark.parametrize("host", ["openrouter.ai", "api.openai.com"])
-def test_what_is_opaque_goes_back_to_the_model_that_made_it_and_to_no_other(host: str) -> None:
-    wire, earlier = ChatWire(QUIRKS[host]), call(0, "tool_0")
-    turns = [assistant(earlier), results(earlier), assistant(*OPAQUE, model=CHAT), results(*OPAQUE[2:])]
-    history = History.of(HI, *turns)
-    for model, own in [(CHAT, True), ("openai:n", False), (CHAT, True)]:
+def test_what_is_opaque_goes_back_to_the_model_that_made_it_and_to_no_other() -> None:
+    wire, earlier = ChatWire(), call(1, "tool_0")
+    history = History.of(HI, assistant(earlier), results(earlier), OPAQUE, results(*OPAQUE.calls))
+    for model in (CHAT, "openai:n", CHAT):
         asked = asking(model, view=Conversation(revision=0, length=5))
         *_, said, first, second = json.loads(wire.encode(asked, scene_of(history, model)).body)["messages"]
-        ids = ["call00001", "call_2__thought__a+/=" if own else "call00002"]
-        # The detail of a call has the id that the call has now.
-        details = [SECRETIVE | {"id": "call00001"}, SECRETIVE]
-        whole = {"reasoning_details": details, **SIGNATURE} if own else {}
-        assert {key: said[key] for key in said.keys() - {"role", "content", "tool_calls"}} == whole
-        assert [each["id"] for each in said["tool_calls"]] == ids
-        assert [first["tool_call_id"], second["tool_call_id"]] == ids
-        assert [each.get("extra_content") for each in said["tool_calls"]] == [
-            SIGNATURE["extra_content"] if own else None,
-            None,
-        ]
+        ids = [call.pop("id") for call in said["tool_calls"]]
+        assert ids == [first["tool_call_id"], second["tool_call_id"]]
+        if model == CHAT:  # a detail of a call has the id that the call has now
+            assert ids == ["call_2__thought__a+/=", "call00002"]
+            assert said.pop("reasoning_details") == [DETAILS[0] | {"id": "call00002"}, DETAILS[1]]
+            assert said["tool_calls"][1].pop("extra_content") == SIGNED_CALL["extra_content"]
+        assert said.keys() == {"role", "content", "tool_calls"}
+        assert [call.keys() for call in said["tool_calls"]] == [{"type", "function"}] * 2
+        assert "__thought__" not in ids[0] or model == CHAT
 
 
 # Conversations, as the messages API takes them
