@@ -157,10 +157,10 @@ class EncodedConversation(ABC, Generic[P]):
         if (known := self._ids.get(call.id)) is not None:
             return known
         wire_id = call.wire_id
+        signed = self.own and self._call_id is CALL_ID and SIGNED_ID in wire_id
         # Numbered and not random: the same history has to give the same bytes, or no provider's cache would
         # know it.
-        fits = self._call_id.fullmatch(wire_id) or (self.own and SIGNED_ID in wire_id)
-        if not fits or wire_id in self._used:
+        if not (signed or self._call_id.fullmatch(wire_id)) or wire_id in self._used:
             made = (f"call{number:05}" for number in count(len(self._used)))
             wire_id = next(one for one in made if one not in self._used)
         self._used.add(wire_id)
