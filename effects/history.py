@@ -137,11 +137,12 @@ class TextPiece:
 @final
 @attrs.frozen
 class ReasoningPiece:
-    """A bit of thinking, the *signature* that closes it, or *redacted* thinking, whole."""
+    """A bit of thinking, the *signature* that closes it, or *redacted* or *opaque* thinking, whole."""
 
     text: str = ""
     signature: str = ""
     redacted: str = ""
+    opaque: str = ""
 
 
 @final
@@ -150,13 +151,14 @@ class CallPiece:
     """
     A bit of the tool call number *index* of this answer, counted from 0 by the wire's parser.
 
-    *wire_id* and *name* stand in its first piece, *arguments* is appended.
+    *wire_id* and *name* stand in its first piece, *arguments* is appended, *opaque* stands in any one piece.
     """
 
     index: int
     wire_id: str = ""
     name: str = ""
     arguments: str = ""
+    opaque: str = ""
 
 
 # Everything a wire's parser can say while an answer streams.
@@ -179,12 +181,14 @@ def _close(run: list[Piece]) -> Piece:
         next((piece.wire_id for piece in calls if piece.wire_id), ""),
         next((piece.name for piece in calls if piece.name), ""),
         "".join([piece.arguments for piece in calls]),
+        next((piece.opaque for piece in calls if piece.opaque), ""),
     )
 
 
 def _same_part(old: Piece, new: Piece) -> bool:
     if isinstance(old, ReasoningPiece):
-        return isinstance(new, ReasoningPiece) and not (old.signature or old.redacted or new.redacted)
+        closed = old.signature or old.redacted or old.opaque
+        return isinstance(new, ReasoningPiece) and not (closed or new.redacted or new.opaque)
     return isinstance(old, TextPiece) and isinstance(new, TextPiece)
 
 

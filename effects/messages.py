@@ -64,22 +64,30 @@ class Reasoning:
     A model's thinking. *signature* is the provider's proof, sent back verbatim, or empty.
 
     *redacted* is thinking that the provider hides, as it sent it: it goes back in the text's place.
+    *opaque* are fields of the provider's own, as a JSON object. They go back verbatim to the model that made
+    them, and to no other.
     """
 
     text: str
     signature: str = ""
     redacted: str = ""
+    opaque: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ToolCall:
-    """A model's wish to run a tool. *arguments* is the JSON text exactly as the model wrote it."""
+    """
+    A model's wish to run a tool. *arguments* is the JSON text exactly as the model wrote it.
+
+    *opaque* is as in `Reasoning`.
+    """
 
     id: str
     wire_id: str
     name: str
     arguments: str
+    opaque: str = ""
 
 
 @final

@@ -202,8 +202,12 @@ def _models_of(agent: Agent) -> Models:
     # host that asks models itself may call them what it likes.
     if effects.CallModel not in agent.performers:
         children = [child.model for child in agent.children if child.model is not None]
-        for model in (agent.model, *_others_of(agent), *children):
-            models.check(model.name)
+        names = [model.name for model in (agent.model, *_others_of(agent), *children)]
+        for name in names:
+            models.check(name)
+        if agent.betas and agent.base_url is None and "anthropic" not in map(models.wire_of, names):
+            msg = f"betas: {names[0]!r} has none, only Anthropic's models and proxies do; leave them out"
+            raise effects.ConfigError(msg)
     return models
 
 

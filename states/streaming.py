@@ -41,6 +41,9 @@ from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streami
 # none of them can be trusted, since the last one may be missing its end and the others their context.
 TRUSTED = frozenset({StopReason.TOOL_USE, StopReason.END_TURN, StopReason.UNKNOWN})
 
+# How the ids of calls begin that a provider runs itself. Some proxies show those among the others.
+PROVIDER_RUN = ("srvtoolu_", "mcptoolu_")
+
 # Calls of one answer that are kept: more than any provider documents, and few enough to look at each.
 MAX_CALLS = 128
 
@@ -109,7 +112,11 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     # only kept to be sent back.
     calls = {
         wish.index: ToolCall(
-            id=draft.new_id(), wire_id=wish.wire_id, name=wish.name, arguments=wish.arguments
+            id=draft.new_id(),
+            wire_id=wish.wire_id,
+            name=wish.name,
+            arguments=wish.arguments,
+            opaque=wish.opaque,
         )
         for wish in kept
     }
@@ -162,7 +169,7 @@ def wishes(
 
 
 def _keep(piece: CallPiece, stop: StopReason, offered: tuple[str, ...]) -> bool:
-    if not piece.name:
+    if not piece.name or piece.wire_id.startswith(PROVIDER_RUN):
         return False
     if stop in TRUSTED:
         # A model that means to call gets every call answered, so that it learns what was wrong with one.
@@ -182,9 +189,7 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
             if piece.index in calls:
                 parts.append(calls[piece.index])
         elif isinstance(piece, ReasoningPiece):
-            parts.append(
-                messages.Reasoning(text=piece.text, signature=piece.signature, redacted=piece.redacted)
-            )
+            parts.append(messages.Reasoning(**attrs.asdict(piece)))
         elif piece.text:
             parts.append(Text(text=piece.text))
     # Thinking alone is no message: providers reject one when it is sent back.

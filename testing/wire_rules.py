@@ -19,11 +19,14 @@ from ..effects.history import Piece, TextPiece, merged
 from ..performers.models.lenient_json import Object, as_object, objects
 from ..performers.models.wire import AnswerEnd, Complete, Parser
 
-# The id of a call at OpenAI.
-CHAT_ID = re.compile(r"[^\s]{1,40}")
+# The id of a call at OpenAI; behind a proxy (LiteLLM), a model's thought may follow.
+CHAT_ID = re.compile(r"\S{1,40}(__thought__\S+)?")
 
-# The id of a call at Anthropic.
-MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+")
+# The id of a call at Mistral.
+MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
+
+# The id of a call at Anthropic, and behind the same proxy.
+MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+(__thought__\S+)?")
 
 # The name of a tool; Anthropic accepts longer ones, too.
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -52,15 +55,19 @@ SPLITS = 20
 # OpenAI's chat completions
 
 
-def chat_faults(body: bytes) -> list[str]:
-    """What a server of chat completions refuses in the request *body*; empty if it accepts it."""
+def chat_faults(body: bytes, call_id: re.Pattern[str] = CHAT_ID) -> list[str]:
+    """
+    What a server of chat completions refuses in the request *body*; empty if it accepts it.
+
+    *call_id* is what the ids of calls look like there.
+    """
     request, faults = _decoded(body)
     messages = objects(request.get("messages"))
     faults += _common(request, messages)
     faults += _chat_order(messages)
     faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _chat_message(one)]
     ids = [str(call.get("id")) for message in messages for call in objects(message.get("tool_calls"))]
-    faults += _ids(ids, CHAT_ID)
+    faults += _ids(ids, call_id)
     faults += _names(as_object(tool.get("function")).get("name") for tool in objects(request.get("tools")))
     if {"max_tokens", "max_completion_tokens"} <= request.keys():
         faults.append("both max_tokens and max_completion_tokens")

@@ -27,8 +27,11 @@ from .replay import ReplayedStep, as_plain, plain_entry, replayed
 Plain = dict[str, Any]
 """A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""
 
+# What a provider has to see again, and nothing else can read.
+PROOFS = ("signature", "opaque")
+
 # Each of these differs between two honest runs: with it, every comparison would stop at its first step.
-LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "wire_id", "signature", "next"})
+LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "next", "wire_id", *PROOFS})
 """Fields with times, senders, values that a provider made up, and counts of ids."""
 
 # Numbered and not left out: two answers that change places are a real difference.

@@ -461,7 +461,7 @@ def _each(change: Callable[[CallPiece], CallPiece], pieces: tuple[Piece, ...]) -
 
 
 def _bare(piece: CallPiece) -> CallPiece:
-    return CallPiece(piece.index, piece.wire_id, piece.name)
+    return attrs.evolve(piece, arguments="")
 
 
 async def run_tool(

@@ -13,8 +13,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from math import inf
 from typing import Any, Unpack, final
 
@@ -33,7 +33,8 @@ from .body import STOPS, BodyParser
 from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
-from .lenient_json import Object, as_object, first_label, first_text, number, objects
+from .lenient_json import Object, as_object, first_label, first_text, number, objects, shorten_id
+from .wire import cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 ANTHROPIC_PREFIX = "anthropic"
@@ -76,10 +77,11 @@ class AnthropicMessages(HTTPModel):
 
     *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent.
     *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
-    `HTTPModel`. *betas* are features that are asked for by name.
+    `HTTPModel`. *betas* are features that are asked for by name. *extra_headers* and *extra_body* go along
+    with each request.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -87,14 +89,16 @@ class AnthropicMessages(HTTPModel):
         *,
         prefix: str = ANTHROPIC_PREFIX,
         betas: Sequence[str] = (),
+        extra_headers: Mapping[str, str] = encoding.NONE,
+        extra_body: Mapping[str, object] = encoding.NONE,
         **options: Unpack[HTTPOptions],
     ) -> None:
         key = api_key_from(api_key, ANTHROPIC_KEY)
         named = {"anthropic-version": API_VERSION, "x-api-key": key, "anthropic-beta": ",".join(betas)}
         headers = {name: value for name, value in named.items() if value}
         url, login = (base_url or ANTHROPIC).rstrip("/"), f"set {ANTHROPIC_KEY} or pass api_key"
-        endpoint = Endpoint(base_url=url, headers=headers, login=login)
-        super().__init__(MessagesWire(prefix), endpoint, client, **options)
+        endpoint = Endpoint(base_url=url, headers={**headers, **extra_headers}, login=login)
+        super().__init__(MessagesWire(prefix).adding(extra_body), endpoint, client, **options)
 
 
 # A request: its body out of what was already encoded.
@@ -111,7 +115,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
     path = "/messages"
 
     def __init__(self, prefix: str = ANTHROPIC_PREFIX, keep: int = encoding.MAX_KEPT) -> None:
-        super().__init__(lambda: _EncodedMessages(prefix), prefix, keep)
+        super().__init__(partial(_EncodedMessages, prefix), prefix, keep)
 
     def _body(
         self, request: CallModel, model: str, config: Config, shown: _EncodedMessages, mark: _MessagesMark
@@ -119,7 +123,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
         again = isinstance(request.view, Conversation)  # a text that is sent only once is not worth caching
         # Behind a model's own words, too: then the user says something, which begins a turn.
         may_think = mark.thought or mark.asked or mark.role == _ASSISTANT
-        options = _options(request, model, config, may_think=may_think)
+        options = {**_options(request, model, config, may_think=may_think), **self._extra}
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
@@ -155,8 +159,8 @@ class _MessagesMark(encoding.BufferMark):
 class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
     """The messages of one log as JSON, the last one open."""
 
-    def __init__(self, prefix: str) -> None:
-        super().__init__(_MessagesMark())
+    def __init__(self, prefix: str, model: str) -> None:
+        super().__init__(_MessagesMark(), model)
         self._prefix = prefix
 
     def add(self, message: Message) -> None:
@@ -396,9 +400,11 @@ class MessagesParser(BodyParser):
         super().__init__()
         self._blocks: dict[int, _Block] = {}  # the open ones, by their index
         self._calls = 0
+        self._call = _Block()  # the last call that was begun
         self._thought: _Block | None = None  # whose unsigned thinking is the last that was said
         self._reason = StopReason.UNKNOWN
         self._counts: dict[str, int] = {}
+        self._id = ""
 
     @property
     def usage(self) -> Usage | None:
@@ -425,10 +431,10 @@ class MessagesParser(BodyParser):
                 self._close([chunk.get("index")], pieces)
             case "message_start":
                 self._close([*self._blocks], pieces)
-                self._message(as_object(chunk.get("message")))
+                self._open(as_object(chunk.get("message")))
             case "message_delta":
                 self._message(as_object(chunk.get("delta")))
-                self._count(chunk)
+                self._count(chunk, final=True)
             case "message_stop":
                 self._close([*self._blocks], pieces)
                 self.done = True
@@ -443,6 +449,14 @@ class MessagesParser(BodyParser):
             case _:
                 pass  # a ping, or what was invented since
 
+    def _open(self, message: Object) -> None:
+        before, self._id = self._id, first_text(message, "id") or self._id
+        if before and before != self._id:
+            self._fail(cut_short("a second answer began in the stream of the first"))
+        else:
+            self._call = _Block()
+            self._message(message)
+
     def _message(self, message: Object) -> None:
         self._answered = True
         self._count(message)
@@ -450,13 +464,14 @@ class MessagesParser(BodyParser):
             self._reason = STOPS.get(reason, StopReason.UNKNOWN)
             self._sequence = clean(first_label(message, "stop_sequence"))
 
-    def _count(self, holder: Object) -> None:
+    def _count(self, holder: Object, *, final: bool = False) -> None:
         usage = as_object(holder.get("usage"))
         details = as_object(usage.get("output_tokens_details"))
         told = usage | {"thinking_tokens": details.get("thinking_tokens")}
-        # Each is the total so far. A number that is missing, null or 0 came earlier: some servers send
-        # all of them in the end only, others only those that changed.
-        self._counts |= {name: count for name in COUNTS if (count := number(told, name))}
+        # Each is the total so far. A number that is missing or null came earlier: some servers send all of
+        # them in the end only, others only those that changed. A 0 says "not known yet" until the end.
+        known = [name for name in COUNTS if number(told, name) or (final and told.get(name) == 0)]
+        self._counts |= {name: number(told, name) for name in known}
 
     # Blocks
 
@@ -478,13 +493,10 @@ class MessagesParser(BodyParser):
             case "tool_use":
                 # Some servers send the arguments here, whole, and no deltas. Others send them here and as
                 # deltas: so these wait until the block closes, and are forgotten with its first delta.
-                given = start.get("input")
-                block = _Block(
-                    number=self._calls, input=json.dumps(given, ensure_ascii=False) if given else ""
-                )
-                self._say(
-                    CallPiece(self._calls, first_label(start, "id"), first_label(start, "name")), pieces
-                )
+                given = json.dumps(start["input"], ensure_ascii=False) if start.get("input") else ""
+                block = self._call = _Block(number=self._calls, input=given)
+                wire_id = shorten_id(first_text(start, "id"))
+                self._say(CallPiece(self._calls, wire_id, first_label(start, "name")), pieces)
                 self._calls += 1
             case _:
                 block.ours = False
@@ -500,8 +512,9 @@ class MessagesParser(BodyParser):
     def _delta(self, index: object, delta: object, pieces: list[Piece]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            # Its start was lost. A delta names its own type, so only those of calls cannot be used.
-            block = _Block()
+            # Its start was lost. A delta names its own type; the arguments of a call are taken for the last
+            # one's, which runs with all of them or, where they are too many, not at all.
+            block = self._call if as_object(delta).get("type") == "input_json_delta" else _Block()
         if not isinstance(delta, dict) or not block.ours:
             return
         kind = delta.get("type")

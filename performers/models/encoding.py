@@ -12,21 +12,23 @@ import json
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, count, repeat
-from typing import Any, ClassVar, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
 import msgspec
 
 from ...effects.config import Config
+from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, is_cleared_when_old
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
 from ...effects.requests import CallModel, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
 from ..base import PerformContext
-from .lenient_json import decoded
+from .lenient_json import SIGNED_ID, decoded
 from .wire import HTTPRequest
 
 # The headers of a request that asks for a streamed answer.
@@ -46,7 +48,15 @@ MAX_NAME = 64
 # Where an API takes a word, the steps lie between those that proxies translate the words to.
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
 
-_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
+# No more headers, or no more fields of a body.
+NONE: Mapping[str, Any] = MappingProxyType({})
+
+# Fields of a body that are no settings.
+OWN_FIELDS = {"messages", "model", "stream", "stream_options", "system", "tool_choice", "tools"}
+
+# The ids of calls that providers take; all of them take those that are made here.
+CALL_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
+
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 _encode = msgspec.json.Encoder().encode
@@ -121,16 +131,20 @@ class EncodedConversation(ABC, Generic[P]):
     The messages of one log, one behind the other in one buffer. A dialect says how one is added.
 
     *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
+    They are shown to *model*; *own* says whether it made the one that is being added.
 
-    No two calls have the same id on the wire, and each has one that providers take. Providers repeat their
+    No two calls have the same id on the wire, and each has one that matches *call_id*. Providers repeat their
     ids, leave them empty or make them long, and then refuse to see them.
     """
 
-    def __init__(self, start: P) -> None:
+    def __init__(self, start: P, model: str = "", call_id: re.Pattern[str] = CALL_ID) -> None:
+        self.model = model
+        self.own = False
         self.buffer = bytearray()
         self.place = start
         self._places = [start]  # the first is before all messages
         self._cleared = 0
+        self._call_id = call_id
         self._ids: dict[str, str] = {}  # our id of a call to the one it has on the wire
         self._used: set[str] = set()
 
@@ -143,9 +157,10 @@ class EncodedConversation(ABC, Generic[P]):
         if (known := self._ids.get(call.id)) is not None:
             return known
         wire_id = call.wire_id
+        signed = self.own and self._call_id is CALL_ID and SIGNED_ID in wire_id
         # Numbered and not random: the same history has to give the same bytes, or no provider's cache would
         # know it.
-        if not _ID.fullmatch(wire_id) or wire_id in self._used:
+        if not (signed or self._call_id.fullmatch(wire_id)) or wire_id in self._used:
             made = (f"call{number:05}" for number in count(len(self._used)))
             wire_id = next(one for one in made if one not in self._used)
         self._used.add(wire_id)
@@ -166,6 +181,7 @@ class EncodedConversation(ABC, Generic[P]):
             self._clear(history.log, before)
         begun = len(self._places) - 1
         for index, message in enumerate(history.slice(begun, length), begun):
+            self.own = message.model == self.model
             self.add(clear_results(message) if index < before else message)
             self._places.append(self.place)
         return self._places[length]
@@ -192,16 +208,26 @@ class EncodingWire(ABC, Generic[E]):
     The half of a wire that encodes: a dialect says how a request is made of encoded messages.
 
     *prefix* is taken off the names of models. The messages of *limit* conversations are kept as *make* began
-    them, by their logs; a log that is gone takes its own along.
+    them for a model, by their logs; a log that is gone takes its own along.
     """
 
     path: ClassVar[str]
 
-    def __init__(self, make: Callable[[], E], prefix: str, limit: int) -> None:
+    _extra: Mapping[str, object] = NONE
+
+    def __init__(self, make: Callable[[str], E], prefix: str, limit: int) -> None:
         self._make = make
         self._prefix = f"{prefix}:"
         self._limit = limit
         self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
+
+    def adding(self, extra_body: Mapping[str, object]) -> Self:
+        """This wire, whose requests have the settings of *extra_body*, too."""
+        if own := sorted(OWN_FIELDS & extra_body.keys()):
+            msg = f"extra_body must leave the wire's own fields to it; got {own}"
+            raise ConfigError(msg)
+        self._extra = extra_body
+        return self
 
     @abstractmethod
     def _body(self, request: CallModel, model: str, config: Config, shown: E, mark: Any) -> bytes:  # noqa: ANN401  # the mark of an E
@@ -211,20 +237,20 @@ class EncodingWire(ABC, Generic[E]):
         """The HTTP request that asks for the answer to *request*, streamed."""
         view, history = request.view, scene.history
         if isinstance(view, Transcript):  # sent only once, so it is not kept
-            shown = self._make()
+            shown = self._make(request.model)
             text = transcript(history.slice(0, view.length), view.limit)
             mark = shown.until(History.of(user(text)), 1)
         else:
-            shown = self._of(history.log)
+            shown = self._of(history.log, request.model)
             mark = shown.until(history, view.length, view.cleared)
         body = self._body(request, request.model.removeprefix(self._prefix), scene.config, shown, mark)
         return HTTPRequest(path=self.path, headers=HEADERS, body=body)
 
-    def _of(self, log: Log[Message]) -> E:
-        """What is kept of the conversation in *log*, or a new one; the least recently used makes room."""
+    def _of(self, log: Log[Message], model: str) -> E:
+        """What *model* is shown of *log*, as it is kept, or a new one; the least recently used makes room."""
         kept = self._kept.pop(log, None)
-        if kept is None:
-            kept = self._make()
+        if kept is None or kept.model != model:
+            kept = self._make(model)
         self._kept[log] = kept  # at the end again, so that the order is that of use
         while len(self._kept) > self._limit:
             del self._kept[next(iter(self._kept))]

@@ -388,11 +388,11 @@ class CallAttempt:
                 case TextPiece():
                     self._said += len(piece.text)
                 case ReasoningPiece():
-                    self._said += len(piece.text) + len(piece.signature) + len(piece.redacted)
+                    self._said += len(piece.text) + len(piece.signature) + len(piece.redacted + piece.opaque)
                 case CallPiece():
                     size = self._arguments.get(piece.index, 0) + len(piece.arguments)
                     self._arguments[piece.index] = size
-                    self._said += len(piece.arguments) + len(piece.wire_id) + len(piece.name)
+                    self._said += len(piece.arguments + piece.wire_id + piece.name + piece.opaque)
                     if size > MAX_CALL_ARGUMENTS:
                         message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
                         self._fault = cut_short(message)

@@ -78,6 +78,15 @@ def number(holder: Object, *keys: str) -> int:
     return 0
 
 
+# Stands in the id of a call where a proxy (LiteLLM) puts a model's thought behind it.
+SIGNED_ID = "__thought__"
+
+
+def shorten_id(text: str) -> str:
+    """The id of a call, as `shorten_label` does it; a thought in it stays whole."""
+    return text if SIGNED_ID in text else shorten_label(text)
+
+
 _HIGH = ("\ud800", "\udbff")
 
 
@@ -110,10 +119,11 @@ class SurrogateJoiner:
                 return TextPiece(self._take(TextPiece, piece.text))
             case ReasoningPiece():
                 text = self._take(ReasoningPiece, piece.text)
-                return ReasoningPiece(text, _joined(piece.signature), _joined(piece.redacted))
+                return ReasoningPiece(text, _joined(piece.signature), _joined(piece.redacted), piece.opaque)
             case CallPiece():
                 arguments = self._take(piece.index, piece.arguments)
-                return CallPiece(piece.index, _joined(piece.wire_id), _joined(piece.name), arguments)
+                named = _joined(piece.wire_id), _joined(piece.name)
+                return CallPiece(piece.index, *named, arguments, piece.opaque)
 
     def _take(self, key: object, text: str) -> str:
         text = self._held.pop(key, "") + text

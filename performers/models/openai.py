@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack, final
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ import attrs
 import httpx
 
 from ...effects.config import Config, ToolSpec
+from ...effects.errors import ConfigError
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
 from ...effects.requests import CallModel, Purpose
@@ -30,7 +32,7 @@ from .body import STOPS, BodyParser
 from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
-from .lenient_json import Object, as_object, decoded, first_text, number, objects, shorten_label
+from .lenient_json import Object, as_object, decoded, first_text, number, objects, shorten_id, shorten_label
 from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
@@ -56,6 +58,18 @@ AUDIO = {f"audio/{kind}": "wav" for kind in ("wav", "wave", "x-wav")} | {
 }
 
 
+# Makes the fields of a body that ask for so many tokens of thinking.
+AskToThink = Callable[[int], Mapping[str, object]]
+
+
+def _effort(tokens: int) -> Object:
+    return {"reasoning_effort": encoding.effort(tokens)}
+
+
+def _budget(tokens: int) -> Object:
+    return {"reasoning": {"max_tokens": tokens}}
+
+
 @final
 @attrs.frozen
 class ServerQuirks:
@@ -65,11 +79,16 @@ class ServerQuirks:
     *thoughts* is the field that thinking goes back in: as text, but for ``reasoning_details``, which hold
     signatures, too. Those who take ``reasoning_content`` get what was signed or redacted in
     ``thinking_blocks`` instead. Where it is empty, no thinking goes back. *bridged*: no user may speak right
-    behind a tool, so the model is made to say a word there.
+    behind a tool, so the model is made to say a word there. *call_id* is what the ids of calls look like.
+    *betas* is the header that asks for beta features, empty where there are none. *thinking* makes the fields
+    that ask for so many tokens of thinking; without it, only `REASONING_MODELS` get a word.
     """
 
     thoughts: str = "reasoning_content"
     bridged: bool = False
+    call_id: re.Pattern[str] = encoding.CALL_ID
+    betas: str = "anthropic-beta"
+    thinking: AskToThink | None = None
 
 
 # Where models are asked when no other address is given.
@@ -80,10 +99,10 @@ OPENAI_KEY = "OPENAI_API_KEY"
 
 # What servers do differently, by host.
 QUIRKS = {
-    "api.openai.com": ServerQuirks(thoughts=""),
-    "api.groq.com": ServerQuirks(thoughts="reasoning"),
-    "api.mistral.ai": ServerQuirks(thoughts="", bridged=True),
-    "openrouter.ai": ServerQuirks(thoughts="reasoning_details"),
+    "api.openai.com": ServerQuirks(thoughts="", betas=""),
+    "api.groq.com": ServerQuirks(thoughts="reasoning", betas=""),
+    "api.mistral.ai": ServerQuirks("", bridged=True, call_id=re.compile("[a-zA-Z0-9]{9}"), betas=""),
+    "openrouter.ai": ServerQuirks("reasoning_details", betas="x-anthropic-beta", thinking=_budget),
 }
 
 
@@ -93,24 +112,35 @@ class OpenAIChat(HTTPModel):
     Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
 
     *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent.
-    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
-    `HTTPModel`.
+    *prefix* is what the names of its models begin with, and is not sent. *thinking* makes the
+    fields that ask for so many tokens of thinking; without it, OpenRouter and OpenAI's reasoning models are
+    told. *betas* are features of Anthropic's that a proxy is asked for. *extra_headers* and *extra_body* go
+    along with each request. *client* and *options* are those of `HTTPModel`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
         base_url: str | None = None,
         api_key: str | None = None,
         client: httpx.AsyncClient | None = None,
         *,
         prefix: str = OPENAI_PREFIX,
+        thinking: AskToThink | None = None,
+        betas: Sequence[str] = (),
+        extra_headers: Mapping[str, str] = encoding.NONE,
+        extra_body: Mapping[str, object] = encoding.NONE,
         **options: Unpack[HTTPOptions],
     ) -> None:
         url, key = (base_url or OPENAI).rstrip("/"), api_key_from(api_key, OPENAI_KEY)
         headers = {"authorization": f"Bearer {key}"} if key else {}
+        quirks = QUIRKS.get(_host(url), ServerQuirks())
+        quirks = attrs.evolve(quirks, thinking=thinking or quirks.thinking)
+        if betas and not quirks.betas:
+            msg = f"betas: {_host(url)} has none; leave them out, or say it in extra_headers or extra_body"
+            raise ConfigError(msg)
+        headers |= {**({quirks.betas: ",".join(betas)} if betas else {}), **extra_headers}
         endpoint = Endpoint(base_url=url, headers=headers, login=f"set {OPENAI_KEY} or pass api_key")
-        wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
-        super().__init__(wire, endpoint, client, **options)
+        super().__init__(ChatWire(quirks, prefix).adding(extra_body), endpoint, client, **options)
 
 
 def _host(url: str) -> str:
@@ -137,7 +167,8 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     def __init__(
         self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
-        super().__init__(lambda: _EncodedChat(quirks), prefix, keep)
+        self._thinking = quirks.thinking
+        super().__init__(partial(_EncodedChat, quirks), prefix, keep)
 
     def _body(
         self, request: CallModel, model: str, config: Config, shown: _EncodedChat, mark: _ChatMark
@@ -146,12 +177,26 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         head = [b'{"model":', to_json(model), b',"messages":[']
         if system:
             head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
-        tail = [b"]", *_tools(request, config), *_options(request, model, config)]
+        tail = [b"]", *_tools(request, config), *self._options(request, model, config)]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
         # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
         # released.
         with memoryview(shown.buffer) as buffer, buffer[: mark.end] as messages:
             return b"".join([*head, messages, *tail, end])
+
+    def _options(self, request: CallModel, model: str, config: Config) -> list[bytes]:
+        spec, reasons = config.spec(request.model), _reasons(model)
+        options: Object = {
+            # Reasoning models refuse the old name; most other servers know no other.
+            "max_completion_tokens" if reasons else "max_tokens": request.max_output or spec.max_output,
+            "temperature": None if reasons else spec.temperature,
+            "stop": config.stop or None,
+        }
+        ask = self._thinking or (_effort if reasons else None)
+        if ask and request.thinking is not None:
+            options |= ask(request.thinking)
+        given = {name: value for name, value in {**options, **self._extra}.items() if value is not None}
+        return [b",", to_json(given)[1:-1]] if given else []
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -170,8 +215,8 @@ class _ChatMark(encoding.BufferMark):
 class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
     """The messages of one log as JSON, joined by commas."""
 
-    def __init__(self, quirks: ServerQuirks) -> None:
-        super().__init__(_ChatMark())
+    def __init__(self, quirks: ServerQuirks, model: str) -> None:
+        super().__init__(_ChatMark(), model, quirks.call_id)
         self._quirks = quirks
 
     def add(self, message: Message) -> None:
@@ -214,7 +259,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {"name": encoding.tool_name(call.name), "arguments": encoding.arguments_of(call)}
-        return {"id": self.id_of_call(call), "type": "function", "function": function}
+        return self._opaque(call) | {"id": self.id_of_call(call), "type": "function", "function": function}
 
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
@@ -234,7 +279,18 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
         # call.
         elif field == "reasoning_content" and proven:
             field, value = "thinking_blocks", [encoding.thinking_part(thought) for thought in proven]
-        return {field: value} if field and value else {}
+        said: dict[str, Any] = {field: value} if field and value else {}
+        ids = {call.wire_id: self.id_of_call(call) for call in message.calls}
+        for opaque in map(self._opaque, thoughts):
+            for detail in objects(opaque.pop("reasoning_details", None)):
+                # It may name the call that it belongs to, which may have another id here.
+                named = {"id": wire_id} if (wire_id := ids.get(first_text(detail, "id"))) else {}
+                said.setdefault("reasoning_details", []).append(detail | named)
+            said |= opaque
+        return said
+
+    def _opaque(self, part: Reasoning | ToolCall) -> Object:
+        return as_object(decoded(part.opaque)) if self.own and part.opaque else {}
 
 
 def _said(text: str) -> str:
@@ -285,20 +341,6 @@ def _tool(tool: ToolSpec) -> bytes:
     return b'{"type":"function","function":{"name":%b,"description":%b,"parameters":%b}}' % parts
 
 
-def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
-    spec, reasons, thinking = config.spec(request.model), _reasons(model), request.thinking
-    limit = spec.max_output if request.max_output is None else request.max_output
-    options = {
-        # Reasoning models refuse the old name; most other servers know no other.
-        "max_completion_tokens" if reasons else "max_tokens": limit,
-        "temperature": None if reasons else spec.temperature,
-        "reasoning_effort": encoding.effort(thinking) if reasons and thinking is not None else None,
-        "stop": config.stop or None,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    return [b",", to_json(given)[1:-1]] if given else []
-
-
 def _reasons(model: str) -> bool:
     # A proxy puts the provider's name in front of a model's, and a tuned model's begins with "ft:".
     name = model.rpartition("/")[2].removeprefix("ft:")
@@ -347,6 +389,9 @@ class ChatParser(BodyParser):
         # OpenRouter ends an answer so when its upstream failed in the middle.
         if self._finish == "error":
             return cut_short("the provider ended the answer with an error")
+        # A call would run without the arguments that were meant for it.
+        if self._calls.torn:
+            return cut_short("arguments came without the name of their call")
         if self._refused:
             return StopReason.REFUSAL
         if self._sequence:
@@ -363,8 +408,7 @@ class ChatParser(BodyParser):
             if not choice.get("index"):
                 self._choice(choice, pieces)
         self._count(chunk)
-        if groq := chunk.get("x_groq"):
-            self._count(as_object(groq))
+        self._count(as_object(chunk.get("x_groq")))
 
     def _choice(self, choice: Object, pieces: list[Piece]) -> None:
         delta = as_object(choice.get("delta") or choice.get("message"))
@@ -393,6 +437,8 @@ class ChatParser(BodyParser):
             self._refused = True
             pieces.append(TextPiece(refusal))
         pieces += self._calls.read(delta)
+        if signed := _signed(delta):
+            pieces.append(ReasoningPiece(opaque=signed))
 
     def _count(self, holder: Object) -> None:
         # Each is the total so far, so the last one counts.
@@ -411,19 +457,25 @@ def reasoning_pieces(delta: Object) -> list[ReasoningPiece]:
     pieces = [
         _thought(block) for block in objects(delta.get("thinking_blocks") or delta.get("reasoning_details"))
     ]
-    if text and not pieces:
-        return [ReasoningPiece(text)]
-    # The block repeats the text and adds its signature: both together would say it twice.
-    if text and len(pieces) == 1:
-        [only] = pieces
-        return [ReasoningPiece(text), only] if only.redacted else [ReasoningPiece(text, only.signature)]
-    return [piece for piece in pieces if piece.text or piece.signature or piece.redacted]
+    # A block that repeats the text adds its signature: both together would say it twice.
+    if text and not any(piece.text for piece in pieces):
+        pieces.insert(0, ReasoningPiece(text))
+    return [piece for piece in pieces if piece != ReasoningPiece()]
 
 
 def _thought(block: Object) -> ReasoningPiece:
     if block.get("type") == "redacted_thinking":
         return ReasoningPiece(redacted=first_text(block, "data"))
+    if block.get("type") == "reasoning.encrypted":
+        return ReasoningPiece(opaque=to_json({"reasoning_details": [block]}).decode())
     return ReasoningPiece(first_text(block, "thinking", "text", "summary"), first_text(block, "signature"))
+
+
+def _signed(bit: Object) -> str:
+    """What Gemini adds to a call, or to a whole answer, and refuses the next request without; or nothing."""
+    extra = as_object(bit.get("extra_content"))
+    signed = first_text(as_object(extra.get("google")), "thought_signature")
+    return to_json({"extra_content": extra}).decode() if signed else ""
 
 
 def content_pieces(content: object) -> list[Piece]:
@@ -507,11 +559,12 @@ class CallAssembler:
     Tells which call of an answer a bit of a call belongs to, and numbers the calls from 0.
 
     The wire's ``index`` does that job in OpenAI's own streams only. Elsewhere it is missing (Mistral) or 0
-    for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too.
+    for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too. A
+    bit without a name goes on with a call that has one: some servers (Poolside) change the id in the middle.
     """
 
     def __init__(self) -> None:
-        self._numbers = count()
+        self._calls: list[_OpenCall] = []
         self._last: _OpenCall | None = None
         self._by_index: dict[object, _OpenCall] = {}
         self._by_id: dict[str, _OpenCall] = {}
@@ -526,24 +579,31 @@ class CallAssembler:
             self._take({"index": "function_call"}, as_object(legacy), pieces)
         return pieces
 
+    @property
+    def torn(self) -> bool:
+        """Whether arguments came without a name, and a name without arguments: they may belong together."""
+        met = {(bool(call.name), any(call.arguments)) for call in self._calls}
+        return {(False, True), (True, False)} <= met
+
     def _take(self, bit: Object, function: Object, pieces: list[Piece]) -> None:
         index, wire_id, name = bit.get("index"), first_text(bit, "id"), first_text(function, "name")
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)  # Ollama sends an object
-        if not (wire_id or name or arguments):
+        opaque = _signed(bit)
+        if not (wire_id or name or arguments or opaque):
             return
-        call = self._of(index if isinstance(index, int | str) else None, wire_id, name, arguments)
+        call = self._of(index if isinstance(index, int | str) else None, wire_id, name, arguments or opaque)
         new_id, new_name = "" if call.id else wire_id, "" if call.name else name
         if new_id:
             call.id = wire_id
             self._by_id[wire_id] = call
         call.name = call.name or name
-        if new_id or new_name or arguments:
+        if new_id or new_name or arguments or opaque:
             call.arguments.append(arguments)
             # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
-            named = shorten_label(new_id), shorten_label(new_name)
-            pieces.append(CallPiece(call.number, *named, arguments))
+            named = shorten_id(new_id), shorten_label(new_name)
+            pieces.append(CallPiece(call.number, *named, arguments, opaque))
 
     def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> _OpenCall:
         """The call that a bit belongs to; one without index or id belongs to the call before it."""
@@ -556,10 +616,13 @@ class CallAssembler:
         # decides, too.
         if call is not None and wire_id and call.id and wire_id != call.id:
             call = self._by_id.get(wire_id)
+        if call is None and not name:
+            call = self._by_index.get(index, self._last if arguments else None)
         # Two calls of one tool in a row have the same name, and from some servers the same index and no id.
         # What tells them apart is that the arguments of the first are complete.
         if call is None or (name and (call.name not in {"", name} or (arguments and call.is_whole()))):
-            call = _OpenCall(next(self._numbers))
+            call = _OpenCall(len(self._calls))
+            self._calls.append(call)
         self._last = call
         if index is not None:
             self._by_index[index] = call

@@ -44,7 +44,7 @@ class Models:
     the environment, and are made when they are first needed.
 
     Each provider has at most *limit* requests under way at a time, over all sessions; None for any number.
-    *betas* are features that Anthropic's Messages are asked for by name.
+    *betas* are features that Anthropic's Messages are asked for by name, also behind a proxy at *base_url*.
 
     *wires* adds performers by their prefix, or puts them in the place of those that come along. The caller
     closes them.
@@ -62,6 +62,8 @@ class Models:
         betas: Sequence[str] = (),
     ) -> None:
         makers: dict[str, WireFactory] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
+        if default == DEFAULT_WIRE and base_url is not None:  # a proxy may pass them on, OpenAI has none
+            makers[default] = partial(OpenAIChat, betas=betas)
         self._makers = {wire: partial(make, limit=limit) for wire, make in makers.items()}
         self._given = dict(wires or {})
         self._known = sorted({*WIRES, *self._given})

@@ -464,6 +464,31 @@ async def test_what_was_said_early_is_still_known_after_many_summaries(stage: St
     assert sum("[Summary of the conversation so far]" in line for line in stage.said(session)) == 1
 
 
+def streamed(delta: dict[str, Any]) -> httpx.Response:
+    chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
+    stream = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+    return httpx.Response(200, stream=httpx.ByteStream(stream))
+
+
+@pytest.mark.behaviour("thinking-goes-back-as-it-came")
+async def test_what_a_model_adds_to_a_call_goes_back_from_any_process(stage: Stage) -> None:
+    added = {"extra_content": {"google": {"thought_signature": "s1"}}}
+    call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}, **added}
+    more = {"reasoning_details": [{"type": "reasoning.encrypted", "data": "e1"}]}
+    asked: list[list[dict[str, Any]]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["messages"])
+        return streamed({"content": "done"} if len(asked) > 1 else {"tool_calls": [call], **more})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        for _ in range(2):
+            agent = Agent(model="openai:m", client=client, api_key="k", store=stage.store, tools=[read])
+            async with agent.session("s") as session:
+                await session.run("go")
+    assert asked[1][1] == asked[2][1] == {"role": "assistant", "content": None, "tool_calls": [call], **more}
+
+
 async def asked_for_a_summary(stage: Stage) -> dict[str, Any]:
     """What is sent to a real provider for a second summary: the body of the request."""
     asked: list[dict[str, Any]] = []
@@ -473,10 +498,7 @@ async def asked_for_a_summary(stage: Stage) -> dict[str, Any]:
         if "You summarise" in str(body):
             asked.append(body)
         text = "The first summary." if "You summarise" in str(body) else "well " * 500
-        delta = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
-        stream = f"data: {json.dumps(delta)}\n\ndata: [DONE]\n\n".encode()
-        kind = {"content-type": "text/event-stream"}
-        return httpx.Response(200, headers=kind, stream=httpx.ByteStream(stream))
+        return streamed({"content": text})
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
         model = ModelSpec(name="openai:m", window=1_000)

@@ -238,12 +238,13 @@ async def test_what_a_provider_calls_beta_is_asked_for_by_name() -> None:
         return httpx.Response(400, stream=httpx.ByteStream(b"{}"))
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        for model in ("anthropic:claude", "openai:gpt"):
-            settings = Settings.load(
-                env=NOTHING, model=model, api_key="k", betas=["one", "two"], retries={"failed": 0}
-            )
+        told: dict[str, Any] = {"env": NOTHING, "betas": ["one", "two"], "retries": {"failed": 0}}
+        for model, url in (("anthropic:claude", None), ("openai:claude", "http://proxy")):
+            settings = Settings.load(model=model, base_url=url, api_key="k", **told)
             await settings.agent(client=client).run("go")
-    assert [each.get("anthropic-beta", "").replace(" ", "") for each in seen] == ["one,two", ""]
+        with pytest.raises(ConfigError, match="betas: 'openai:gpt' has none"):
+            Settings.load(model="openai:gpt", **told).agent(client=client)
+    assert [each.get("anthropic-beta", "").replace(" ", "") for each in seen] == ["one,two", "one,two"]
     assert [each.get("x-api-key") or each.get("authorization") for each in seen] == ["k", "Bearer k"]
 
 

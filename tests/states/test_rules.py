@@ -413,6 +413,7 @@ def test_which_calls_of_an_answer_are_kept(stop: StopReason, kept: list[str]) ->
         CallPiece(2, "", "look", '{"a'),
         CallPiece(3, "", "look", ""),
         CallPiece(4, "", "", "{}"),
+        CallPiece(5, "srvtoolu_1", "look", "{}"),  # the provider ran it
     ]
     names, others = wishes(answer, stop, ("look",))
     assert [piece.name for piece in names] == kept

@@ -7,6 +7,7 @@ import json
 import re
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import attrs
@@ -33,15 +34,16 @@ from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcr
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.encoding import BufferMark, EncodedConversation, shorten_middle, transcript
-from turnwheel.performers.models.openai import ChatWire, ServerQuirks
+from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import Wire
-from turnwheel.testing.wire_rules import chat_faults, messages_faults
+from turnwheel.testing.wire_rules import MISTRAL_ID, chat_faults, messages_faults
 
 # Histories that a loop can have: every call is answered, and anything may have been said
 
 TEXTS = st.sampled_from(["", " ", "\n", "hi", "grüß 😀", "a\ud83d", '"\\', "\x00"]) | st.text(max_size=5)
 CONTENTS = TEXTS | st.sampled_from(["y" * (SHORT + 1), "\n" * (SHORT + 1), "z" * 3_000])
-IDS = st.sampled_from(["", "call_0", "call_0", "a b", "x" * 60, "call00001", "toolu_01", "ü"])
+SIGNED = "a__thought__b+/="
+IDS = st.sampled_from(["", SIGNED, SIGNED, "call_0", "call_0", "aB3dE6gH9", "a b", "x" * 60, "call00001"])
 NAMES = st.sampled_from(["read", "a.b c", "ü", "n" * 80, "write"])
 ARGUMENTS = st.sampled_from(["", "{}", '{"p": "x"}', '{"p":', "[]", "null", '{"a": NaN}', '{"p": "\ud83d"}'])
 MEDIA = ["image/png", "image/bmp", "application/pdf", "text/plain", "text/csv; a=b", "audio/wav", "", "a/b"]
@@ -55,7 +57,10 @@ THOUGHTS = st.builds(
     text=st.sampled_from(["", "hm"]),
     signature=st.sampled_from(["", "s1"]),
     redacted=st.sampled_from(["", "d1"]),
+    opaque=st.sampled_from(["", '{"reasoning_details": [{"id": "call_0"}, {"id": []}]}', "[", "[]"]),
 )
+OPAQUE = st.sampled_from(["", '{"extra_content": {"google": {"thought_signature": "s1"}}}', '{"id": 1}'])
+CALLS = st.builds(ToolCall, id=st.just(""), wire_id=IDS, name=NAMES, arguments=ARGUMENTS, opaque=OPAQUE)
 MODELS = st.sampled_from(["", "openai:m", "anthropic:claude-x", "other:m"])
 
 
@@ -73,10 +78,7 @@ def answers(draw: st.DrawFn, turn: int) -> list[Message]:
     parts: list[Part] = [*draw(st.lists(THOUGHTS, max_size=2)), *draw(FILES)]
     if draw(st.booleans()):
         parts.append(Text(text=draw(TEXTS)))
-    calls = [
-        ToolCall(id=f"r-{turn}-{n}", wire_id=draw(IDS), name=draw(NAMES), arguments=draw(ARGUMENTS))
-        for n in range(draw(st.integers(0, 3)))
-    ]
+    calls = [attrs.evolve(draw(CALLS), id=f"r-{turn}-{n}") for n in range(draw(st.integers(0, 3)))]
     ended = Finish(reason=StopReason.TOOL_USE if calls else StopReason.END_TURN)
     said = Message(role=Role.ASSISTANT, parts=(*parts, *calls, ended), model=draw(MODELS))
     results = [
@@ -136,7 +138,7 @@ Faults = Callable[[bytes], list[str]]
 WIRES: dict[str, tuple[Callable[[], Wire], Faults]] = {
     "chat": (ChatWire, chat_faults),
     "details": (lambda: ChatWire(ServerQuirks("reasoning_details")), chat_faults),
-    "bridged": (lambda: ChatWire(ServerQuirks("", bridged=True)), chat_faults),
+    "mistral": (lambda: ChatWire(QUIRKS["api.mistral.ai"]), partial(chat_faults, call_id=MISTRAL_ID)),
     "messages": (MessagesWire, messages_faults),
 }
 

@@ -153,7 +153,7 @@ def in_words(pieces: Iterable[Piece], ending: AnswerEnd) -> list[str]:
                 lines.append(f"thinking {filled(piece)}")
             case CallPiece():
                 said = f"call {piece.index} id={piece.wire_id} name={piece.name} {piece.arguments}"
-                lines.append(said.rstrip())
+                lines.append(f"{said} {piece.opaque}".rstrip())
     used = ending.usage and filled(ending.usage)
     if isinstance(ending, Complete):
         how = [f"ends {ending.stop}", used, ending.sequence and f"sequence={ending.sequence}"]

@@ -181,11 +181,10 @@ def read(parser: Parser, body: bytes) -> tuple[list[Piece], AnswerEnd]:
 
 
 def run_of(pieces: list[Piece], ending: AnswerEnd) -> list[str]:
-    """The names of the calls that a loop runs which offered all of them, but for the provider's."""
+    """The names of the calls that a loop runs which offered all of them."""
     if isinstance(ending, Broken):
         return []  # a failed answer is dropped whole
-    calls = [piece for piece in pieces if isinstance(piece, CallPiece) and piece.name]
-    offered = tuple({piece.name for piece in calls if not piece.wire_id.startswith("srvtoolu_")})
+    offered = tuple({piece.name for piece in pieces if isinstance(piece, CallPiece)})
     kept, _ = wishes(merged(pieces), ending.stop, offered)
     return [piece.name for piece in kept if arguments_of(piece.arguments) is not None]
 

@@ -348,6 +348,33 @@ def test_thinking_goes_back_where_it_may(
     assert {key: message[key] for key in message.keys() - {"role", "content", "tool_calls"}} == expected
 
 
+SIGNED_CALL = {"extra_content": {"google": {"thought_signature": "s1"}}}
+DETAILS = [{"type": "reasoning.encrypted", "data": "e1", "id": wire_id} for wire_id in ("tool_0", "x")]
+OPAQUE = assistant(
+    Reasoning(text="", opaque=json.dumps({"reasoning_details": DETAILS})),
+    call(2, "call_2__thought__a+/="),
+    attrs.evolve(call(3, "tool_0"), opaque=json.dumps(SIGNED_CALL)),
+    model=CHAT,
+)
+
+
+def test_what_is_opaque_goes_back_to_the_model_that_made_it_and_to_no_other() -> None:
+    wire, earlier = ChatWire(), call(1, "tool_0")
+    history = History.of(HI, assistant(earlier), results(earlier), OPAQUE, results(*OPAQUE.calls))
+    for model in (CHAT, "openai:n", CHAT):
+        asked = asking(model, view=Conversation(revision=0, length=5))
+        *_, said, first, second = json.loads(wire.encode(asked, scene_of(history, model)).body)["messages"]
+        ids = [call.pop("id") for call in said["tool_calls"]]
+        assert ids == [first["tool_call_id"], second["tool_call_id"]]
+        if model == CHAT:  # a detail of a call has the id that the call has now
+            assert ids == ["call_2__thought__a+/=", "call00002"]
+            assert said.pop("reasoning_details") == [DETAILS[0] | {"id": "call00002"}, DETAILS[1]]
+            assert said["tool_calls"][1].pop("extra_content") == SIGNED_CALL["extra_content"]
+        assert said.keys() == {"role", "content", "tool_calls"}
+        assert [call.keys() for call in said["tool_calls"]] == [{"type", "function"}] * 2
+        assert "__thought__" not in ids[0] or model == CHAT
+
+
 # Conversations, as the messages API takes them
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,8 +36,9 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models.anthropic import AnthropicMessages
 from turnwheel.performers.models.openai import OpenAIChat
-from turnwheel.performers.models.router import WIRES, Models, wire_of
+from turnwheel.performers.models.router import WIRES, Models, WireFactory, wire_of
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.testing.wire_rules import reading_faults
 
@@ -49,8 +51,8 @@ def scene_of(history: History, config: Config) -> PerformContext:
     )
 
 
-async def ask(models: Any, model: str) -> ModelFinished | ModelFailed:
-    request = CallModel(id="r-1", model=model, view=Conversation(revision=0, length=1))
+async def ask(models: Any, model: str, **more: Any) -> ModelFinished | ModelFailed:
+    request = CallModel(id="r-1", model=model, view=Conversation(revision=0, length=1), **more)
     scene = scene_of(History.of(user("hi")), Config(model=ModelSpec(name=model)))
     answer = await models(request, scene)
     assert isinstance(answer, ModelFinished | ModelFailed)
@@ -157,6 +159,35 @@ async def test_the_settings_are_for_the_first_models_wire(default: str) -> None:
     }
     keys = [headers.get("authorization") or headers.get("x-api-key") for headers in seen.headers]
     assert set(keys) <= {"Bearer secret", "secret"}
+
+
+def budget(tokens: int) -> dict[str, Any]:
+    return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
+
+
+@pytest.mark.parametrize(
+    ("make", "url", "betas", "thinking"),
+    [
+        (OpenAIChat, "https://openrouter.ai/v1", "x-anthropic-beta", {"reasoning": {"max_tokens": 2_000}}),
+        (partial(OpenAIChat, thinking=budget), "http://there", "anthropic-beta", budget(2_000)),
+        (OpenAIChat, "http://there", "anthropic-beta", {}),
+        (AnthropicMessages, "http://there", "anthropic-beta", budget(2_000)),
+    ],
+)
+async def test_a_server_is_told_more_in_the_form_it_takes(
+    make: WireFactory, url: str, betas: str, thinking: dict[str, Any]
+) -> None:
+    seen, more = Seen(), {"top_k": 3, "max_tokens": 4_000}
+    model = make(url, "k", seen.client(), betas=["a", "b"], extra_headers={"x-team": "t"}, extra_body=more)
+    await ask(model, "m", thinking=2_000)
+    [headers], [(_, body)] = seen.headers, seen.requests
+    assert (headers[betas], headers["x-team"]) == ("a,b", "t")
+    settings = {key: body[key] for key in body.keys() - {"model", "messages", "stream", "stream_options"}}
+    assert settings == more | thinking
+    with pytest.raises(ConfigError, match="leave the wire's own fields to it; got \\['tools'\\]"):
+        make(extra_body={"tools": []})
+    with pytest.raises(ConfigError, match=r"betas: api\.openai\.com has none"):
+        OpenAIChat(betas=["a"])
 
 
 async def test_other_wires_ask_their_own_providers(monkeypatch: pytest.MonkeyPatch) -> None:
