@@ -124,6 +124,12 @@ TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNO
 # Headers that ask to wait, the most exact first, and their unit in seconds.
 DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
 
+# Gemini says it in the body, also where a proxy quotes that.
+BODY_DELAY = re.compile(r'"retryDelay\\*": ?\\*"(\d{1,9}(?:\.\d{1,9})?)s')
+
+# What Anthropic and OpenAI say of trying the same again.
+SHOULD_RETRY = {"true": True, "false": False}
+
 _WRAPPINGS = 2  # a list, and an error in an error
 _VAGUE = {Failure.BAD_REQUEST, Failure.SERVER, Failure.RATE_LIMIT}  # where a name or wording knows better
 
@@ -145,7 +151,12 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     if failure in _VAGUE and too_long.search(text):
         failure = Failure.OVERFLOW
     message = f"http {status}: {shorten(text)}" if text else f"http {status} without a message"
-    return Broken(failure=failure, message=message, retry_after=retry_after(headers, now))
+    return Broken(
+        failure=failure,
+        message=message,
+        retry_after=retry_after(headers, now) or _body_delay(body.decode("utf-8", "replace")),
+        should_retry=SHOULD_RETRY.get(headers.get("x-should-retry", "").lower()),
+    )
 
 
 def stream_error(error: object) -> Broken:
@@ -163,11 +174,12 @@ def stream_error(error: object) -> Broken:
         failure = Failure.CUT
     if failure in {Failure.BAD_REQUEST, Failure.CUT} and OVERFLOW.search(text):
         failure = Failure.OVERFLOW
-    return Broken(failure=failure, message=f"error in the stream: {shorten(text) or 'without a message'}")
+    message = f"error in the stream: {shorten(text) or 'without a message'}"
+    return Broken(failure=failure, message=message, retry_after=_body_delay(to_json(error).decode()))
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that *headers* ask to wait, or None; a date is counted from *now*."""
+    """Seconds that *headers* ask to wait, more than 0, or None; a date is counted from *now*."""
     for name, unit in DELAYS:
         value = headers.get(name, "")
         seconds = math.nan
@@ -175,9 +187,15 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
             seconds = parsedate_to_datetime(value).timestamp() - now
         with suppress(ValueError):
             seconds = float(value) * unit
-        if math.isfinite(seconds):
-            return max(0.0, seconds)
+        # No time is no wish: proxies send a zero beside the real one, and a date may be past when it is read.
+        if math.isfinite(seconds) and seconds > 0:
+            return seconds
     return None
+
+
+def _body_delay(body: str) -> float | None:
+    found = BODY_DELAY.search(body)
+    return (float(found[1]) or None) if found else None
 
 
 def shorten(text: str, limit: int = MAX_FAILURE_TEXT) -> str:

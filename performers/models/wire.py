@@ -35,11 +35,12 @@ class Complete:
 @final
 @attrs.frozen(kw_only=True)
 class Broken:
-    """An answer failed; *retry_after* is in seconds, where the provider gave it, as is *usage*."""
+    """An answer failed. *retry_after* in seconds, *should_retry* and *usage* are as the provider gave them."""
 
     failure: Failure
     message: str
     retry_after: float | None = None
+    should_retry: bool | None = None
     usage: Usage | None = None
 
 

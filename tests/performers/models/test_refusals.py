@@ -77,6 +77,18 @@ def test_a_wish_to_wait_is_read(headers: str, seconds: str) -> None:
     assert str(retry_after(json.loads(headers), now=40.0)) == seconds
 
 
+@pytest.mark.parametrize(("body", "seconds"), rows("waits in a body"))
+def test_a_wish_to_wait_is_read_from_a_body_where_no_header_has_one(body: str, seconds: str) -> None:
+    broken = [refusal(429, {"retry-after": "0"}, body.encode(), now=0.0), stream_error(json.loads(body))]
+    assert [str(one.retry_after) for one in broken] == [seconds] * 2
+    assert refusal(429, {"retry-after": "7"}, body.encode(), now=0.0).retry_after == 7.0
+
+
+@pytest.mark.parametrize(("said", "heard"), [("true", True), ("False", False), ("", None), ("maybe", None)])
+def test_whether_to_try_again_is_read(said: str, heard: bool | None) -> None:  # noqa: FBT001  # a row
+    assert refusal(500, {"x-should-retry": said}, b"", now=0.0).should_retry is heard
+
+
 KEY = "sk-ant/api03+0123456789=="
 
 

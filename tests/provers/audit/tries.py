@@ -37,18 +37,25 @@ CLOSE = 1e-9
 """Times are floats, of which the last digit is lost where they are added."""
 
 
+def asked_for(failed: ModelFailed) -> bool:
+    """Whether the provider asked for a wait; one of nothing is none."""
+    return failed.retry_after is not None and failed.retry_after > 0
+
+
 def patience(retries: Retries, failed: ModelFailed, attempt: int) -> tuple[float, float] | None:
     """Between which seconds is waited after *attempt* *failed*; None where it is not tried again."""
     if failed.failure is Failure.LOST:
         return 0.0, 0.0
-    allowed = retries.overloaded * (failed.failure in PATIENT) + retries.failed * (failed.failure in HOPEFUL)
+    hopeful = failed.failure in HOPEFUL or (failed.should_retry and failed.failure not in PATIENT)
+    allowed = retries.overloaded if failed.failure in PATIENT else retries.failed if hopeful else 0
+    allowed = 0 if failed.should_retry is False else allowed
     if attempt > allowed:
         return None
     longest = inf if retries.longest is None else retries.longest
-    if failed.retry_after is None:
+    if not asked_for(failed):
         least = retries.base * 2.0 ** (attempt - 1)
         return min(least, longest), min(least * (1 + retries.jitter), longest)
-    asked = max(0.0, failed.retry_after)
+    asked = max(failed.retry_after or 0.0, min(retries.base, longest))
     return None if asked > longest else (asked, asked)
 
 
@@ -57,7 +64,7 @@ def too_long(failed: ModelFailed, attempt: int, retries: Retries) -> bool:
     due = patience(retries, failed, attempt)
     if due is None:
         return True
-    drawn = due[0] * (1 + retries.jitter * failed.jitter * (failed.retry_after is None))
+    drawn = due[0] * (1 + retries.jitter * failed.jitter * (not asked_for(failed)))
     return min(drawn, inf if retries.longest is None else retries.longest) > retries.fallback_after
 
 
