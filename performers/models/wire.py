@@ -35,12 +35,13 @@ class Complete:
 @final
 @attrs.frozen(kw_only=True)
 class Broken:
-    """An answer failed. *retry_after* in seconds, *should_retry* and *usage* are as the provider gave them."""
+    """An answer failed; what else is known of it is as in `ModelFailed`."""
 
     failure: Failure
     message: str
     retry_after: float | None = None
     should_retry: bool | None = None
+    max_output: int | None = None
     usage: Usage | None = None
 
 

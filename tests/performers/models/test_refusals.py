@@ -71,6 +71,14 @@ def test_a_conversation_that_is_too_long_is_recognised(wording: str) -> None:
     assert stream_error(json.loads(body)).failure is Failure.OVERFLOW
 
 
+@pytest.mark.parametrize(("most", "wording"), rows("the answer would be too long"))
+def test_an_answer_that_would_be_too_long_is_no_conversation_that_is(most: str, wording: str) -> None:
+    body = {"error": {"message": wording, "code": "context_length_exceeded"}}
+    for broken in (refusal(400, {}, json.dumps(body).encode(), now=0.0), stream_error(body)):
+        assert (broken.failure, broken.max_output) == (Failure.BAD_REQUEST, int(most))
+        assert wording in broken.message
+
+
 @pytest.mark.parametrize(("headers", "seconds"), rows("waits"))
 def test_a_wish_to_wait_is_read(headers: str, seconds: str) -> None:
     # In seconds, milliseconds or as a date, counted from now; nonsense is no wish.
