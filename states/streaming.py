@@ -249,10 +249,13 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep
         # Not the conversation but the answer was too long, so a summary would not help.
         draft.add(SetMaxOutput(tokens=limit), notices.Warned(text=event.message))
         return draft.to(Thinking(stage=Go(), attempt=state.attempt + 1))
-    # An answer of which something was seen is not asked for again: it cannot be taken back from a person who
-    # read it, and a second answer would be another one. A lost answer is the exception, since the process
-    # that showed it is gone.
+    # An answer of which text was seen is not asked for again: it cannot be taken back from a person who read
+    # it, and a second answer would be another one. A lost answer is the exception, since the process that
+    # showed it is gone. Thinking answers nothing, and calls are not shown as they grow.
     silent = lost or not state.pieces.count
+    if not silent and event.should_retry is not False:
+        pieces = [piece for piece in state.pieces.pieces if isinstance(piece, TextPiece)]
+        silent = all(piece.text.isspace() for piece in pieces)
     delay = wait(ctx.config.retries, event, state.attempt) if silent else None
     if silent and not ctx.memory.progress.fallback and may_fall_back(ctx.config, state.model, event, delay):
         # The other model is asked at once, and may fail as often as the first one might.

@@ -1,7 +1,7 @@
 """
 What must hold of calls that fail: tried again as often and as late as settings say, or by another model.
 
-A call is tried again only where nothing of its answer was seen: what was shown cannot be taken back.
+A call is tried again only where no text of its answer was seen: what was shown cannot be taken back.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from turnwheel.effects.events import (
     ModelFailed,
     ModelStreamed,
 )
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.notices import DoneReason, FallbackUsed, RetryScheduled, TurnEnded
 from turnwheel.effects.records import SetModel, UseFallback
 from turnwheel.effects.requests import CallModel, Purpose
@@ -84,7 +85,7 @@ def wait_faults(failed: ModelFailed, attempt: int, now: Transition) -> list[str]
 @attrs.define(kw_only=True)
 class TryBook:
     """
-    The tries of one run: which *attempt* the next turn's call is, whether anything was *seen* of its answer.
+    The tries of one run: which *attempt* the next turn's call is, whether text was *seen* of its answer.
 
     *fallback* is the model that took over, or empty.
     """
@@ -106,7 +107,8 @@ class TryBook:
         """The faults of the step *now*, whose event closed *answered*."""
         event, faults = now.event, list[str]()
         if isinstance(event, ModelStreamed):
-            self.seen = True
+            texts = [piece.text for piece in event.pieces if isinstance(piece, TextPiece)]
+            self.seen = self.seen or not all(map(str.isspace, texts))
         if isinstance(event, ModelFailed) and isinstance(answered, CallModel):
             turn = answered.purpose is Purpose.TURN
             faults += (self._failed if turn else self._summary_failed)(event, answered, now)
