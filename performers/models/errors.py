@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -161,6 +162,7 @@ _VAGUE = {Failure.BAD_REQUEST, Failure.SERVER, Failure.RATE_LIMIT}  # where a na
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Broken:
     """What an answer of *status* other than 2xx means; *now* in seconds since the epoch is for dates."""
+    body = body.removeprefix(BOM_UTF8)
     error = _error_of(decoded(body, msgspec.json.decode))  # DeepSeek sends JSON as application/octet-stream
     text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
     if httpx.codes.is_redirect(status):
@@ -198,6 +200,11 @@ def stream_error(error: object) -> Broken:
     message = f"error in the stream: {shorten(text) or 'without a message'}"
     delay = _body_delay(to_json(error).decode())
     return Broken(failure=failure, message=message, retry_after=delay, max_output=limit)
+
+
+def is_refusal(chunk: Object) -> bool:
+    """Whether *chunk*, which came in the place of an answer, says why there is none."""
+    return chunk.get("success") is False or bool(chunk.get("detail") or first_text(chunk, "message", "msg"))
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -34,6 +34,7 @@ def rows(title: str) -> list[tuple[str, ...]]:
     ("asked", "meant"),
     [
         *rows("refusals"),
+        ('400 \ufeff{"error":{"message":"bad"}}', "bad_request: http 400: bad"),
         ("500 <html>\n  <b>oops</b>\n</html>", "server: http 500: <html> <b>oops</b> </html>"),
         ("418 " + "[" * 100_000, f"bad_request: http 418: {'[' * MAX_FAILURE_TEXT}... (100000 characters)"),
     ],
