@@ -160,6 +160,7 @@ from .records import (
     Record as Record,
     ReplaceHistory as ReplaceHistory,
     SetInstructions as SetInstructions,
+    SetMaxOutput as SetMaxOutput,
     SetMode as SetMode,
     SetModel as SetModel,
     SetThinking as SetThinking,

@@ -207,9 +207,9 @@ class Retries:
     How often a failed model call is tried again, and how long it waits, in seconds.
 
     The wait before try *n* is ``base * 2**(n-1)``, plus up to *jitter* of itself, and *longest* at most; a
-    provider's Retry-After takes its place, unless that is longer than *longest*: then the run ends and says
-    so. Where there is a fallback model, it is asked instead of a wait longer than *fallback_after*; a summary
-    that nothing forces is given up instead of one.
+    provider's Retry-After takes its place, and is *base* at least; where it is longer than *longest*, the run
+    ends and says so. Where there is a fallback model, it is asked instead of a wait longer than
+    *fallback_after*; a summary that nothing forces is given up instead of one.
     """
 
     overloaded: int = attrs.field(default=8, validator=not_negative)

@@ -119,7 +119,9 @@ class ModelFailed(_Reply):
     """
     A model call failed. *retry_after* is what the provider asked to wait, in seconds, *jitter* in [0, 1).
 
-    The performer draws the jitter, since a transition draws nothing.
+    The performer draws the jitter, since a transition draws nothing. *should_retry* is what the provider said
+    of trying the same again, None where it said nothing. *max_output* is the most tokens that an answer may
+    have, where the provider refused to give one of more.
     """
 
     failure: Failure
@@ -128,6 +130,8 @@ class ModelFailed(_Reply):
     jitter: float = attrs.field(default=0.0, validator=_finite)
     usage: Usage | None = None
     seconds: float = attrs.field(default=0.0, validator=_finite)
+    should_retry: bool | None = None
+    max_output: int | None = None
 
 
 @final

@@ -66,6 +66,14 @@ class UseFallback:
     model: str
 
 
+@final
+@attrs.frozen(kw_only=True)
+class SetMaxOutput:
+    """Ask for answers of at most *tokens* for the rest of the run: the model in use gives no longer ones."""
+
+    tokens: int
+
+
 class MailKind(StrEnum):
     """Where mail waits: `PROMPT` for a run of its own, `STEER` for the one under way."""
 
@@ -164,7 +172,7 @@ class UseIds:
 Change = SetModel | SetMode | SetThinking
 
 _OfConversation = AppendMessage | ReplaceHistory | ClearResults | AddContext | ClearContext
-_OfSettings = Change | SetInstructions | GrantRule | UseFallback | WithdrawTool
+_OfSettings = Change | SetInstructions | GrantRule | UseFallback | SetMaxOutput | WithdrawTool
 _OfAccount = AddUsage | CountCompaction | CountContinue | TakeMail | UseIds
 
 # Every effect that changes the memory.

@@ -68,7 +68,7 @@ class Snapshot:
     """A machine's *state* and memory; *length* and *revision* say which history it goes with."""
 
     # No field has a default: one that is missing is an error and not a guess. Names of fields are in stored
-    # files, so a new name needs a new version.
+    # files, so a new name needs a new version. Only what a snapshot before it cannot have met has one.
     version: int
     state: states.State
     length: int
@@ -94,6 +94,7 @@ class Snapshot:
     results: int
     withdrawn: tuple[effects.WithdrawTool, ...]
     earlier: effects.Spent
+    max_output: int = 0
 
 
 LEAST_KEY = 32

@@ -113,7 +113,7 @@ def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
     request = ask_hooks(
         Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.conversation.size), draft
     )
-    return draft.to(Compacting(reason=state.reason, stage=stages.Consulting(request=request, cut=cut)))
+    return draft.to(attrs.evolve(state, stage=stages.Consulting(request=request, cut=cut)))
 
 
 def _heard(state: Compacting, cut: int, event: events.HookAnswered, ctx: Context) -> CompactingStep:
@@ -160,7 +160,7 @@ def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Com
             attempt=plan.attempt,
         ),
     )
-    return draft.to(Compacting(reason=state.reason, stage=Summary(request=request, model=model, plan=plan)))
+    return draft.to(attrs.evolve(state, stage=Summary(request=request, model=model, plan=plan)))
 
 
 def _worth_it(ctx: Context) -> bool:
@@ -193,7 +193,7 @@ def _answered(
     # Neither is a failure of the summary. Weighed again, since the process that goes on may have another
     # configuration.
     if isinstance(event, ModelFailed) and event.failure in {Failure.LOST, Failure.UNBEGUN}:
-        return draft.to(Compacting(reason=state.reason))
+        return draft.to(attrs.evolve(state, stage=stages.Weigh()))
     if isinstance(event, ModelFinished) and event.stop not in WHOLE_SUMMARY:
         return _failed(state, f"the summary ended with {event.stop}", draft, ctx)
     if isinstance(event, ModelFailed):
@@ -208,7 +208,7 @@ def _refused(
     """Ask for the summary again, later or with less to read, where that may help."""
     plan = stage.plan
     again = attrs.evolve(plan, attempt=plan.attempt + 1)
-    if event.failure is Failure.OVERFLOW and plan.attempt < SMALLER_TRIES:
+    if (event.max_output or event.failure is Failure.OVERFLOW) and plan.attempt < SMALLER_TRIES:
         # The summariser's window is smaller than it is configured to be. Half of what it could not read is
         # found sooner than the right number.
         less = min(plan.limit, _read(stage, ctx)) // 2
@@ -219,14 +219,14 @@ def _refused(
     own = not ctx.config.compaction.model and not ctx.memory.progress.fallback
     if own and may_fall_back(ctx.config, stage.model, event, delay):
         draft.add(*fall_back(ctx.config, stage.model, event))
-        return draft.to(Compacting(reason=state.reason))
+        return draft.to(attrs.evolve(state, stage=stages.Weigh()))
     # Nothing forces a summary at the threshold, so it is not waited for as an answer would be.
     forced = state.reason is not CompactReason.THRESHOLD
     if delay is None or (not forced and delay > ctx.config.retries.fallback_after):
         return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
     timer, due = draft.new_id(), ctx.now + delay
     draft.add(*try_later(timer, due, event, again.attempt))
-    return draft.to(Compacting(reason=state.reason, stage=stages.Pausing(request=timer, due=due, plan=again)))
+    return draft.to(attrs.evolve(state, stage=stages.Pausing(request=timer, due=due, plan=again)))
 
 
 def _read(stage: Summary, ctx: Context) -> int:
@@ -273,7 +273,8 @@ def _failed(state: Compacting, why: str, draft: Draft, ctx: Context, *, asked: b
             # The history ends with a cut-off answer. To ask again with as little room would cut the next one.
             return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS, detail=why)))
         case CompactReason.OVERFLOW:
-            detail = f"the conversation is larger than the model's window, and {why}"
+            said = f" ({state.detail})" if state.detail else ""
+            detail = f"the conversation is larger than the model's window, and {why}{said}"
             return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
 
 
@@ -286,4 +287,4 @@ def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> CompactingS
         draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, 0.0)))
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     draft.add(Cancel(request=stage.request), notices.InterruptRequested())
-    return draft.to(Compacting(reason=state.reason, stage=stage, stopping=Stopping.INTERRUPTED))
+    return draft.to(attrs.evolve(state, stopping=Stopping.INTERRUPTED))

@@ -124,12 +124,14 @@ class RunProgress:
     What one run has met with: the next one begins with none of it.
 
     *compactions* counts those since the last completed answer, *continues* how often hooks made this run go
-    on. *fallback* is the model that is asked instead, or empty; *withdrawn* are tools that are not offered.
+    on. *fallback* is the model that is asked instead, or empty; *max_output* is how many tokens the model in
+    use gives at most, 0 where it refused none. *withdrawn* are tools that are not offered.
     """
 
     compactions: int = 0
     continues: int = 0
     fallback: str = ""
+    max_output: int = 0
     withdrawn: tuple[records.WithdrawTool, ...] = ()
 
 
@@ -264,7 +266,7 @@ def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa:
             return now
 
 
-def _fold_progress(now: RunProgress, record: Record) -> RunProgress:
+def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # noqa: PLR0911  # one return for each kind of record
     match record:
         case records.CountCompaction():
             # One record for two groups: the attempts end with the run, the failures do not.
@@ -272,10 +274,12 @@ def _fold_progress(now: RunProgress, record: Record) -> RunProgress:
         case records.CountContinue():
             return attrs.evolve(now, continues=now.continues + 1)
         case records.UseFallback():
-            return attrs.evolve(now, fallback=record.model)
+            return attrs.evolve(now, fallback=record.model, max_output=0)
+        case records.SetMaxOutput():
+            return attrs.evolve(now, max_output=record.tokens)
         case records.SetModel():
             # A person's choice beats the model that took over when another failed.
-            return attrs.evolve(now, fallback="")
+            return attrs.evolve(now, fallback="", max_output=0)
         case records.WithdrawTool():
             # A tool that is taken away again begins a new term; two entries for it would end at different
             # turns.

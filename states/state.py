@@ -262,11 +262,12 @@ CompactStage = Weigh | Consulting | Summary | Pausing
 @final
 @attrs.frozen(kw_only=True)
 class Compacting:
-    """The context is being shrunk."""
+    """The context is being shrunk. *detail* are the words of a provider that refused it for its size."""
 
     reason: CompactReason
     stage: CompactStage = Weigh()
     stopping: Stopping = Stopping.NONE
+    detail: str = ""
 
     @property
     def label(self) -> str:

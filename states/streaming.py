@@ -24,7 +24,7 @@ from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason,
 
 # By name, as all that each piece of an answer needs: a look-up less, a hundred times a second.
 from ..effects.notices import DoneReason, ReasoningDelta, TextDelta
-from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
+from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, SetMaxOutput
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
 from .batch.settle import UNSTARTED
@@ -46,6 +46,9 @@ PROVIDER_RUN = ("srvtoolu_", "mcptoolu_")
 
 # Calls of one answer that are kept: more than any provider documents, and few enough to look at each.
 MAX_CALLS = 128
+
+# How often an answer is asked for with a lower limit; a provider's number is right the first time.
+SHORTER_TRIES = 3
 
 # Names of dropped calls in a warning; there may be thousands of others.
 NAMED_CALLS = 10
@@ -245,11 +248,19 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep
         # counted and no time is lost.
         return draft.to(Thinking(stage=Go(), attempt=state.attempt))
     if event.failure is Failure.OVERFLOW:
-        return draft.to(Compacting(reason=CompactReason.OVERFLOW))
-    # An answer of which something was seen is not asked for again: it cannot be taken back from a person who
-    # read it, and a second answer would be another one. A lost answer is the exception, since the process
-    # that showed it is gone.
+        return draft.to(Compacting(reason=CompactReason.OVERFLOW, detail=event.message))
+    limit, known = event.max_output, ctx.memory.progress.max_output
+    if limit is not None and 0 < limit < (known or limit + 1) and state.attempt <= SHORTER_TRIES:
+        # Not the conversation but the answer was too long, so a summary would not help.
+        draft.add(SetMaxOutput(tokens=limit), notices.Warned(text=event.message))
+        return draft.to(Thinking(stage=Go(), attempt=state.attempt + 1))
+    # An answer of which text was seen is not asked for again: it cannot be taken back from a person who read
+    # it, and a second answer would be another one. A lost answer is the exception, since the process that
+    # showed it is gone. Thinking answers nothing, and calls are not shown as they grow.
     silent = lost or not state.pieces.count
+    if not silent and event.should_retry is not False:
+        pieces = [piece for piece in state.pieces.pieces if isinstance(piece, TextPiece)]
+        silent = all(piece.text.isspace() for piece in pieces)
     delay = retry_delay(ctx.config.retries, event, state.attempt) if silent else None
     if silent and not ctx.memory.progress.fallback and may_fall_back(ctx.config, state.model, event, delay):
         # The other model is asked at once, and may fail as often as the first one might.

@@ -315,6 +315,7 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingSte
             view=view,
             system=ctx.system,
             thinking=ctx.thinking,
+            max_output=memory.progress.max_output or None,
             tools=offered,
             instructions="\n".join(said),
             attempt=state.attempt,

@@ -274,6 +274,7 @@ class ScenarioWorld:
                 yield self._answer(events.ModelStreamed, request, pieces=pieces, **numbers)
             case ["fails", str(failure), *message]:
                 # model fails server ["message"] [retry_after=30] [jitter=0.5] [used=10/5] [seconds=2]
+                # [should_retry=no] [max_output=4000]
                 fields = {"failure": events.Failure(failure), "message": _text(message, "as the story goes")}
                 usage = self._usage() if "used" in self._options else None
                 yield self._answer(events.ModelFailed, request, usage=usage, **fields)
@@ -483,6 +484,8 @@ _CHANGES: Final[Mapping[str, Callable[[str], records.Change]]] = {
 _FIELDS: Final[Mapping[str, Callable[[str], object]]] = {
     **dict.fromkeys(("by", "sequence", "stop"), str),
     **dict.fromkeys(("jitter", "retry_after", "seconds"), float),
+    "max_output": int,
+    "should_retry": {"yes": True, "no": False}.__getitem__,
 }
 
 _VERBS: Final = frozenset({"says", "thinks", "hides", "calls", "more"})

@@ -379,7 +379,11 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
 
 
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
-    effects = machine.advance(entry.event)
+    event = entry.event
+    if isinstance(event, events.ModelFailed) and entry.label == "done":
+        # Older turnwheels gave up after thinking as after text. Where the run ended, it was not tried again.
+        event = attrs.evolve(event, should_retry=False)
+    effects = machine.advance(event)
     # A machine that decides otherwise than the one that wrote would perform requests with no trace in the
     # journal, or skip some that were performed.
     if machine.state.label != entry.label:

@@ -29,7 +29,7 @@ from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
 from . import encoding
-from .body import STOPS, BodyParser
+from .body import STOPS, WHOLE_ENDS, BodyParser
 from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
@@ -435,6 +435,7 @@ class MessagesParser(BodyParser):
             case "message_delta":
                 self._message(as_object(chunk.get("delta")))
                 self._count(chunk, final=True)
+                self._close([*self._blocks] if self._ended else [], pieces)
             case "message_stop":
                 self._close([*self._blocks], pieces)
                 self.done = True
@@ -462,6 +463,7 @@ class MessagesParser(BodyParser):
         self._count(message)
         if reason := first_text(message, "stop_reason"):
             self._reason = STOPS.get(reason, StopReason.UNKNOWN)
+            self._ended = self._reason in WHOLE_ENDS
             self._sequence = clean(first_label(message, "stop_sequence"))
 
     def _count(self, holder: Object, *, final: bool = False) -> None:

@@ -22,7 +22,7 @@ import msgspec
 from ...effects.history import Piece
 from ...effects.messages import StopReason
 from ...effects.usage import Usage
-from .errors import stream_error
+from .errors import is_refusal, stream_error
 from .lenient_json import Object, SurrogateJoiner, as_object, decoded, objects
 from .wire import AnswerEnd, Broken, Complete, cut_short
 
@@ -151,9 +151,9 @@ _decode = msgspec.json.Decoder().decode
 # What a word for the end means in either dialect; all others are `UNKNOWN`. Most of ours are Anthropic's.
 # Not ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
 # None was asked for, so who sees this warning uses a proxy that adds some.
-_SHARED_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
+WHOLE_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
 STOPS = {
-    **{reason.value: reason for reason in (*_SHARED_ENDS, StopReason.MAX_TOKENS)},
+    **{reason.value: reason for reason in (*WHOLE_ENDS, StopReason.MAX_TOKENS)},
     "model_context_window_exceeded": StopReason.MAX_TOKENS,
 }
 
@@ -166,6 +166,8 @@ class BodyParser(ABC):
     def __init__(self) -> None:
         self.done = False  # the stream has ended or failed: anything behind that is not read
         self._answered = False  # a part of the answer has come, however small
+        self._ended = False  # the answer has said that it came to its own end, so no error makes it void
+        self._words: Object = {}  # what came in the place of an answer
         self._sequence = ""  # the stop sequence that was met
         self._broken: Broken | None = None
         self._head = b""
@@ -217,8 +219,8 @@ class BodyParser(ABC):
         return attrs.evolve(broken, usage=self.usage)
 
     def _fail(self, broken: Broken) -> None:
-        """It failed as *broken* says."""
-        self._broken, self.done = broken, True
+        """It failed as *broken* says, unless it had come to its own end before."""
+        self._broken, self.done = None if self._ended else broken, True
 
     def _nothing(self) -> Broken:
         """The ending of an answer that holds nothing, or lacks its end."""
@@ -226,6 +228,8 @@ class BodyParser(ABC):
             return cut_short("the answer is empty")
         if self._answered:
             return cut_short(f"the stream ended without {self.last}")
+        if self._words:
+            return stream_error(self._words)
         return cut_short(f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}")
 
     def _start(self, data: bytes) -> bytes:
@@ -233,11 +237,10 @@ class BodyParser(ABC):
             self._head = (self._head + data)[:_HEAD]
             return data
         # White space may come for a while before an unstreamed answer, to keep the connection alive.
-        begun = (self._head + data).lstrip()
+        begun = (self._head + data).lstrip().removeprefix(BOM).lstrip()
         if BOM.startswith(begun):
             self._head = begun
             return b""
-        begun = begun.removeprefix(BOM)
         self._started = True
         self._head = begun[:_HEAD]
         if begun.startswith((b"{", b"[")):
@@ -264,6 +267,7 @@ class BodyParser(ABC):
                 self._fail(stream_error(chunk or data.decode("utf-8", "replace")))
             elif chunk:
                 self._chunk(chunk, pieces)
+                self._words = self._words if self._answered or not is_refusal(chunk) else chunk
             if self.done:
                 break
         else:

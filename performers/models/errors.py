@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -96,7 +97,7 @@ _ERROR_NAMES: dict[Failure, tuple[str, ...]] = {
     Failure.OVERLOADED: ("engine_overloaded", "overloaded", "overloaded_error"),
     Failure.TIMEOUT: ("timeout_error",),
     Failure.CUT: ("tool_use_failed",),  # a model's malformed call, which the provider refuses: ask again
-    Failure.NOT_FOUND: ("model_not_found", "not_found_error"),
+    Failure.NOT_FOUND: ("model_not_found", "not_found_error", "invalid_model", "model_decommissioned"),
 }
 FAILURE_NAMES = {name: failure for failure, names in _ERROR_NAMES.items() for name in names}
 
@@ -105,18 +106,43 @@ FAILURE_NAMES = {name: failure for failure, names in _ERROR_NAMES.items() for na
 # only.
 QUOTED = re.compile(r'"(?:code|type)\\*": ?\\*"(\w+)')
 
-# The wordings of "the conversation is larger than the window".
-OVERFLOW = re.compile(
-    r"maximum context length|maximum prompt length|max context length|context limit|context window|"
-    r"contextwindowexceeded|exceeds the available context|maximum number of tokens allowed|"
-    r"prompt (is )?too long|input is too long|longer than the maximum model length|"
-    r"total length of all messages is too long|too large for model with \d+ maximum context|"
-    r"longer than the model's context length|greater than the context length|context length of only|"
-    r"exceeded model token limit|prompt token count of \d+ exceeds|prompt exceeds max|"
-    r"configured context size is|range of input length should be|reduce the length of the messages|"
-    r"max_new_tokens` must be <=|inputs` must have less than|context[ _]length[ _]exceeded",
-    re.IGNORECASE,
-)
+# The wordings of "the answer may not be that long". They say how long it may be, or what the window is and
+# what was asked for: how much of it is read, or read and answered.
+ANSWER_LIMITS = [
+    re.compile(wording.replace("N", r"\d{1,9}"), re.IGNORECASE | re.DOTALL)
+    for wording in (
+        r"length is (?P<window>N) tokens and your request has (?P<read>N) input tokens",
+        r"passed (?P<read>N) input tokens.{,80}context length is only (?P<window>N)",
+        r"length is (?P<window>N) .{,40}?(?P<total>N) tokens \(.{,120}?(?P<answer>N) in the (?:comp|out)",
+        r"exceed context limit: (?P<read>N) \+ N > (?P<window>N)",
+        r"max[ _](?:\w{,12}_)?tokens\b.{,80}?(?:N > (?=N, )|equal to `?|\[N, ?|supports at most )(?P<most>N)",
+    )
+]
+
+# What a wording means: that the conversation is larger than the window, or, where it comes with a 400 or in a
+# stream, that the model is unknown or the key is wrong.
+_WORDINGS: dict[Failure, str] = {
+    Failure.OVERFLOW: (
+        r"max(imum)? (context|prompt) length|context ?(limit|window)|context size (is|has been exceeded)|"
+        r"exceeds the available context|maximum number of tokens allowed|(prompt|input) (is )?too long|"
+        r"longer than the (maximum model|model's context) length|total length of all messages is too long|"
+        r"greater than the context length|context length (of|is) only|context[ _]length[ _]exceeded|"
+        r"too large for model with \d+ max|exceeded model token limit|prompt token count of \d+ exceeds|"
+        r"prompt exceeds max|range of input length should be|reduce the length of the messages|"
+        r"max_new_tokens` must be <=|inputs` must have less than|\(total length \d+\) is too long|"
+        # A limit on the speed is worded like Cohere's of the size.
+        r"prompt_tokens \(\d+\) must be less than|too many tokens(?!, please wait)"
+    ),
+    Failure.NOT_FOUND: (
+        r"(invalid|unknown|no such) model\b|not a valid model|model identifier is invalid|"
+        r"\bmodel:?( \S{1,100})? ((does )?not exist|(was |is )?not found|has been decommissioned)"
+    ),
+    Failure.AUTH: (
+        r"\b(incorrect|invalid|missing|no) api[ _-]?key|\bauthentication fail|"
+        r"\bapi[ _-]?key (is |was |has )?(not valid|invalid|incorrect|missing|expired|required)"
+    ),
+}
+WORDINGS = {failure: re.compile(wording, re.IGNORECASE) for failure, wording in _WORDINGS.items()}
 
 # A rate limit that no waiting mends: this one request is more than may be sent in a whole minute.
 TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNORECASE | re.DOTALL)
@@ -124,12 +150,19 @@ TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNO
 # Headers that ask to wait, the most exact first, and their unit in seconds.
 DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
 
+# Gemini says it in the body, also where a proxy quotes that.
+BODY_DELAY = re.compile(r'"retryDelay\\*": ?\\*"(\d{1,9}(?:\.\d{1,9})?)s')
+
+# What Anthropic and OpenAI say of trying the same again.
+SHOULD_RETRY = {"true": True, "false": False}
+
 _WRAPPINGS = 2  # a list, and an error in an error
 _VAGUE = {Failure.BAD_REQUEST, Failure.SERVER, Failure.RATE_LIMIT}  # where a name or wording knows better
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Broken:
     """What an answer of *status* other than 2xx means; *now* in seconds since the epoch is for dates."""
+    body = body.removeprefix(BOM_UTF8)
     error = _error_of(decoded(body, msgspec.json.decode))  # DeepSeek sends JSON as application/octet-stream
     text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
     if httpx.codes.is_redirect(status):
@@ -139,13 +172,15 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     failure = _by_number(status) or Failure.BAD_REQUEST
     if failure in _VAGUE:
         failure = _by_name(error) or failure
-    # A rate limit talks of tokens, too. Only the one that no waiting mends is a conversation that is too
-    # long.
-    too_long = TOO_LARGE if failure is Failure.RATE_LIMIT else OVERFLOW
-    if failure in _VAGUE and too_long.search(text):
-        failure = Failure.OVERFLOW
+    failure, max_output = _by_wording(failure, text)
     message = f"http {status}: {shorten(text)}" if text else f"http {status} without a message"
-    return Broken(failure=failure, message=message, retry_after=retry_after(headers, now))
+    return Broken(
+        failure=failure,
+        message=message,
+        retry_after=retry_after(headers, now) or _body_delay(body.decode("utf-8", "replace")),
+        max_output=max_output,
+        should_retry=SHOULD_RETRY.get(headers.get("x-should-retry", "").lower()),
+    )
 
 
 def stream_error(error: object) -> Broken:
@@ -161,13 +196,19 @@ def stream_error(error: object) -> Broken:
         failure = Failure.BAD_REQUEST
     if failure is None or failure is Failure.SERVER:
         failure = Failure.CUT
-    if failure in {Failure.BAD_REQUEST, Failure.CUT} and OVERFLOW.search(text):
-        failure = Failure.OVERFLOW
-    return Broken(failure=failure, message=f"error in the stream: {shorten(text) or 'without a message'}")
+    failure, limit = _by_wording(failure, text)
+    message = f"error in the stream: {shorten(text) or 'without a message'}"
+    delay = _body_delay(to_json(error).decode())
+    return Broken(failure=failure, message=message, retry_after=delay, max_output=limit)
+
+
+def is_refusal(chunk: Object) -> bool:
+    """Whether *chunk*, which came in the place of an answer, says why there is none."""
+    return chunk.get("success") is False or bool(chunk.get("detail") or first_text(chunk, "message", "msg"))
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that *headers* ask to wait, or None; a date is counted from *now*."""
+    """Seconds that *headers* ask to wait, more than 0, or None; a date is counted from *now*."""
     for name, unit in DELAYS:
         value = headers.get(name, "")
         seconds = math.nan
@@ -175,9 +216,15 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
             seconds = parsedate_to_datetime(value).timestamp() - now
         with suppress(ValueError):
             seconds = float(value) * unit
-        if math.isfinite(seconds):
-            return max(0.0, seconds)
+        # No time is no wish: proxies send a zero beside the real one, and a date may be past when it is read.
+        if math.isfinite(seconds) and seconds > 0:
+            return seconds
     return None
+
+
+def _body_delay(body: str) -> float | None:
+    found = BODY_DELAY.search(body)
+    return (float(found[1]) or None) if found else None
 
 
 def shorten(text: str, limit: int = MAX_FAILURE_TEXT) -> str:
@@ -206,6 +253,31 @@ def _by_name(error: Object) -> Failure | None:
     names = [error.get("code"), error.get("type"), *QUOTED.findall(_message(error))]
     found = (FAILURE_NAMES.get(name.lower()) for name in names if isinstance(name, str))
     return next(filter(None, found), None)
+
+
+def _by_wording(failure: Failure, text: str) -> tuple[Failure, int | None]:
+    """What *failure* is by the words of *text*, and how long an answer may be, where it was to be longer."""
+    # A rate limit talks of tokens, too. Only the one that no waiting mends is a conversation that is too
+    # long.
+    if failure is Failure.RATE_LIMIT:
+        return Failure.OVERFLOW if TOO_LARGE.search(text) else failure, None
+    if failure not in {*_VAGUE, Failure.CUT, Failure.OVERFLOW}:
+        return failure, None
+    if most := _answer_limit(text):
+        return Failure.BAD_REQUEST, most
+    meant = next((each for each, wording in WORDINGS.items() if wording.search(text)), failure)
+    known = meant is Failure.OVERFLOW or failure in {Failure.BAD_REQUEST, Failure.CUT}
+    return meant if known else failure, None
+
+
+def _answer_limit(text: str) -> int:
+    """The most tokens that an answer may have, where *text* refuses it for having more; else 0."""
+    found = next(filter(None, (wording.search(text) for wording in ANSWER_LIMITS)), None)
+    told = {name: int(number) for name, number in found.groupdict().items()} if found else {}
+    window, read = told.get("window", 0), told.get("read", told.get("total", 0) - told.get("answer", 0))
+    # Where what is read takes most of the window, a shorter answer would soon be cut off: that is no answer
+    # that is too long, but a conversation.
+    return told.get("most", window - read if 2 * read < window else 0)
 
 
 def _by_number(status: int) -> Failure | None:

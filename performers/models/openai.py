@@ -28,7 +28,7 @@ from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
 from . import encoding
-from .body import STOPS, BodyParser
+from .body import STOPS, WHOLE_ENDS, BodyParser
 from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
@@ -417,6 +417,7 @@ class ChatParser(BodyParser):
             self._delta(delta, pieces)
         if finish := choice.get("finish_reason"):
             self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
+            self._ended = FINISHES.get(self._finish) in WHOLE_ENDS
             # vLLM and SGLang name the stop sequence that was met; OpenAI does not.
             met = choice.get("stop_reason") or choice.get("matched_stop")
             if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):

@@ -30,6 +30,7 @@ from ...effects.errors import ConfigError
 from ...effects.events import Failure, ModelFailed
 from ...effects.notices import RequestDelayed
 from ...effects.requests import CallModel, Purpose
+from ...states.rules.retry import asked_wait
 from ..base import PerformContext
 from .wire import Broken
 
@@ -189,7 +190,7 @@ class Slot:
     def turned_away(self, failed: ModelFailed) -> None:
         """Say that the provider refused it for its load, with *failed*."""
         with self.throttle.lock:
-            queue, wait = self.queue, failed.retry_after
+            queue, wait = self.queue, asked_wait(self.scene.config.retries, failed)
             # A hundred requests may be out when the first is turned away. All of them will be, and that is
             # one refusal and not a hundred: the guess would double with each.
             is_news = self.sent is queue.refusal

@@ -35,11 +35,13 @@ class Complete:
 @final
 @attrs.frozen(kw_only=True)
 class Broken:
-    """An answer failed; *retry_after* is in seconds, where the provider gave it, as is *usage*."""
+    """An answer failed; what else is known of it is as in `ModelFailed`."""
 
     failure: Failure
     message: str
     retry_after: float | None = None
+    should_retry: bool | None = None
+    max_output: int | None = None
     usage: Usage | None = None
 
 

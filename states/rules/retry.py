@@ -53,13 +53,29 @@ def try_later(timer: str, due: float, failed: ModelFailed, attempt: int) -> tupl
     )
 
 
-def allowed_retries(retries: Retries, failure: Failure) -> int:
-    """How many new attempts a *failure* of this kind is given."""
-    if failure in OVERLOADED:
+def allowed_retries(retries: Retries, failed: ModelFailed) -> int:
+    """How many new attempts a failure like *failed* is given."""
+    # A provider knows better than a table of kinds whether the same may go better.
+    if failed.should_retry is False:
+        return 0
+    if failed.failure in OVERLOADED:
         # An overload passes, and each try is refused at no cost. A server that fails may fail after it has
         # worked, and is paid for.
         return retries.overloaded
-    return retries.failed if failure in TRANSIENT else 0
+    return retries.failed if failed.should_retry or failed.failure in TRANSIENT else 0
+
+
+def asked_wait(retries: Retries, failed: ModelFailed) -> float | None:
+    """How many seconds the provider asked to wait, no less than our own first wait; None where it did not."""
+    # A provider that says "at once", or a moment ago, says nothing: all tries would be spent before it could
+    # have become better. The same holds of a wish of a few milliseconds.
+    if failed.retry_after is None or failed.retry_after <= 0:
+        return None
+    return max(failed.retry_after, _bounded(retries, retries.base))
+
+
+def _bounded(retries: Retries, delay: float) -> float:
+    return delay if retries.longest is None else min(delay, retries.longest)
 
 
 def retry_delay(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
@@ -68,13 +84,12 @@ def retry_delay(retries: Retries, failed: ModelFailed, attempt: int) -> float | 
     # worker chose to go on.
     if failed.failure is Failure.LOST:
         return 0.0
-    if attempt > allowed_retries(retries, failed.failure):
+    if attempt > allowed_retries(retries, failed):
         return None
-    if failed.retry_after is not None:
+    if (asked := asked_wait(retries, failed)) is not None:
         # The provider knows best, and to ask sooner makes some of them wait longer. But a wait over the
         # longest is an answer by itself: the run ends and says so, instead of hanging until tomorrow.
-        asked = max(0.0, failed.retry_after)
         return asked if retries.longest is None or asked <= retries.longest else None
     # The jitter is drawn by the performer and comes with the event, since a transition draws nothing.
     backoff = retries.base * 2.0 ** min(attempt - 1, DOUBLINGS) * (1.0 + retries.jitter * failed.jitter)
-    return backoff if retries.longest is None else min(backoff, retries.longest)
+    return _bounded(retries, backoff)

@@ -56,7 +56,7 @@ def waits_of(notices: list[Notice]) -> list[tuple[Failure, float]]:
 @pytest.mark.parametrize(
     ("model", "failure", "first", "second"),
     [
-        ("stand-in-429", Failure.RATE_LIMIT, [1.0, 2.0], [3.0, 4.0]),
+        ("stand-in-429", Failure.RATE_LIMIT, [2.0, 4.0], [6.0, 8.0]),
         ("stand-in-overloaded", Failure.OVERLOADED, [2.0, 6.0], [8.0, 12.0]),
         ("stand-in-500", Failure.SERVER, [2.0, 6.0], [8.0, 12.0]),
     ],

@@ -18,21 +18,23 @@ import attrs
 import pytest
 from provers.steps import restore_from_snapshot
 
-from turnwheel import Approve, Deny, MemoryStore, Session
-from turnwheel.effects.config import SideEffect
-from turnwheel.effects.events import Entered, Event, ToolProgressed
+from turnwheel import Agent, Approve, Deny, MemoryStore, Session
+from turnwheel.effects.config import ModelSpec, Retries, SideEffect
+from turnwheel.effects.events import Entered, Event, Failure, ToolProgressed
+from turnwheel.effects.history import ReasoningPiece
 from turnwheel.effects.messages import Outcome
+from turnwheel.effects.requests import CallModel
 from turnwheel.engine.codec import SETTINGS
 from turnwheel.engine.inspect.replay import line
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry
+from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened
 from turnwheel.engine.journal.fold import SessionState, fold, initial_state, read
 from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.session.archive import export, replay
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.states.batch.batch import Running
 from turnwheel.states.rules.history_check import history_faults
-from turnwheel.testing.scripted import says
+from turnwheel.testing.scripted import Reply, ScriptedModel, says
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -118,6 +120,21 @@ def test_a_journal_can_be_written_again_or_left_for_a_snapshot_at_every_entry(pa
         if (machine := folded.machine) is not None:
             folded.machine = restore_from_snapshot(machine)
     assert folded.machine == end
+
+
+async def test_a_run_that_was_given_up_after_thinking_stays_given_up() -> None:
+    """Older turnwheels did not ask again then, which their journals say by the label of the step only."""
+    store = MemoryStore()
+    model = ScriptedModel(Reply(pieces=(ReasoningPiece("hm"),), failure=Failure.CUT))
+    agent = Agent(model="m", performers={CallModel: model}, retries=Retries(failed=0), store=store)
+    async with agent, agent.session("s") as session:
+        assert [notice async for notice in session.stream("Hello")]
+    written = [decode_entry(entry) for entry in await store.load("s")]
+    config = attrs.evolve(agent.config, retries=Retries(), fallback="m2", models=(ModelSpec(name="m2"),))
+    older = [attrs.evolve(one, config=config) if isinstance(one, RunOpened) else one for one in written]
+    machine = fold([encode_entry(entry) for entry in older], "s").machine
+    assert machine is not None
+    assert machine.done
 
 
 # Going on

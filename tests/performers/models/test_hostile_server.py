@@ -28,7 +28,7 @@ from provers.streams import DIALECTS, Dialect, event
 
 from turnwheel import Agent, DoneReason, Loops, Retries, Session, tool
 from turnwheel.effects.history import CallPiece, merged
-from turnwheel.effects.notices import AnswerDropped, Notice
+from turnwheel.effects.notices import Notice, TextDelta
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.fold import fold
@@ -101,7 +101,7 @@ async def told(session: Session, prompt: str) -> list[Notice]:
 def tries_of(outcome: str, notices: list[Notice]) -> int:
     if outcome not in {str(failure) for failure in OVERLOADED | TRANSIENT}:
         return 1
-    return 1 if any(isinstance(notice, AnswerDropped) for notice in notices) else 2
+    return 1 if any(isinstance(one, TextDelta) and not one.text.isspace() for one in notices) else 2
 
 
 MEGABYTES = 200

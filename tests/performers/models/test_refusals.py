@@ -34,6 +34,7 @@ def rows(title: str) -> list[tuple[str, ...]]:
     ("asked", "meant"),
     [
         *rows("refusals"),
+        ('400 \ufeff{"error":{"message":"bad"}}', "bad_request: http 400: bad"),
         ("500 <html>\n  <b>oops</b>\n</html>", "server: http 500: <html> <b>oops</b> </html>"),
         ("418 " + "[" * 100_000, f"bad_request: http 418: {'[' * MAX_FAILURE_TEXT}... (100000 characters)"),
     ],
@@ -71,10 +72,30 @@ def test_a_conversation_that_is_too_long_is_recognised(wording: str) -> None:
     assert stream_error(json.loads(body)).failure is Failure.OVERFLOW
 
 
+@pytest.mark.parametrize(("most", "wording"), rows("the answer would be too long"))
+def test_an_answer_that_would_be_too_long_is_no_conversation_that_is(most: str, wording: str) -> None:
+    body = {"error": {"message": wording, "code": "context_length_exceeded"}}
+    for broken in (refusal(400, {}, json.dumps(body).encode(), now=0.0), stream_error(body)):
+        assert (broken.failure, broken.max_output) == (Failure.BAD_REQUEST, int(most))
+        assert wording in broken.message
+
+
 @pytest.mark.parametrize(("headers", "seconds"), rows("waits"))
 def test_a_wish_to_wait_is_read(headers: str, seconds: str) -> None:
     # In seconds, milliseconds or as a date, counted from now; nonsense is no wish.
     assert str(retry_after(json.loads(headers), now=40.0)) == seconds
+
+
+@pytest.mark.parametrize(("body", "seconds"), rows("waits in a body"))
+def test_a_wish_to_wait_is_read_from_a_body_where_no_header_has_one(body: str, seconds: str) -> None:
+    broken = [refusal(429, {"retry-after": "0"}, body.encode(), now=0.0), stream_error(json.loads(body))]
+    assert [str(one.retry_after) for one in broken] == [seconds] * 2
+    assert refusal(429, {"retry-after": "7"}, body.encode(), now=0.0).retry_after == 7.0
+
+
+@pytest.mark.parametrize(("said", "heard"), [("true", True), ("False", False), ("", None), ("maybe", None)])
+def test_whether_to_try_again_is_read(said: str, heard: bool | None) -> None:  # noqa: FBT001  # a row
+    assert refusal(500, {"x-should-retry": said}, b"", now=0.0).should_retry is heard
 
 
 KEY = "sk-ant/api03+0123456789=="

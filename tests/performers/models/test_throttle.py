@@ -134,13 +134,15 @@ a lane that was closed opens slowly: at its time one goes, and each that is take
     join 1, sent 0, refuses 0 30, join 12, pass 29.9, sent 0, pass 0.1, sent 0-1, takes_up 1, sent 0-3
     takes_up 2, sent 0-5, takes_up 3 4 5, sent 0-11, takes_up 6, sent 0-12, takes_up 12, join 100, sent 0-112
 a failure that says nothing of the load lets one more try
-    join 1, sent 0, refuses 0 1, join 3, pass 1, sent 0-1, leave 1, sent 0-2
+    join 1, sent 0, refuses 0 3, join 3, pass 3, sent 0-1, leave 1, sent 0-2
 a refusal of the first one closes the lane again
-    join 1, sent 0, refuses 0 1, pass 1, join 3, sent 0-1, refuses 1 5, sent 0-1, pass 4.9, sent 0-1
+    join 1, sent 0, refuses 0 3, pass 3, join 3, sent 0-1, refuses 1 5, sent 0-1, pass 4.9, sent 0-1
     pass 0.1, sent 0-2
 many refusals at once are one: what was sent before makes the wait longer only where the provider says so
     join 5, sent 0-4, refuses 0 -, closed 2, pass 0.5, refuses 1 -, closed 2, refuses 2 9.5, closed 10
     refuses 3 1, closed 10, takes_up 4, join 1, pass 9.4, sent 0-4
+a wait of nothing is none, and no wait is shorter than the first of our own
+    join 1, sent 0, refuses 0 0, closed 2, pass 2, join 1, sent 0-1, takes_up 1, refuses 1 0.01, closed 4
 one model is held and another is not, though they share the room
     limit 2, join 1, sent 0, refuses 0 30, join 5, join 3 openai:n, sent 0 6-7, leave 6, sent 0 6-8, pass 30
     sent 0 6-8, leave 7, sent 0-1 6-8
@@ -586,7 +588,7 @@ def test_the_limit_and_the_wait_hold_across_event_loops() -> None:
     async def ask() -> None:
         answers.extend(await asyncio.gather(*[model(asking(n), scene_of(clock)) for n in range(10)]))
 
-    asyncio.run(one_refused(model, clock))
+    asyncio.run(one_refused(model, clock))  # with no wait of our own that is longer
     threads = [threading.Thread(target=asyncio.run, args=(ask(),)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -599,7 +601,8 @@ def test_the_limit_and_the_wait_hold_across_event_loops() -> None:
 
 
 async def one_refused(model: OpenAIChat, clock: SystemClock) -> None:
-    assert isinstance(await model(asking(), scene_of(clock)), ModelFailed)
+    config = attrs.evolve(PLAIN, retries=Retries(base=0.1))
+    assert isinstance(await model(asking(), scene_of(clock, config=config)), ModelFailed)
 
 
 def test_a_loop_that_is_gone_keeps_no_request_waiting() -> None:

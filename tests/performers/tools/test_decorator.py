@@ -7,10 +7,9 @@ import dataclasses
 import functools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from decimal import Decimal as OnlyForCheckers
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, assert_type, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type, cast
 
 import attrs
 import msgspec
@@ -19,6 +18,9 @@ import pytest
 from turnwheel.effects.config import Approval, SideEffect, ToolSpec
 from turnwheel.effects.errors import ToolDefinitionError
 from turnwheel.performers import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from decimal import Decimal as OnlyForCheckers
 
 CONTEXT: ToolContext[object] = ToolContext(cwd=Path("/"), deps=None)
 

@@ -1,7 +1,7 @@
 """
 What must hold of calls that fail: tried again as often and as late as settings say, or by another model.
 
-A call is tried again only where nothing of its answer was seen: what was shown cannot be taken back.
+A call is tried again only where no text of its answer was seen: what was shown cannot be taken back.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from turnwheel.effects.events import (
     ModelFailed,
     ModelStreamed,
 )
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.notices import DoneReason, FallbackUsed, RetryScheduled, TurnEnded
 from turnwheel.effects.records import SetModel, UseFallback
 from turnwheel.effects.requests import CallModel, Purpose
@@ -37,18 +38,25 @@ CLOSE = 1e-9
 """Times are floats, of which the last digit is lost where they are added."""
 
 
+def asked_for(failed: ModelFailed) -> bool:
+    """Whether the provider asked for a wait; one of nothing is none."""
+    return failed.retry_after is not None and failed.retry_after > 0
+
+
 def patience(retries: Retries, failed: ModelFailed, attempt: int) -> tuple[float, float] | None:
     """Between which seconds is waited after *attempt* *failed*; None where it is not tried again."""
     if failed.failure is Failure.LOST:
         return 0.0, 0.0
-    allowed = retries.overloaded * (failed.failure in PATIENT) + retries.failed * (failed.failure in HOPEFUL)
+    hopeful = failed.failure in HOPEFUL or (failed.should_retry and failed.failure not in PATIENT)
+    allowed = retries.overloaded if failed.failure in PATIENT else retries.failed if hopeful else 0
+    allowed = 0 if failed.should_retry is False else allowed
     if attempt > allowed:
         return None
     longest = inf if retries.longest is None else retries.longest
-    if failed.retry_after is None:
+    if not asked_for(failed):
         least = retries.base * 2.0 ** (attempt - 1)
         return min(least, longest), min(least * (1 + retries.jitter), longest)
-    asked = max(0.0, failed.retry_after)
+    asked = max(failed.retry_after or 0.0, min(retries.base, longest))
     return None if asked > longest else (asked, asked)
 
 
@@ -57,7 +65,7 @@ def too_long(failed: ModelFailed, attempt: int, retries: Retries) -> bool:
     due = patience(retries, failed, attempt)
     if due is None:
         return True
-    drawn = due[0] * (1 + retries.jitter * failed.jitter * (failed.retry_after is None))
+    drawn = due[0] * (1 + retries.jitter * failed.jitter * (not asked_for(failed)))
     return min(drawn, inf if retries.longest is None else retries.longest) > retries.fallback_after
 
 
@@ -77,7 +85,7 @@ def wait_faults(failed: ModelFailed, attempt: int, now: Transition) -> list[str]
 @attrs.define(kw_only=True)
 class TryBook:
     """
-    The tries of one run: which *attempt* the next turn's call is, whether anything was *seen* of its answer.
+    The tries of one run: which *attempt* the next turn's call is, whether text was *seen* of its answer.
 
     *fallback* is the model that took over, or empty.
     """
@@ -99,7 +107,8 @@ class TryBook:
         """The faults of the step *now*, whose event closed *answered*."""
         event, faults = now.event, list[str]()
         if isinstance(event, ModelStreamed):
-            self.seen = True
+            texts = [piece.text for piece in event.pieces if isinstance(piece, TextPiece)]
+            self.seen = self.seen or not all(map(str.isspace, texts))
         if isinstance(event, ModelFailed) and isinstance(answered, CallModel):
             turn = answered.purpose is Purpose.TURN
             faults += (self._failed if turn else self._summary_failed)(event, answered, now)

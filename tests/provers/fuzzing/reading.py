@@ -264,6 +264,6 @@ def refusal_faults(data: bytes, seed: int = 0) -> tuple[list[str], str]:
     headers = {rng.choice(("retry-after", "retry-after-ms", "location", "x")): value}
     broken = refusal(rng.choice(STATUSES), headers, data, 1e9)
     faults = ending_faults(broken)
-    if broken.retry_after is not None and not 0 <= broken.retry_after < float("inf"):
+    if broken.retry_after is not None and not 0 < broken.retry_after < float("inf"):
         faults.append(f"to be tried again in {broken.retry_after} s")
     return faults, str(broken.failure)
