@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import final
 
 import attrs
@@ -357,11 +358,12 @@ class Limits:
 @attrs.frozen(kw_only=True)
 class ChildSpec:
     """
-    A child agent that a tool of kind `ToolKind.AGENT` may start. *tools* None: the parent's read-only ones.
+    A child agent that a tool of kind `ToolKind.AGENT` may start.
 
-    Whatever is asked for, a child's tools are a subset of its parent's and never start another child. What
-    *limits* name is set aside from what its parent has left while it works; what it did not use is given
-    back. *instructions* are files that are read for it, as `Config.instructions` are for its parent.
+    *tools* are names or globs of its parent's tools; None: the read-only ones. Whatever is asked for, they
+    are a subset of its parent's and never start another child. What *limits* name is set aside from what its
+    parent has left while it works; what it did not use is given back. *instructions* are files that are read
+    for it, as `Config.instructions` are for its parent.
     """
 
     name: str
@@ -371,6 +373,10 @@ class ChildSpec:
     model: ModelSpec | None = None
     limits: Limits = Limits(turns=10, tokens=100_000, seconds=60.0)
     instructions: tuple[str, ...] = ()
+
+    def names(self, tool: str) -> bool:
+        """Whether *tool* is among its tools by name."""
+        return any(fnmatchcase(tool, glob) for glob in self.tools or ())
 
 
 def _priced(limits: tuple[Limits, ...], model: ModelSpec) -> None:

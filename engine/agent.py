@@ -23,6 +23,7 @@ from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.stores.base import Store
 from ..performers.tools.decorator import Tool
+from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
 from ..states.rules.hooks import told
 from .driver import Performers
@@ -63,14 +64,14 @@ The tool that starts a child; offered where an agent has children.
 def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSpec]) -> effects.ToolSpec:
     """`SPAWN`, with the *children* in its description and the side effect that they have with *tools*."""
     # Read-only where all their tools are: such children may run at the same time, and in a read-only mode.
-    reads = {tool.name for tool in tools if tool.side_effect is effects.SideEffect.READ_ONLY}
-    named = {name for child in children for name in child.tools or ()}
+    named = [tool for tool in tools if any(child.names(tool.name) for child in children)]
+    reads = all(tool.side_effect is effects.SideEffect.READ_ONLY for tool in named)
     # The model chooses by name and description, so both have to be in the text that it reads.
     there = "; ".join(f"{child.name}: {child.description}".removesuffix(": ") for child in children)
     return attrs.evolve(
         SPAWN,
         description=f"{SPAWN.description} There are: {there}.",
-        side_effect=effects.SideEffect.READ_ONLY if named <= reads else effects.SideEffect.UNSAFE,
+        side_effect=effects.SideEffect.READ_ONLY if reads else effects.SideEffect.UNSAFE,
     )
 
 
@@ -272,6 +273,7 @@ class Agent:
     get. *secrets* names what is redacted; *vault* keeps the values, by default in memory.
 
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
+    *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
     """
 
     model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(name=DEFAULT_MODEL), converter=_spec)
@@ -312,6 +314,7 @@ class Agent:
     approver: Approver | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
+    retired: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
@@ -320,6 +323,9 @@ class Agent:
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
     # One set for all its sessions, which `drain` goes through.
     _at_work: set[Drain] = attrs.field(init=False, factory=set, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_names(self.config, self.retired)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -356,6 +362,7 @@ class Agent:
             titles=self.titles,
             watch=self.watch,
             at_work=self._at_work,
+            retired=self.retired,
         )
         return Session(name, environment, store, fresh=fresh)
 

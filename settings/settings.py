@@ -31,6 +31,7 @@ from ..performers.stores.base import Store
 from ..performers.stores.sqlite import SQLiteStore
 from ..performers.tools.builtin import builtin_tools
 from ..performers.tools.decorator import Tool
+from ..performers.tools.names import misfit
 from .areas import CommandHook, Debug, Preset, Prices, SessionSettings
 from .keys import SECRET
 from .reading import read
@@ -53,6 +54,7 @@ class Host(TypedDict, total=False):
     clock: Clock
     deps: object
     performers: Performers
+    retired: tuple[str, ...]
     store: Store | None
     vault: Vault
 
@@ -173,7 +175,8 @@ class Settings:
         agent. Raises `ConfigError` if settings do not fit together, or fit no tool.
         """
         self.debug.begin()
-        changed, offered = _as_named(self, _offered(self, tools))
+        there, mine = _offered(self, tools)
+        changed, offered = _as_named(self, mine)
         kept = changed.store if changed.session.persist else None
         # An agent has most settings under the same name; `host` wins over the store.
         same = attrs.fields_dict(Agent).keys() & attrs.fields_dict(Settings).keys()
@@ -188,6 +191,8 @@ class Settings:
             "titles": changed.session.titles,
             "store": None if kept is None else SQLiteStore(kept.expanduser()),
             **host,
+            # What is there and not offered is left out on purpose, and rules for other agents may name it.
+            "retired": (*host.get("retired", ()), *[tool.spec.name for tool in there]),
         }
         return Agent(**parts)
 
@@ -226,9 +231,11 @@ def _model(settings: Settings) -> ModelSpec:
     return next((spec for spec in settings.models if spec.name == model.name), model)
 
 
-def _offered(settings: Settings, more: Iterable[Tool[..., Any]]) -> Tools:
+def _offered(settings: Settings, more: Iterable[Tool[..., Any]]) -> tuple[Tools, Tools]:
     """
-    The built-in tools that *settings* name and *more* of the host's, without the disallowed ones.
+    All tools there are, and those of them that are offered.
+
+    These are the built-in tools that *settings* name and *more* of the host's, without the disallowed ones.
 
     Raises `ConfigError` for a glob that fits no tool.
     """
@@ -236,8 +243,8 @@ def _offered(settings: Settings, more: Iterable[Tool[..., Any]]) -> Tools:
     given = [*more]
     _fits("tools", settings.tools, mine)
     _fits("disallowed_tools", settings.disallowed_tools, (*mine, *given))
-    there = [*(tool for tool in mine if _named(tool, settings.tools)), *given]
-    return [tool for tool in there if not _named(tool, settings.disallowed_tools)]
+    wanted = [*(tool for tool in mine if _named(tool, settings.tools)), *given]
+    return [*mine, *given], [tool for tool in wanted if not _named(tool, settings.disallowed_tools)]
 
 
 def _named(tool: Tool[..., Any], globs: Iterable[str]) -> bool:
@@ -247,9 +254,8 @@ def _named(tool: Tool[..., Any], globs: Iterable[str]) -> bool:
 def _fits(key: str, globs: Iterable[str], tools: Sequence[Tool[..., Any]]) -> None:
     for glob in globs:
         # A misspelt glob would let in the tool that it was to keep out.
-        if not any(_named(tool, (glob,)) for tool in tools):
-            names = ", ".join(tool.spec.name for tool in tools)
-            msg = f"{key} must be names or globs of tools, which are {names}; got {glob!r}"
+        if problem := misfit(glob, [tool.spec for tool in tools]):
+            msg = f"{key}: {problem}"
             raise ConfigError(msg)
 
 
@@ -287,7 +293,7 @@ def _child(settings: Settings) -> ChildSpec:
 def _has(child: ChildSpec, tool: Tool[..., Any]) -> bool:
     if child.tools is None:
         return tool.spec.side_effect is SideEffect.READ_ONLY
-    return tool.spec.name in child.tools
+    return child.names(tool.spec.name)
 
 
 def _stricter(one: Limits, other: Limits) -> Limits:

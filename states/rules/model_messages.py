@@ -24,7 +24,6 @@ CONTINUE = "Continue where you left off."
 
 def not_found(name: str, offered: tuple[str, ...]) -> str:
     """The result of a call to a tool that is not there."""
-    # The names that were offered. One that is only configured would be refused, too.
     there = f" Available: {', '.join(offered)}." if offered else ""
     return f"Tool not found: {name}.{there}"
 
