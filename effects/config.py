@@ -8,13 +8,12 @@ A number of None means "no limit"; 0 is refused, since half the world reads it a
 from __future__ import annotations
 
 from decimal import Decimal
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import final
 
 import attrs
 
-from .errors import ConfigError
+from .errors import Choice, ConfigError
 from .hooks import HookSpec
 from .permissions import PermissionMode, Rule
 from .validators import (
@@ -110,7 +109,7 @@ class ModelSpec:
 # The policy: how the loop decides where there is more than one good way. Presets are in `presets`.
 
 
-class OnDenial(StrEnum):
+class OnDenial(Choice):
     """After a person said no: back to the model at once, go on with the next call, or end the run."""
 
     SKIP_REST = "skip_rest"
@@ -118,7 +117,7 @@ class OnDenial(StrEnum):
     INTERRUPT = "interrupt"
 
 
-class OnLost(StrEnum):
+class OnLost(Choice):
     """
     When the process is gone in which an unsafe tool was at work, so that it may have run.
 
@@ -129,7 +128,7 @@ class OnLost(StrEnum):
     ASK = "ask"
 
 
-class OnMaxTokens(StrEnum):
+class OnMaxTokens(Choice):
     """After a cut-off answer: compact when the context is over its threshold, compact always, or stop."""
 
     COMPACT_OVER_THRESHOLD = "compact_over_threshold"
@@ -137,7 +136,7 @@ class OnMaxTokens(StrEnum):
     STOP = "stop"
 
 
-class Concurrency(StrEnum):
+class Concurrency(Choice):
     """
     Which calls of one answer may run side by side.
 
@@ -150,14 +149,14 @@ class Concurrency(StrEnum):
     PARALLEL = "parallel"
 
 
-class Gates(StrEnum):
+class Gates(Choice):
     """Who judges a call first: the hooks, so that rules judge what a hook made of it, or the rules."""
 
     HOOKS_FIRST = "hooks_first"
     RULES_FIRST = "rules_first"
 
 
-class Steering(StrEnum):
+class Steering(Choice):
     """
     When a model reads what a person said into a run.
 
@@ -284,7 +283,7 @@ class Loops:
 READER = "read_result"
 
 
-class SideEffect(StrEnum):
+class SideEffect(Choice):
     """
     What running a tool does to the world; decides parallel runs, approval and what happens after a crash.
 
@@ -296,7 +295,7 @@ class SideEffect(StrEnum):
     UNSAFE = "unsafe"
 
 
-class Approval(StrEnum):
+class Approval(Choice):
     """When a person is asked before a tool runs. `BY_SIDE_EFFECT`: unless it is read-only."""
 
     BY_SIDE_EFFECT = "by_side_effect"
@@ -304,7 +303,7 @@ class Approval(StrEnum):
     NEVER = "never"
 
 
-class ToolKind(StrEnum):
+class ToolKind(Choice):
     """`FUNCTION` is run by a performer; `AGENT` starts a child agent with its own run."""
 
     FUNCTION = "function"

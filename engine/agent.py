@@ -126,14 +126,6 @@ def _made_with(decorator: str, kind: type, given: Iterable[object]) -> tuple[obj
     return made
 
 
-def _titles(titles: str) -> Titles:
-    try:
-        return Titles(titles)
-    except ValueError as error:
-        msg = f"titles must be one of {[each.value for each in Titles]}; got {titles!r}"
-        raise effects.ConfigError(msg) from error
-
-
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
     # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.
     if isinstance(texts, str):
@@ -301,7 +293,7 @@ class Agent:
     client: httpx.AsyncClient | None = None
     prices: PriceList | None = None
     store: Store | None = None
-    titles: Titles = attrs.field(default=Titles.INLINE, converter=_titles)
+    titles: Titles = attrs.field(default=Titles.INLINE, converter=Titles)
     watch: Delivery = Delivery()
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)

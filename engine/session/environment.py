@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
 
+from ...effects.errors import Choice
 from ...effects.usage import Spent
 from ...performers.base import noop
 from .delivery import Delivery
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .redactor import Redactor
 
 
-class Titles(StrEnum):
+class Titles(Choice):
     """
     How sessions get titles: not at all, from the first line of the first prompt, or from a model.
 

@@ -22,6 +22,11 @@ FROM_OUTSIDE = (
 CONTINUE = "Continue where you left off."
 
 
+def count(number: int, what: str) -> str:
+    """*number* of *what*, as in ``1 message`` and ``2 messages``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def not_found(name: str, offered: tuple[str, ...]) -> str:
     """The result of a call to a tool that is not there."""
     there = f" Available: {', '.join(offered)}." if offered else ""

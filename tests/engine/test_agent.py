@@ -7,15 +7,19 @@ import re
 import subprocess
 import sys
 from contextlib import aclosing
+from enum import StrEnum
 from typing import Any
 
 import pytest
 
-from turnwheel import Agent, ChildSpec, Limits, MemoryStore, Rule, tool
+from turnwheel import Agent, ChildSpec, Hook, Limits, MemoryStore, Rule, tool
+from turnwheel.effects.config import OnLost, SideEffect, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import TextDelta
+from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.requests import CallModel
+from turnwheel.engine.session.environment import Titles
 from turnwheel.performers import command_hook
 from turnwheel.states.rules.limits import child_tools
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
@@ -97,6 +101,12 @@ async def test_a_question_that_could_never_be_answered_is_a_no(*, child: bool) -
 
 def deny(tool: str, **where: str) -> Rule:
     return Rule(verdict="deny", tool=tool, where=tuple(where.items()))
+
+
+@pytest.mark.parametrize("kind", [SideEffect, OnLost, Steering, PermissionMode, Verdict, Hook, Titles])
+def test_a_word_that_a_setting_does_not_take_is_told_with_those_it_takes(kind: type[StrEnum]) -> None:
+    with pytest.raises(ConfigError, match=f"^{kind.__name__} must be one of {', '.join(kind)}; got 'x'$"):
+        kind("x")
 
 
 def test_rules_may_speak_of_all_tools_and_of_retired_ones() -> None:
