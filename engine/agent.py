@@ -14,7 +14,7 @@ import attrs
 
 from .. import effects
 from ..effects.secrets import as_secrets
-from ..effects.validators import named
+from ..effects.validators import as_texts, named
 from ..performers.base import Clock, PerformContext, Performer, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
@@ -124,14 +124,6 @@ def _made_with(decorator: str, kind: type, given: Iterable[object]) -> tuple[obj
             msg = f"{each!r} is no {decorator}; decorate it with @{decorator}"
             raise effects.ArgumentError(msg)
     return made
-
-
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.
-    if isinstance(texts, str):
-        msg = f"texts must be a tuple; got str (write ({texts!r},))"
-        raise effects.ArgumentError(msg)
-    return tuple(texts)
 
 
 # One function for each type: a checker reads the type of the argument from the converter.
@@ -274,7 +266,7 @@ class Agent:
     fallback: effects.ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
     system: str = ""
-    instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     limits: effects.Limits = effects.Limits()
     session_limits: effects.Limits = effects.Limits()
     policy: effects.Policy = effects.Policy()
@@ -283,11 +275,11 @@ class Agent:
     loops: effects.Loops = effects.Loops()
     rules: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
     hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
-    stop: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     children: tuple[effects.ChildSpec, ...] = attrs.field(default=(), converter=_children)
     base_url: str | None = attrs.field(default=None, repr=_without_login)
     api_key: str | None = attrs.field(default=None, repr=False)
-    betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     requests_at_once: int | None = MAX_CONCURRENT
     # A caller's own client stays the caller's: `aclose` leaves it open.
     client: httpx.AsyncClient | None = None
@@ -306,7 +298,7 @@ class Agent:
     approver: Approver | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
-    retired: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))

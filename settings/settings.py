@@ -13,12 +13,12 @@ import attrs
 import httpx
 
 from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
-from ..effects.errors import ArgumentError, ConfigError, UnknownSession
+from ..effects.errors import ConfigError, UnknownSession
 from ..effects.events import Decision
 from ..effects.permissions import Rule
 from ..effects.requests import AskApproval
 from ..effects.secrets import Secrets
-from ..effects.validators import of_kind, positive, tuple_of
+from ..effects.validators import as_texts, of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent
 from ..engine.driver import Performers
 from ..engine.prices import price_of
@@ -67,13 +67,6 @@ def _specs(models: Iterable[str | ModelSpec]) -> tuple[ModelSpec, ...]:
     return tuple([_spec(model) for model in models])
 
 
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(texts, str):
-        msg = f"several texts are wanted, not one: write ({texts!r},)"
-        raise ArgumentError(msg)
-    return tuple(texts)
-
-
 def _all(items: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(items)
 
@@ -106,14 +99,14 @@ class Settings:
     )
     base_url: str | None = None
     api_key: str | None = attrs.field(default=None, repr=False, metadata=SECRET)
-    betas: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
+    betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     requests_at_once: int | None = attrs.field(default=MAX_CONCURRENT, validator=positive)
     prices: Prices = attrs.field(default=Prices.OWN, converter=Prices)
     system: str = ""
-    instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    stop: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    tools: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    disallowed_tools: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    tools: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    disallowed_tools: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     rules: tuple[Rule, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(Rule))
     hooks: tuple[CommandHook, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(CommandHook))
     agents: tuple[ChildSpec, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(ChildSpec))

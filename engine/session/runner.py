@@ -455,10 +455,8 @@ def check_tools(log: SessionLog, environment: Environment) -> None:
     here = {*environment.retired, *[tool.name for tool in environment.config.tools]}
     lacking = [tool.name for tool in log.state.machine.config.tools if tool.name not in here]
     if lacking:
-        msg = (
-            f"session {log.session!r} has tools that are not here: {', '.join(map(repr, lacking))}; "
-            "resume it where they are, or say with Agent(retired=...) that they are gone"
-        )
+        way = "resume it where they are, or name them in Agent(retired=...)"
+        msg = f"session {log.session!r} has tools that are not here: {', '.join(map(repr, lacking))}; {way}"
         raise errors.ConfigError(msg)
 
 

@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 from ...effects import Config, ConfigError, ToolKind, ToolSpec
 
 
-def misfit(tool: str, specs: Iterable[ToolSpec], where: Iterable[tuple[str, str]] = ()) -> str:
+def misfit(tool: str, specs: Sequence[ToolSpec], where: Iterable[tuple[str, str]] = ()) -> str:
     """Why the glob *tool*, with globs for arguments in *where*, fits no call of *specs*; empty if it does."""
-    specs = tuple(specs)
     schemas = [json.loads(spec.schema) for spec in specs if fnmatchcase(spec.name, tool)]
     if not schemas:
         # All tools, of which there may be none.
@@ -28,8 +27,7 @@ def _hint(name: str, names: Sequence[str]) -> str:
     """What a person may have meant by *name*, which is none of *names*."""
     from difflib import get_close_matches  # noqa: PLC0415  # 2 ms, for a mistake only
 
-    near = get_close_matches(name, names, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
+    meant = "".join([f"did you mean {near!r}? " for near in get_close_matches(name, names, n=1)])
     return f"{meant}there are: {', '.join(names) or 'none'}"
 
 

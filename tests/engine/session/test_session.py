@@ -77,20 +77,18 @@ async def test_two_processes_cannot_both_go_on(one: House) -> None:
 
 async def test_a_run_is_taken_over_only_where_its_tools_are(one: House) -> None:
     question = (await one.session(calls(("pay", {}))).run("go")).waiting[0]
-    look = [each for each in one.agent().tools if each.spec.name == "look"]
-    without = one.session(says("no"), tools=look)
+    named = {each.spec.name: each for each in one.agent().tools}
+    without = one.session(says("no"), tools=[named["look"]])
     await without.approve(question.id)
     length = len(await one.store.load("s"))
     with pytest.raises(ConfigError, match=r"session 's' has tools that are not here: .*'pay'"):
         await without.resume()
     assert (len(await one.store.load("s")), one.ran) == (length, [])
-    gone = [spec.name for spec in one.agent().config.tools]
-    with_leave = one.session(says("so be it"), tools=look, retired=gone)
-    assert (await with_leave.resume()).text == "so be it"
-    (result,) = with_leave.history[-2].results
-    assert result.content == "Tool not found: pay. Available: look."
+    retired = one.session(says("so be it"), tools=[named["look"]], retired=named)
+    assert (await retired.resume()).text == "so be it"
+    assert retired.history[-2].results[0].content == "Tool not found: pay. Available: look."
     # A run of its own is set up with the tools of this process.
-    assert (await one.session(says("yes"), tools=look).run("more")).text == "yes"
+    assert (await without.run("more")).text == "no"
 
 
 async def test_a_question_is_answered_once_by_the_first_who_does(one: House) -> None:
