@@ -8,12 +8,12 @@ A number of None means "no limit"; 0 is refused, since half the world reads it a
 from __future__ import annotations
 
 from decimal import Decimal
-from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import final
 
 import attrs
 
-from .errors import ConfigError
+from .errors import Choice, ConfigError
 from .hooks import HookSpec
 from .permissions import PermissionMode, Rule
 from .validators import (
@@ -109,7 +109,7 @@ class ModelSpec:
 # The policy: how the loop decides where there is more than one good way. Presets are in `presets`.
 
 
-class OnDenial(StrEnum):
+class OnDenial(Choice):
     """After a person said no: back to the model at once, go on with the next call, or end the run."""
 
     SKIP_REST = "skip_rest"
@@ -117,7 +117,7 @@ class OnDenial(StrEnum):
     INTERRUPT = "interrupt"
 
 
-class OnLost(StrEnum):
+class OnLost(Choice):
     """
     When the process is gone in which an unsafe tool was at work, so that it may have run.
 
@@ -128,7 +128,7 @@ class OnLost(StrEnum):
     ASK = "ask"
 
 
-class OnMaxTokens(StrEnum):
+class OnMaxTokens(Choice):
     """After a cut-off answer: compact when the context is over its threshold, compact always, or stop."""
 
     COMPACT_OVER_THRESHOLD = "compact_over_threshold"
@@ -136,7 +136,7 @@ class OnMaxTokens(StrEnum):
     STOP = "stop"
 
 
-class Concurrency(StrEnum):
+class Concurrency(Choice):
     """
     Which calls of one answer may run side by side.
 
@@ -149,14 +149,14 @@ class Concurrency(StrEnum):
     PARALLEL = "parallel"
 
 
-class Gates(StrEnum):
+class Gates(Choice):
     """Who judges a call first: the hooks, so that rules judge what a hook made of it, or the rules."""
 
     HOOKS_FIRST = "hooks_first"
     RULES_FIRST = "rules_first"
 
 
-class Steering(StrEnum):
+class Steering(Choice):
     """
     When a model reads what a person said into a run.
 
@@ -283,7 +283,7 @@ class Loops:
 READER = "read_result"
 
 
-class SideEffect(StrEnum):
+class SideEffect(Choice):
     """
     What running a tool does to the world; decides parallel runs, approval and what happens after a crash.
 
@@ -295,7 +295,7 @@ class SideEffect(StrEnum):
     UNSAFE = "unsafe"
 
 
-class Approval(StrEnum):
+class Approval(Choice):
     """When a person is asked before a tool runs. `BY_SIDE_EFFECT`: unless it is read-only."""
 
     BY_SIDE_EFFECT = "by_side_effect"
@@ -303,7 +303,7 @@ class Approval(StrEnum):
     NEVER = "never"
 
 
-class ToolKind(StrEnum):
+class ToolKind(Choice):
     """`FUNCTION` is run by a performer; `AGENT` starts a child agent with its own run."""
 
     FUNCTION = "function"
@@ -357,11 +357,12 @@ class Limits:
 @attrs.frozen(kw_only=True)
 class ChildSpec:
     """
-    A child agent that a tool of kind `ToolKind.AGENT` may start. *tools* None: the parent's read-only ones.
+    A child agent that a tool of kind `ToolKind.AGENT` may start.
 
-    Whatever is asked for, a child's tools are a subset of its parent's and never start another child. What
-    *limits* name is set aside from what its parent has left while it works; what it did not use is given
-    back. *instructions* are files that are read for it, as `Config.instructions` are for its parent.
+    *tools* are names or globs of its parent's tools; None: the read-only ones. Whatever is asked for, they
+    are a subset of its parent's and never start another child. What *limits* name is set aside from what its
+    parent has left while it works; what it did not use is given back. *instructions* are files that are read
+    for it, as `Config.instructions` are for its parent.
     """
 
     name: str
@@ -371,6 +372,10 @@ class ChildSpec:
     model: ModelSpec | None = None
     limits: Limits = Limits(turns=10, tokens=100_000, seconds=60.0)
     instructions: tuple[str, ...] = ()
+
+    def names(self, tool: str) -> bool:
+        """Whether *tool* is among its tools by name."""
+        return any(fnmatchcase(tool, glob) for glob in self.tools or ())
 
 
 def _priced(limits: tuple[Limits, ...], model: ModelSpec) -> None:

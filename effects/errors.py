@@ -28,7 +28,17 @@ What a model or a tool does wrong is never an exception: it is an event.
 
 from __future__ import annotations
 
-from typing import final
+from enum import StrEnum
+from typing import NoReturn, final
+
+
+class Choice(StrEnum):
+    """A setting that is one of some words; any other value is a `ConfigError` that lists them."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        msg = f"{cls.__name__} must be one of {', '.join(cls)}; got {value!r}"
+        raise ConfigError(msg)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -7,17 +7,17 @@ The callables behind them live in a performer and are known by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import final
 
 import attrs
 
+from .errors import Choice
 from .permissions import Rule, Verdict
 from .validators import globs, not_empty, positive
 
 
-class Hook(StrEnum):
+class Hook(Choice):
     """
     The places where a host may have a say. `SESSION_END` is told and not asked.
 

@@ -10,11 +10,11 @@ from typing import final
 
 import attrs
 
-from .errors import ConfigError
+from .errors import Choice
 from .validators import globs, not_empty
 
 
-class PermissionMode(StrEnum):
+class PermissionMode(Choice):
     """
     What happens to a call that no rule and no hook speaks about, and that is not allowed by its tool.
 
@@ -30,16 +30,7 @@ class PermissionMode(StrEnum):
     BYPASS = "bypass"
 
 
-def permission_mode(mode: str) -> PermissionMode:
-    """The mode of that name; `ConfigError` with the modes there are for any other value."""
-    try:
-        return PermissionMode(mode)
-    except ValueError as error:
-        msg = f"mode must be one of {', '.join(PermissionMode)}; got {mode!r}"
-        raise ConfigError(msg) from error
-
-
-class Verdict(StrEnum):
+class Verdict(Choice):
     """What a rule, a hook or a mode says about a call."""
 
     ALLOW = "allow"

@@ -8,7 +8,7 @@ from typing import TypeGuard, final, get_args
 import attrs
 
 from .messages import Message
-from .permissions import PermissionMode, Rule, permission_mode
+from .permissions import PermissionMode, Rule
 from .usage import Spent
 
 
@@ -102,7 +102,7 @@ class SetModel:
 class SetMode:
     """Use permission *mode* from the next tool call on."""
 
-    mode: PermissionMode = attrs.field(converter=permission_mode)
+    mode: PermissionMode = attrs.field(converter=PermissionMode)
 
 
 @final

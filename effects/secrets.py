@@ -23,7 +23,7 @@ from typing import TypeAlias, cast, final
 import attrs
 
 from .errors import ArgumentError
-from .validators import of_kind, tuple_of
+from .validators import as_texts, of_kind, tuple_of
 
 # What arguments and schemas are made of.
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -73,13 +73,6 @@ LABEL = 40
 PLACEHOLDER_DIGITS = 12
 
 
-def _texts(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        msg = f"several names are wanted, not one: write ({names!r},)"
-        raise ArgumentError(msg)
-    return tuple(names)
-
-
 @final
 @attrs.frozen(kw_only=True)
 class Secrets:
@@ -92,8 +85,8 @@ class Secrets:
     """
 
     redact: bool = attrs.field(default=True, validator=of_kind(bool))
-    words: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    plain: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
+    words: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    plain: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
 
     def names(self, name: str) -> bool:
         """Whether *name* is that of a secret."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard, TypeVar
 
@@ -171,6 +171,15 @@ def as_money(value: Decimal | float | str) -> Decimal:
 def as_money_or_none(value: Decimal | float | str | None) -> Decimal | None:
     """As `as_money`; None stays None."""
     return None if value is None else as_money(value)
+
+
+def as_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    """*texts* as a tuple; `ArgumentError` for a single one."""
+    # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.
+    if isinstance(texts, str):
+        msg = f"texts must be a tuple; got str (write ({texts!r},))"
+        raise ArgumentError(msg)
+    return tuple(texts)
 
 
 def once(what: str, names: list[str]) -> None:

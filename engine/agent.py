@@ -14,7 +14,7 @@ import attrs
 
 from .. import effects
 from ..effects.secrets import as_secrets
-from ..effects.validators import named
+from ..effects.validators import as_texts, named
 from ..performers.base import Clock, PerformContext, Performer, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
@@ -23,6 +23,7 @@ from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.stores.base import Store
 from ..performers.tools.decorator import Tool
+from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
 from ..states.rules.hooks import told
 from .driver import Performers
@@ -63,14 +64,14 @@ The tool that starts a child; offered where an agent has children.
 def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSpec]) -> effects.ToolSpec:
     """`SPAWN`, with the *children* in its description and the side effect that they have with *tools*."""
     # Read-only where all their tools are: such children may run at the same time, and in a read-only mode.
-    reads = {tool.name for tool in tools if tool.side_effect is effects.SideEffect.READ_ONLY}
-    used = {name for child in children for name in child.tools or ()}
+    used = [tool for tool in tools if any(child.names(tool.name) for child in children)]
+    reads = all(tool.side_effect is effects.SideEffect.READ_ONLY for tool in used)
     # The model chooses by name and description, so both have to be in the text that it reads.
     there = "; ".join(f"{child.name}: {child.description}".removesuffix(": ") for child in children)
     return attrs.evolve(
         SPAWN,
         description=f"{SPAWN.description} There are: {there}.",
-        side_effect=effects.SideEffect.READ_ONLY if used <= reads else effects.SideEffect.UNSAFE,
+        side_effect=effects.SideEffect.READ_ONLY if reads else effects.SideEffect.UNSAFE,
     )
 
 
@@ -123,22 +124,6 @@ def _made_with(decorator: str, kind: type, given: Iterable[object]) -> tuple[obj
             msg = f"{each!r} is no {decorator}; decorate it with @{decorator}"
             raise effects.ArgumentError(msg)
     return made
-
-
-def _titles(titles: str) -> Titles:
-    try:
-        return Titles(titles)
-    except ValueError as error:
-        msg = f"titles must be one of {[each.value for each in Titles]}; got {titles!r}"
-        raise effects.ConfigError(msg) from error
-
-
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.
-    if isinstance(texts, str):
-        msg = f"texts must be a tuple; got str (write ({texts!r},))"
-        raise effects.ArgumentError(msg)
-    return tuple(texts)
 
 
 # One function for each type: a checker reads the type of the argument from the converter.
@@ -276,6 +261,7 @@ class Agent:
     get. *secrets* names what is redacted; *vault* keeps the values, by default in memory.
 
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
+    *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
     """
 
     model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(name=DEFAULT_MODEL), converter=_spec)
@@ -284,7 +270,7 @@ class Agent:
     fallback: effects.ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
     system: str = ""
-    instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     limits: effects.Limits = effects.Limits()
     session_limits: effects.Limits = effects.Limits()
     policy: effects.Policy = effects.Policy()
@@ -293,17 +279,17 @@ class Agent:
     loops: effects.Loops = effects.Loops()
     rules: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
     hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
-    stop: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     children: tuple[effects.ChildSpec, ...] = attrs.field(default=(), converter=_children)
     base_url: str | None = attrs.field(default=None, repr=_without_login)
     api_key: str | None = attrs.field(default=None, repr=False)
-    betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     requests_at_once: int | None = MAX_CONCURRENT
     # A caller's own client stays the caller's: `aclose` leaves it open.
     client: httpx.AsyncClient | None = None
     prices: PriceList | None = None
     store: Store | None = None
-    titles: Titles = attrs.field(default=Titles.INLINE, converter=_titles)
+    titles: Titles = attrs.field(default=Titles.INLINE, converter=Titles)
     watch: Delivery = Delivery()
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
@@ -316,6 +302,7 @@ class Agent:
     approver: Approver | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
+    retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
@@ -324,6 +311,9 @@ class Agent:
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
     # One set for all its sessions, which `drain` goes through.
     _at_work: set[Drain] = attrs.field(init=False, factory=set, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_names(self.config, self.retired)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -360,6 +350,7 @@ class Agent:
             titles=self.titles,
             watch=self.watch,
             at_work=self._at_work,
+            retired=self.retired,
         )
         return Session(name, environment, store, fresh=fresh)
 

@@ -213,7 +213,7 @@ def _tool(
         return cancelled if stops else tool_run(call.call, spec, request)
     # An idempotent tool may have had its effect: a result that says it was cancelled would be a lie. The same
     # holds where it cannot run again, because it takes other arguments by now.
-    if stops or fault_in(call.call, spec, (spec.name,)):
+    if stops or fault_in(call.call, spec, (), machine.config):
         return lost
     # Marked, since the first try may have had its effect: an error of this one proves nothing.
     return attrs.evolve(tool_run(call.call, spec, request), again=True)

@@ -21,6 +21,7 @@ from ..effects.permissions import Basis, Verdict
 from ..effects.usage import Spent, Usage
 from ..states.batch.batch import AllowedAwaitingHooks, AwaitingHooks, Call, RunningChild, Settled
 from ..states.context import Memory
+from ..states.rules.model_messages import count
 from ..states.state import Confirming, Dispatching, Done, Executing, State
 
 # Enough for most texts to be whole, and little enough that a step is a line and not a page.
@@ -162,11 +163,6 @@ def short(text: str) -> str:
     # Outer quotes would escape all inner ones, so JSON stands as it is. Its end is cut: names come first.
     flat = " ".join(text.split())
     return flat if len(flat) <= TEXT_SHOWN else f"{flat[:TEXT_SHOWN]}..."
-
-
-def count(number: int, what: str) -> str:
-    """*number* of *what*, as in ``1 message`` and ``2 messages``."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def plain(number: float) -> str:

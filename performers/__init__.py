@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .stores.sqlite import SQLiteStore as SQLiteStore
     from .tools.builtin import builtin_tools as builtin_tools
     from .tools.decorator import Tool as Tool, ToolContext as ToolContext, tool as tool
-    from .tools.runner import ToolRunner as ToolRunner
+    from .tools.runner import ErrorResult as ErrorResult, ToolRunner as ToolRunner
 
 _MODULES = {
     "base": ("Clock", "PassThroughNotice", "PerformContext", "Performer", "SystemClock"),
@@ -66,7 +66,7 @@ _MODULES = {
     "stores.sqlite": ("SQLiteStore",),
     "tools.builtin": ("builtin_tools",),
     "tools.decorator": ("Tool", "ToolContext", "tool"),
-    "tools.runner": ("ToolRunner",),
+    "tools.runner": ("ErrorResult", "ToolRunner"),
 }
 
 if not TYPE_CHECKING:

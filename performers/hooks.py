@@ -372,9 +372,6 @@ def _spec(
     if not isinstance(at, str):
         msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
         raise ArgumentError(msg)
-    if at not in tuple(Hook):
-        msg = f"there is no hook {at!r}; there are: {', '.join(Hook)}"
-        raise ConfigError(msg)
     given = cast("object", {} if where is None else where)
     pairs: tuple[tuple[Any, Any], ...] = tuple(given.items()) if isinstance(given, Mapping) else ((0, 0),)
     if not _are_strings(name, tool, *[text for pair in pairs for text in pair]):
@@ -383,11 +380,12 @@ def _spec(
             f"as {{'path': '*.md'}} does; got tool={tool!r}, where={where!r}"
         )
         raise ArgumentError(msg)
-    if at not in ABOUT_TOOLS and (pairs or tool != "*"):
+    place = Hook(at)
+    if place not in ABOUT_TOOLS and (pairs or tool != "*"):
         msg = f"hook {name!r}: {str(at)!r} is about no call; leave out tool and where"
         raise ConfigError(msg)
     try:
-        return HookSpec(name=name, hook=Hook(at), tool=tool, where=pairs, timeout=timeout)
+        return HookSpec(name=name, hook=place, tool=tool, where=pairs, timeout=timeout)
     except ConfigError as error:
         msg = f"hook {name!r}: {error}"
         raise ConfigError(msg) from error

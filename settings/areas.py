@@ -8,14 +8,13 @@ import shutil
 import sys
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast, final
 
 import attrs
 
 from ..effects import config
-from ..effects.errors import ConfigError
+from ..effects.errors import Choice, ConfigError
 from ..effects.hooks import Hook
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import globs, not_empty, positive
@@ -47,7 +46,7 @@ def rule(text: str, verdict: Verdict) -> Rule | None:
 
 
 @final
-class Preset(StrEnum):
+class Preset(Choice):
     """A whole policy by its name in `effects.config`; single settings of the policy are laid over it."""
 
     DEFAULT = "default"
@@ -65,7 +64,7 @@ class Preset(StrEnum):
 
 
 @final
-class Prices(StrEnum):
+class Prices(Choice):
     """The source of the price of a model without one: none, or the list `genai_prices`."""
 
     OWN = "own"
@@ -73,7 +72,7 @@ class Prices(StrEnum):
 
 
 @final
-class Level(StrEnum):
+class Level(Choice):
     """How much is logged: nothing, each step, or each piece of a stream, too."""
 
     OFF = "off"

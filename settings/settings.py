@@ -13,12 +13,12 @@ import attrs
 import httpx
 
 from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
-from ..effects.errors import ArgumentError, ConfigError, UnknownSession
+from ..effects.errors import ConfigError, UnknownSession
 from ..effects.events import Decision
 from ..effects.permissions import Rule
 from ..effects.requests import AskApproval
 from ..effects.secrets import Secrets
-from ..effects.validators import of_kind, positive, tuple_of
+from ..effects.validators import as_texts, of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent
 from ..engine.driver import Performers
 from ..engine.prices import price_of
@@ -31,6 +31,7 @@ from ..performers.stores.base import Store
 from ..performers.stores.sqlite import SQLiteStore
 from ..performers.tools.builtin import builtin_tools
 from ..performers.tools.decorator import Tool
+from ..performers.tools.names import misfit
 from .areas import CommandHook, Debug, Preset, Prices, SessionSettings
 from .keys import SECRET
 from .reading import read
@@ -53,6 +54,7 @@ class Host(TypedDict, total=False):
     clock: Clock
     deps: object
     performers: Performers
+    retired: tuple[str, ...]
     store: Store | None
     vault: Vault
 
@@ -63,13 +65,6 @@ def _spec(model: str | ModelSpec) -> ModelSpec:
 
 def _specs(models: Iterable[str | ModelSpec]) -> tuple[ModelSpec, ...]:
     return tuple([_spec(model) for model in models])
-
-
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(texts, str):
-        msg = f"several texts are wanted, not one: write ({texts!r},)"
-        raise ArgumentError(msg)
-    return tuple(texts)
 
 
 def _all(items: Iterable[Any]) -> tuple[Any, ...]:
@@ -104,14 +99,14 @@ class Settings:
     )
     base_url: str | None = None
     api_key: str | None = attrs.field(default=None, repr=False, metadata=SECRET)
-    betas: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
+    betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     requests_at_once: int | None = attrs.field(default=MAX_CONCURRENT, validator=positive)
     prices: Prices = attrs.field(default=Prices.OWN, converter=Prices)
     system: str = ""
-    instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    stop: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    tools: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    disallowed_tools: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    tools: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    disallowed_tools: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     rules: tuple[Rule, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(Rule))
     hooks: tuple[CommandHook, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(CommandHook))
     agents: tuple[ChildSpec, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(ChildSpec))
@@ -173,7 +168,8 @@ class Settings:
         agent. Raises `ConfigError` if settings do not fit together, or fit no tool.
         """
         self.debug.begin()
-        changed, offered = _as_named(self, _offered(self, tools))
+        there, mine = _offered(self, tools)
+        changed, offered = _as_named(self, mine)
         kept = changed.store if changed.session.persist else None
         # An agent has most settings under the same name; `host` wins over the store.
         same = attrs.fields_dict(Agent).keys() & attrs.fields_dict(Settings).keys()
@@ -188,6 +184,8 @@ class Settings:
             "titles": changed.session.titles,
             "store": None if kept is None else SQLiteStore(kept.expanduser()),
             **host,
+            # What is there and not offered is left out on purpose, and rules for other agents may name it.
+            "retired": (*host.get("retired", ()), *[tool.spec.name for tool in there]),
         }
         return Agent(**parts)
 
@@ -226,9 +224,11 @@ def _model(settings: Settings) -> ModelSpec:
     return next((spec for spec in settings.models if spec.name == model.name), model)
 
 
-def _offered(settings: Settings, more: Iterable[Tool[..., Any]]) -> Tools:
+def _offered(settings: Settings, more: Iterable[Tool[..., Any]]) -> tuple[Tools, Tools]:
     """
-    The built-in tools that *settings* name and *more* of the host's, without the disallowed ones.
+    All tools there are, and those of them that are offered.
+
+    These are the built-in tools that *settings* name and *more* of the host's, without the disallowed ones.
 
     Raises `ConfigError` for a glob that fits no tool.
     """
@@ -236,8 +236,8 @@ def _offered(settings: Settings, more: Iterable[Tool[..., Any]]) -> Tools:
     given = [*more]
     _fits("tools", settings.tools, mine)
     _fits("disallowed_tools", settings.disallowed_tools, (*mine, *given))
-    there = [*(tool for tool in mine if _named(tool, settings.tools)), *given]
-    return [tool for tool in there if not _named(tool, settings.disallowed_tools)]
+    wanted = [*(tool for tool in mine if _named(tool, settings.tools)), *given]
+    return [*mine, *given], [tool for tool in wanted if not _named(tool, settings.disallowed_tools)]
 
 
 def _named(tool: Tool[..., Any], globs: Iterable[str]) -> bool:
@@ -247,9 +247,8 @@ def _named(tool: Tool[..., Any], globs: Iterable[str]) -> bool:
 def _fits(key: str, globs: Iterable[str], tools: Sequence[Tool[..., Any]]) -> None:
     for glob in globs:
         # A misspelt glob would let in the tool that it was to keep out.
-        if not any(_named(tool, (glob,)) for tool in tools):
-            names = ", ".join(tool.spec.name for tool in tools)
-            msg = f"{key} must be names or globs of tools, which are {names}; got {glob!r}"
+        if problem := misfit(glob, [tool.spec for tool in tools]):
+            msg = f"{key}: {problem}"
             raise ConfigError(msg)
 
 
@@ -287,7 +286,7 @@ def _child(settings: Settings) -> ChildSpec:
 def _has(child: ChildSpec, tool: Tool[..., Any]) -> bool:
     if child.tools is None:
         return tool.spec.side_effect is SideEffect.READ_ONLY
-    return tool.spec.name in child.tools
+    return child.names(tool.spec.name)
 
 
 def _stricter(one: Limits, other: Limits) -> Limits:

@@ -340,7 +340,8 @@ def _end(stage: End, ctx: Context) -> ThinkingStep:
         return _done(stage, draft, ctx)
     if continues >= policy.continues:
         # A hook that always wants one more round would keep the run, and its bill, going for ever.
-        draft.add(notices.Warned(text=f"hooks made this run go on {continues} times; it ends now"))
+        times = model_messages.count(continues, "time")
+        draft.add(notices.Warned(text=f"hooks made this run go on {times}; it ends now"))
         return _done(stage, draft, ctx)
     request = ask_hooks(_stop_hook(ctx), names, told(reason=stage.reason, continued=continues), draft)
     return draft.to(Thinking(stage=stages.Ending(request=request, reason=stage.reason, detail=stage.detail)))

@@ -293,16 +293,19 @@ class SessionHost:
         self._task: asyncio.Task[None] | None = None
         self._stray: list[Effect] = []
         self._runs = 0
+        self._tools: set[str] = set()
         self._session = self._made()
 
     def _made(self) -> Session:
         performers: dict[type, Any] = dict.fromkeys(PERFORMED, self._gate)
+        self._tools |= {spec.name for spec in self._config.tools}
         setting = Environment(
             config=self._config,
             performers=performers,
             clock=self._clock,
             new_id=self._new_id,
             poll=3_600.0,
+            retired=tuple(self._tools),
         )
         return Session("story", setting, self._store)
 

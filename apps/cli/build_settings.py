@@ -16,7 +16,7 @@ import attrs
 from ...effects.config import Concurrency, Config, Limits, ModelSpec, Policy, Price
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
-from ...engine.agent import Agent
+from ...engine.agent import SPAWN, Agent
 from ...performers.base import Performer
 from ...performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ...performers.stores.base import Store
@@ -53,7 +53,7 @@ def agent_for(
     Raises `ConfigError` for invalid settings.
     """
     settings = settings_for(options, before, base_url=base_url)
-    return settings.agent(store=store, performers=dict(performers))
+    return settings.agent(store=store, performers=dict(performers), retired=_retired(before))
 
 
 def settings_for(options: RunOptions, before: Config | None, *, base_url: str | None) -> Settings:
@@ -132,10 +132,22 @@ def _fallback(options: RunOptions, before: Config | None) -> ModelSpec | None:
 def _tools(options: RunOptions, before: Config | None) -> tuple[str, ...]:
     if options.tools is not None:
         return options.tools
-    if options.settings.told("tools"):
-        return options.settings.tools
-    names = tuple(BUILT_IN) if before is None else tuple(tool.name for tool in before.tools)
-    return tuple([name for name in names if name in BUILT_IN])
+    names = [*BUILT_IN] if before is None else [tool.name for tool in before.tools if tool.name != SPAWN.name]
+    if lacking := [name for name in names if name not in BUILT_IN]:
+        msg = (
+            f"the session has tools that are not here: {', '.join(map(repr, lacking))}; resume it with the "
+            f"application that has them, or pass --tools {','.join(BUILT_IN)} or some of these instead"
+        )
+        raise ConfigError(msg)
+    return options.settings.tools if options.settings.told("tools") else tuple(names)
+
+
+def _retired(before: Config | None) -> tuple[str, ...]:
+    """What the stored configuration *before* may name, although this run was told to go on without it."""
+    if before is None:
+        return ()
+    tools, rules = [tool.name for tool in before.tools], [rule.tool for rule in before.rules]
+    return (*tools, *rules, *[glob for child in before.children for glob in child.tools or ()])
 
 
 def _system(options: RunOptions, before: Config | None) -> str:

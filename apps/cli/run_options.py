@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -18,6 +17,7 @@ from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import DEFAULT_MODEL
 from ...performers.tools.builtin import builtin_tools
+from ...performers.tools.names import misfit
 from ...settings import Settings
 from ..stand_in.script import MODELS, STAND_IN_MODEL
 from ..terminal.sanitize import clean
@@ -175,24 +175,14 @@ def is_unicode(text: str) -> bool:
 
 def _tool_problem(options: RunOptions) -> str:
     """Why the tools and rules of *options* do not fit the built-in tools; empty if they do."""
-    there = tuple(BUILT_IN) if options.tools is None else options.tools
-    for name in there:
-        if name not in BUILT_IN:
-            return f"unknown tool {name!r}; there are: {', '.join(BUILT_IN)}"
-    for rule in options.rules:
-        covered = [name for name in there if fnmatchcase(name, rule.tool)]
-        if not covered:
-            names = ", ".join(there) or "none"
-            return f"--{rule.verdict}: no tool {rule.tool!r} in this run; there are: {names}"
-        takes = dict.fromkeys(name for tool in covered for name in _arguments(tool))
-        for name, _ in rule.where:
-            if name not in takes:
-                return f"--{rule.verdict}: no argument {name!r}; {rule.tool!r} takes: {', '.join(takes)}"
-    return ""
-
-
-def _arguments(tool: str) -> list[str]:
-    return list(json.loads(BUILT_IN[tool].spec.schema)["properties"])
+    specs = [tool.spec for tool in BUILT_IN.values()]
+    globs = ("*",) if options.tools is None else options.tools
+    there = [spec for spec in specs if any(fnmatchcase(spec.name, glob) for glob in globs)]
+    problems = [
+        *[("tools", misfit(glob, specs)) for glob in globs],
+        *[(rule.verdict.value, misfit(rule.tool, there, rule.where)) for rule in options.rules],
+    ]
+    return next((f"--{option}: {problem}" for option, problem in problems if problem), "")
 
 
 def _hook_problem(options: RunOptions) -> str:

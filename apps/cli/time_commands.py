@@ -19,6 +19,7 @@ from ...engine.session.archive import (
     replay as read_steps,
 )
 from ...performers.stores.base import Store
+from ...states.rules.model_messages import count
 from ..terminal.screen import Screen
 from . import step_view
 from .exit_codes import Exit
@@ -130,7 +131,7 @@ def bisect(store: Path, session: str, other: str | None, against: BinaryIO | Non
     if as_json:
         click.echo(json.dumps(None if found is None else step_view.as_plain(found)))
     elif found is None and against is not None:
-        click.echo(f"no difference found in the {compared} steps of {against.name}")
+        click.echo(f"no difference found in the {count(compared, 'step')} of {against.name}")
     elif found is None:
         click.echo("no difference found")
     else:

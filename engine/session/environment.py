@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
 
+from ...effects.errors import Choice
 from ...effects.usage import Spent
 from ...performers.base import noop
 from .delivery import Delivery
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .redactor import Redactor
 
 
-class Titles(StrEnum):
+class Titles(Choice):
     """
     How sessions get titles: not at all, from the first line of the first prompt, or from a model.
 
@@ -53,7 +53,8 @@ class Environment:
     *ended* is called with the session's id and the reason of its last run when the session is closed.
     Every *poll* seconds a running session reads the inputs of other processes from its store. *watch* says
     what subscribers see. *redactor* takes secrets out of approvals. *at_work* holds the running sessions.
-    For a child, *task* is its first prompt, and *rested* is called when it waits only for people.
+    For a child, *task* is its first prompt, and *rested* is called when it waits only for people. *retired*
+    are names of tools without which a run goes on that had them.
     """
 
     config: Config
@@ -74,6 +75,7 @@ class Environment:
     # How to drain each running session. Shared and mutable, on purpose: one set for all of an agent.
     at_work: set[Drain] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
+    retired: tuple[str, ...] = ()
 
 
 @final

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, final, get_origin, get_type_hints, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, final, get_origin, get_type_hints, overload
 
 import attrs
 import msgspec
 
-from ...effects import Approval, History, Secrets, SideEffect, ToolDefinitionError, ToolSpec
+from ...effects import History, Secrets, ToolDefinitionError, ToolSpec
 from ...effects.secrets import ANY, arguments_in, secrets_in
 from ..base import FullResult, no_full_result, noop
+from .options import ToolOptions
 
 # What a tool is told besides its arguments.
 
@@ -112,6 +114,21 @@ _REF = "#/$defs/"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
+def _schema_of(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401  # any class
+    """The JSON Schema of the pydantic model *kind*; what it refers to goes to *defs*."""
+    # Known by what it can do: pydantic need not be there.
+    if not hasattr(kind, "model_json_schema"):
+        raise NotImplementedError
+    schema: dict[str, Any] = kind.model_json_schema(ref_template=f"{_REF}{kind.__name__}.{{model}}")
+    defs |= {f"{kind.__name__}.{name}": each for name, each in schema.pop("$defs", {}).items()}
+    return schema
+
+
+def _model_of(kind: Any, value: object) -> Any:  # noqa: ANN401  # any class
+    """The pydantic model *kind* of the JSON *value*."""
+    return kind.model_validate_json(msgspec.json.encode(value), strict=True)
+
+
 def unusable(function: object, returned: str) -> str:
     """Why *function* cannot be a tool or a hook, which return one *returned*; empty where it can."""
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
@@ -178,7 +195,7 @@ def _check(function: Callable[..., object], name: str, hint: object) -> None:
     """Refuse a type *hint* that has no JSON."""
     try:
         # By itself, since an error of the whole signature names no parameter.
-        msgspec.json.schema_components([hint])
+        msgspec.json.schema_components([hint], schema_hook=partial(_schema_of, defs={}))
     except Exception as error:  # msgspec looks into classes of any making
         *_, reason = str(error).splitlines() or [type(error).__name__]
         raise definition_error(
@@ -197,16 +214,15 @@ def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
 
 
 def _resource_keys(
-    function: Callable[..., object], keys: Iterable[object], struct: type[msgspec.Struct]
+    function: Callable[..., object], keys: Iterable[object], arguments: Iterable[str]
 ) -> Iterator[str]:
     """
     *keys* of what *function* works on; raises `ToolDefinitionError` where one could never be filled in.
 
-    Such as ``account:{id}``, in which ``{id}`` stands for an argument of a model: a field of *struct*.
+    Such as ``account:{id}``, in which ``{id}`` stands for one of the *arguments*.
     """
     if isinstance(keys, str):
         raise definition_error(function, f"its resources are several keys; write [{keys!r}]")
-    arguments = struct.__struct_fields__
     for key in keys:
         if not isinstance(key, str):
             problem = "is no text"
@@ -237,7 +253,10 @@ def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -
     Types within are written where they are used, since not every provider follows references; only one
     that contains itself stays a reference. A description given by `msgspec.Meta` goes before *descriptions*.
     """
-    (reference,), defs = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
+    more: dict[str, Any] = {}
+    hook, name = partial(_schema_of, defs=more), f"{_REF}{{name}}"
+    (reference,), defs = msgspec.json.schema_components([struct], schema_hook=hook, ref_template=name)
+    defs |= more
     own = defs[reference["$ref"].removeprefix(_REF)]
     del own["title"]  # the name of a struct that the model has no use for
     for name, property_ in own["properties"].items():
@@ -272,12 +291,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# A side-effect class, or its value.
-SideEffectName = SideEffect | Literal["read_only", "idempotent", "unsafe"]
-
-# When to ask, or its value.
-ApprovalName = Approval | Literal["by_side_effect", "always", "never"]
-
 
 @final
 @attrs.frozen
@@ -287,7 +300,7 @@ class Tool(Generic[P, R_co]):
 
     *spec* is what the loop and the model know of it. *parameters* decodes its arguments; those that are
     *injected* get the context. *plain* are names that are no secrets of its, in its arguments and in what it
-    returns.
+    returns. *whole*: its one parameter takes all arguments, as a tool's does that was made `from_schema`.
     """
 
     spec: ToolSpec
@@ -295,6 +308,19 @@ class Tool(Generic[P, R_co]):
     parameters: type[msgspec.Struct] = attrs.field(repr=False)
     plain: tuple[str, ...] = ()
     injected: tuple[str, ...] = attrs.field(default=(), repr=False)
+    whole: bool = False
+
+    @staticmethod
+    def from_schema(
+        schema: Mapping[str, object], function: Callable[P, R], **options: Unpack[ToolOptions]
+    ) -> Tool[P, R]:
+        """
+        The tool that has the JSON *schema*, and the *options* of `tool`.
+
+        *function* has one parameter for all arguments of a call, such as ``arguments: dict[str, Any]``, and a
+        `ToolContext` if it wants one. Arguments that do not fit *schema* do not reach it.
+        """
+        return _made(function, schema, options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function."""
@@ -323,19 +349,22 @@ class Tool(Generic[P, R_co]):
         with a text for the model.
         """
         struct = self.parameters
+        kind: Any = msgspec.structs.fields(struct)[0].type if self.whole else struct
         # Several providers send no text at all for a call without arguments.
         try:
-            decoded = msgspec.json.decode(arguments.strip() or "{}", type=struct)
+            decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=_model_of)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
             raise ValueError(self._complaint(error)) from error
-        passed: dict[str, object] = {name: getattr(decoded, name) for name in struct.__struct_fields__}
+        given = struct.__struct_fields__
+        passed: dict[str, object] = {one: decoded if self.whole else getattr(decoded, one) for one in given}
         return passed | dict.fromkeys(self.injected, context)
 
     def _complaint(self, error: Exception) -> str:
         """What to tell a model that passed the wrong arguments: what is wrong, and what there is."""
         kind = "" if isinstance(error, msgspec.ValidationError) else "not a JSON object: "
-        fields = msgspec.structs.fields(self.parameters)
-        takes = ", ".join(field.name if field.required else f"{field.name} (optional)" for field in fields)
+        schema = {"properties": (), "required": (), **json.loads(self.spec.schema)}
+        must = schema["required"]
+        takes = ", ".join(name if name in must else f"{name} (optional)" for name in schema["properties"])
         return f"Invalid arguments for tool {self.spec.name!r}: {kind}{error}; it takes: {takes or 'nothing'}"
 
 
@@ -344,33 +373,11 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 
 
 @overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
 def tool(
-    *,
-    side_effect: SideEffectName = ...,
-    approval: ApprovalName = ...,
-    timeout: float | None = ...,
-    name: str | None = ...,
-    description: str | None = ...,
-    edits: bool = ...,
-    resources: Iterable[str] | None = ...,
-    secrets: Iterable[str] = ...,
-    plain: Iterable[str] = ...,
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-
-
-def tool(  # noqa: PLR0913  # the function, and settings that each have a name and a default
-    function: Callable[P, R] | None = None,
-    /,
-    *,
-    side_effect: SideEffectName = SideEffect.UNSAFE,
-    approval: ApprovalName = Approval.BY_SIDE_EFFECT,
-    timeout: float | None = 30.0,
-    name: str | None = None,
-    description: str | None = None,
-    edits: bool = False,
-    resources: Iterable[str] | None = None,
-    secrets: Iterable[str] = (),
-    plain: Iterable[str] = (),
+    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """
     Make a function, sync or async, a tool: ``@tool`` or ``@tool(side_effect="read_only", timeout=5)``.
@@ -394,29 +401,35 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
-        if problem := unusable(function, "value, and report with ToolContext.progress meanwhile"):
-            raise definition_error(function, problem)
-        struct, injected = read_parameters(function)
-        summary, described = parse_docstring(inspect.getdoc(function))
-        none = tuple(_names(function, plain))
-        keys = None if resources is None else tuple(_resource_keys(function, resources, struct))
-        try:
-            spec = ToolSpec(
-                name=function.__name__ if name is None else name,
-                description=summary if description is None else description,
-                schema=json_schema(struct, described),
-                side_effect=SideEffect(side_effect),
-                approval=Approval(approval),
-                timeout=timeout,
-                edits=edits,
-                resources=keys,
-            )
-        except (TypeError, ValueError) as error:
-            raise definition_error(function, str(error.args[0])) from error
-        hidden = _secrets(function, secrets, none, spec.schema)
-        return Tool(attrs.evolve(spec, secrets=hidden), function, struct, none, injected)
+        return _made(function, None, options)
 
     return make if function is None else make(function)
+
+
+def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options: ToolOptions) -> Tool[P, R]:
+    """The tool that calls *function*; with a *schema*, its one parameter takes all arguments."""
+    if problem := unusable(function, "value, and report with ToolContext.progress meanwhile"):
+        raise definition_error(function, problem)
+    struct, injected = read_parameters(function)
+    if schema is not None and len(struct.__struct_fields__) != 1:
+        raise definition_error(function, "it must have one parameter, for all arguments of the schema")
+    summary, described = parse_docstring(inspect.getdoc(function))
+    text = json_schema(struct, described) if schema is None else json.dumps(schema)
+    # No name and no description are those of the function; only no timeout means none.
+    told: dict[str, Any] = {
+        key: value for key, value in options.items() if value is not None or key == "timeout"
+    }
+    none, secrets = tuple(_names(function, told.pop("plain", ()))), told.pop("secrets", ())
+    if "resources" in told:
+        arguments = json.loads(text).get("properties", ())
+        told["resources"] = tuple(_resource_keys(function, told["resources"], arguments))
+    settings: dict[str, Any] = {"name": function.__name__, "description": summary, "schema": text, **told}
+    try:
+        spec = ToolSpec(**settings)
+    except (TypeError, ValueError) as error:
+        raise definition_error(function, str(error.args[0])) from error
+    hidden = _secrets(function, secrets, none, text)
+    return Tool(attrs.evolve(spec, secrets=hidden), function, struct, none, injected, schema is not None)
 
 
 def _secrets(

@@ -181,6 +181,18 @@ class ToolRunner:
 
 @final
 @attrs.frozen
+class ErrorResult:
+    """
+    What a tool returns that failed: the model reads *value*, as it would any result, and it is an error.
+
+    It is for what the tool expects; an exception is for what it does not.
+    """
+
+    value: object
+
+
+@final
+@attrs.frozen
 class ToolEnd:
     """How a tool ended, the text a model reads of it and the files that go with it."""
 
@@ -216,9 +228,13 @@ def end_of_value(value: object) -> ToolEnd:
     """
     The end of a tool that returned *value*: a `Binary`, a list or tuple with some among it, or anything else.
 
+    An `ErrorResult` of any of these is an error.
+
     Each `Binary` becomes a file, and where it stood the text says what it is, or why it was left out. Raises
     `TypeError` for one that cannot be written down, and for what should have been awaited.
     """
+    if isinstance(value, ErrorResult):
+        return attrs.evolve(end_of_value(value.value), outcome=Outcome.ERROR)
     # A list without a file in it is data, and goes to the model as one JSON text.
     mixed = isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value)
     parts = cast("Iterable[object]", value if mixed else [value])

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from ...effects.config import Gates, OnLost, ToolSpec
+from ...effects.config import Config, Gates, OnLost, ToolSpec
 from ...effects.hooks import Hook
 from ...effects.messages import Outcome, ToolCall
 from ...effects.notices import ApprovalRequested, CallJudged
@@ -40,7 +40,7 @@ def asked_again(call: Call, phase: phases.Running, batch: Batch, ctx: Context, d
         return None
     # A person is not asked to run again what would be refused the moment they said yes.
     denied = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {})
-    if denied is not None or fault_in(call.call, spec, batch.offered):
+    if denied is not None or fault_in(call.call, spec, batch.offered, ctx.config):
         return None
     tell_judged(call, RUN_AGAIN, draft)
     # Marked for good: whatever becomes of the question, no result may say that the call has not run.
@@ -72,11 +72,12 @@ def law(ctx: Context, draft: Draft) -> PermissionPolicy:
     )
 
 
-def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...]) -> str:
+def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...], config: Config) -> str:
     """Why *wish* cannot run, as its model will read it; empty where it can."""
     # Checked before a person is asked: no question is worth their time about a call that cannot run.
     if spec is None:
-        return model_messages.not_found(wish.name, offered)
+        # What was offered and is still there: neither what has gone since nor what has come would run.
+        return model_messages.not_found(wish.name, tuple([name for name in offered if config.tool(name)]))
     arguments = arguments_of(wish.arguments)
     if arguments is None:
         return model_messages.invalid_arguments(wish.name, "they are no valid JSON object")
@@ -87,7 +88,7 @@ def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...]) ->
 def judge_queued(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call*, whose turn to be judged has come: allowed, asked about, with the hooks, or settled."""
     spec = spec_of(batch, call, ctx)
-    fault = fault_in(call.call, spec, batch.offered)
+    fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
     # Hooks first: rules then judge the arguments that hooks have made of the model's. Rules first: a call
@@ -199,7 +200,7 @@ def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context,
     if given and said.verdict is not Verdict.DENY:
         call = call.given(given)
     spec = spec_of(batch, call, ctx)
-    fault = fault_in(call.call, spec, batch.offered)
+    fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
     ground = call.phase.ground if isinstance(call.phase, phases.AllowedAwaitingHooks) else None
@@ -218,7 +219,7 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
     # Configuration and mode may be others than when it was judged. What a person or a hook has allowed only
     # a denial takes back.
     spec = spec_of(batch, call, ctx)
-    fault = fault_in(call.call, spec, batch.offered)
+    fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
     if denied := _denied_now(call, spec, None, ctx, draft):
@@ -247,6 +248,6 @@ def approved(call: Call, phase: phases.Asked, edited: str, batch: Batch, ctx: Co
     if edited:
         call = call.given(edited)
     tell_judged(call, said_yes(edited), draft)
-    if fault := fault_in(call.call, spec_of(batch, call, ctx), batch.offered):
+    if fault := fault_in(call.call, spec_of(batch, call, ctx), batch.offered, ctx.config):
         return settled(call, Outcome.ERROR, fault, draft)
     return cleared(call, Basis.PERSON, phase.hooks, ctx, draft)

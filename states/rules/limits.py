@@ -117,7 +117,7 @@ def child_tools(config: Config, child: ChildSpec) -> tuple[str, ...]:
     # What is not named is what nothing can go wrong with: a child has no person to ask.
     if child.tools is None:
         return tuple([tool.name for tool in tools if _unattended(tool)])
-    return tuple([tool.name for tool in tools if tool.name in child.tools])
+    return tuple([tool.name for tool in tools if child.names(tool.name)])
 
 
 def granted(wanted: Limits, left: Left, held: Iterable[Limits]) -> Limits | str:

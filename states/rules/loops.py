@@ -28,6 +28,7 @@ from ...effects.history import History
 from ...effects.messages import Message, Outcome, Role, ToolCall, ToolResult
 from ...effects.notices import LoopDetected, LoopStage
 from ...effects.records import WithdrawTool
+from .model_messages import count
 from .schema import arguments_of
 
 # When two calls of one tool are alike, by their arguments.
@@ -324,7 +325,7 @@ def explained(repeats: Repeated, stage: LoopStage, loops: Loops) -> str:
             )
         case LoopStage.WITHDRAWN:
             return (
-                f"{alike}, so {names} {'is' if one else 'are'} not offered for {loops.turns} turns. "
+                f"{alike}, so {names} {'is' if one else 'are'} not offered for {count(loops.turns, 'turn')}. "
                 "Try another way, or say what is missing."
             )
         case LoopStage.STOPPED:

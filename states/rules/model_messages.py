@@ -22,9 +22,13 @@ FROM_OUTSIDE = (
 CONTINUE = "Continue where you left off."
 
 
+def count(number: int, what: str) -> str:
+    """*number* of *what*, as in ``1 message`` and ``2 messages``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def not_found(name: str, offered: tuple[str, ...]) -> str:
     """The result of a call to a tool that is not there."""
-    # The names that were offered. One that is only configured would be refused, too.
     there = f" Available: {', '.join(offered)}." if offered else ""
     return f"Tool not found: {name}.{there}"
 

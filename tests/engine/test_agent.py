@@ -7,15 +7,21 @@ import re
 import subprocess
 import sys
 from contextlib import aclosing
+from enum import StrEnum
 from typing import Any
 
 import pytest
 
-from turnwheel import Agent, ChildSpec, Limits, MemoryStore, tool
+from turnwheel import Agent, ChildSpec, Hook, Limits, MemoryStore, Rule, tool
+from turnwheel.effects.config import OnLost, SideEffect, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import TextDelta
+from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.requests import CallModel
+from turnwheel.engine.session.environment import Titles
+from turnwheel.performers import command_hook
+from turnwheel.states.rules.limits import child_tools
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
@@ -93,6 +99,23 @@ async def test_a_question_that_could_never_be_answered_is_a_no(*, child: bool) -
     assert [one.outcome for one in asked.seen[1 + child][-1].results] == [Outcome.DENIED]
 
 
+def deny(tool: str, **where: str) -> Rule:
+    return Rule(verdict="deny", tool=tool, where=tuple(where.items()))
+
+
+@pytest.mark.parametrize("kind", [SideEffect, OnLost, Steering, PermissionMode, Verdict, Hook, Titles])
+def test_a_word_that_a_setting_does_not_take_is_told_with_those_it_takes(kind: type[StrEnum]) -> None:
+    with pytest.raises(ConfigError, match=f"^{kind.__name__} must be one of {', '.join(kind)}; got 'x'$"):
+        kind("x")
+
+
+def test_rules_may_speak_of_all_tools_and_of_retired_ones() -> None:
+    rules = [deny("*", amount="9"), deny("ord*", id="9"), deny("order")]
+    agent, _ = scripted(rules=rules, retired=["order"], children=[ChildSpec(name="a", tools=("*",))])
+    assert child_tools(agent.config, agent.children[0]) == ("pay",)
+    assert scripted(tools=[], rules=rules[:1])[0].rules
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -104,6 +127,17 @@ async def test_a_question_that_could_never_be_answered_is_a_no(*, child: bool) -
         ({"stop": "abc"}, r"texts must be a tuple; got str \(write \('abc',\)"),
         ({"rules": ("pay",)}, r"Config.rules must be a tuple of Rule; got \('pay',\)"),
         ({"limits": None}, "Config.limits must be a Limits; got None"),
+        ({"rules": [deny("pya")]}, "^rule 'deny pya': no tool 'pya'; did you mean 'pay'[?] there are: pay$"),
+        ({"rules": [deny("p*", amout="9")]}, r"no argument 'amout' of 'p[*]'; did you mean 'amount'"),
+        (
+            {"hooks": [command_hook("pre_tool_use", command=["x"], tool="pya", name="h")]},
+            "^hook 'h': no tool",
+        ),
+        (
+            {"children": [ChildSpec(name="a", tools=("pay", "fly"))]},
+            "^tools of agent 'a': no tool 'fly'; there",
+        ),
+        ({"children": [ChildSpec(name="a", tools=("run_agent",))]}, "no tool 'run_agent'; there are: pay"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, object], why: str) -> None:

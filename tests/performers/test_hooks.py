@@ -270,7 +270,10 @@ NO_OBJECT = "its arguments must be the text of a JSON object; got"
         (lambda _: True, "it returned True: return a HookAnswer, or None"),
         (lambda _: Secretive(), "it raised ValueError: no comment"),
         (lambda _: later(), "it returned something to be awaited: declare it with 'async def'"),
-        (lambda _: answer(verdict="maybe"), "it raised ValueError: 'maybe' is not a valid Verdict"),
+        (
+            lambda _: answer(verdict="maybe"),
+            "it raised ConfigError: Verdict must be one of allow, ask, deny;",
+        ),
         (lambda _: answer(reason=5), "its reason must be a str; got 5"),
         (lambda _: answer(context=None), "its context must be a str; got None"),
         (lambda _: answer(go_on="yes"), "its go_on must be a bool; got 'yes'"),

@@ -90,7 +90,7 @@ def test_every_setting_reaches_the_agent() -> None:
         system="be brief",
         instructions=["NOTES.md"],
         stop=["STOP"],
-        rules=[Rule(verdict="deny", tool="bash")],
+        rules=[Rule(verdict="deny", tool="run_agent")],
         agents=[ChildSpec(name="helper")],
         cwd=".",
         directories=[".."],
@@ -163,16 +163,17 @@ def test_an_agent_may_be_one_of_its_own_under_the_stricter_limits() -> None:
     assert reader.limits == ChildSpec(name="x").limits
 
 
-GLOBS = f"must be names or globs of tools, which are {', '.join(t.spec.name for t in builtin_tools())}"
+NO_BSAH = f"no tool 'bsah'; did you mean 'bash'? there are: {', '.join(t.spec.name for t in builtin_tools())}"
 
 
 @pytest.mark.parametrize(
     ("given", "says_what"),
     [
-        ({"tools": ["bsah"]}, f"tools {GLOBS}"),
+        ({"tools": ["bsah"]}, f"tools: {NO_BSAH}"),
+        ({"disallowed_tools": ["bsah"]}, f"disallowed_tools: {NO_BSAH}"),
         (
-            {"disallowed_tools": ["bsah"]},
-            f"disallowed_tools {GLOBS}",
+            {"tools": ["bash"], "rules": [Rule(verdict="deny", tool="bsah")]},
+            f"rule 'deny bsah': {NO_BSAH}"[:44],
         ),
         (
             {"agents": [ChildSpec(name="a"), ChildSpec(name="b")], "agent_name": "c"},
@@ -200,7 +201,7 @@ async def test_hooks_are_programs() -> None:
     no.chmod(0o700)
     hooks = [CommandHook(at=Hook.PRE_TOOL_USE, command=["./no.sh"], tool=name) for name in ("look", "act")]
     agent = Settings(hooks=hooks).agent(
-        tools=[look], performers={CallModel: ScriptedModel(calls(("look", {})), says("ok"))}
+        tools=[look, act], performers={CallModel: ScriptedModel(calls(("look", {})), says("ok"))}
     )
     assert [spec.name for spec in agent.config.hooks] == ["no.sh", "no.sh-2"]
     async with agent, agent.session() as session:

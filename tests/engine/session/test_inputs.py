@@ -143,8 +143,8 @@ KINDS = r"change must be SetModel, SetMode or SetThinking"
     ("kind", "field", "wrong", "why"),
     [
         (dict, "mode", "plan", KINDS),
-        (SetMode, "mode", "loud", "mode must be one of .*; got 'loud'"),
-        (SetMode, "mode", [], r"mode must be one of .*; got \[\]"),
+        (SetMode, "mode", "loud", "PermissionMode must be one of .*; got 'loud'"),
+        (SetMode, "mode", [], r"PermissionMode must be one of .*; got \[\]"),
         (SetModel, "model", 5, KINDS),
         (SetThinking, "tokens", "5", KINDS),
         (SetModel, "model", " ", "cannot apply SetModel.*: a model has a name"),

@@ -14,6 +14,7 @@ from support.session_stage import House, until
 
 from turnwheel import Approve, Deny, MemoryStore, SQLiteStore
 from turnwheel.effects.errors import (
+    ConfigError,
     JournalError,
     SessionBusy,
     SessionClosed,
@@ -72,6 +73,22 @@ async def test_two_processes_cannot_both_go_on(one: House) -> None:
         await under_way
     assert (await second.run("well?")).text == "well!"
     assert (await first.resume()).text == "well!"
+
+
+async def test_a_run_is_taken_over_only_where_its_tools_are(one: House) -> None:
+    question = (await one.session(calls(("pay", {}))).run("go")).waiting[0]
+    named = {each.spec.name: each for each in one.agent().tools}
+    without = one.session(says("no"), tools=[named["look"]])
+    await without.approve(question.id)
+    length = len(await one.store.load("s"))
+    with pytest.raises(ConfigError, match=r"session 's' has tools that are not here: .*'pay'"):
+        await without.resume()
+    assert (len(await one.store.load("s")), one.ran) == (length, [])
+    retired = one.session(says("so be it"), tools=[named["look"]], retired=named)
+    assert (await retired.resume()).text == "so be it"
+    assert retired.history[-2].results[0].content == "Tool not found: pay. Available: look."
+    # A run of its own is set up with the tools of this process.
+    assert (await without.run("more")).text == "no"
 
 
 async def test_a_question_is_answered_once_by_the_first_who_does(one: House) -> None:

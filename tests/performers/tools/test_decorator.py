@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type, cast
 import attrs
 import msgspec
 import pytest
+from pydantic import BaseModel, Field
 
 from turnwheel.effects.config import Approval, SideEffect, ToolSpec
 from turnwheel.effects.errors import ToolDefinitionError
@@ -105,6 +106,40 @@ async def test_a_tool_is_the_function_it_was_and_its_specification() -> None:
         "required": ["number"],
         "additionalProperties": False,
     }
+
+
+class Wanted(BaseModel):
+    count: int = Field(gt=0)
+    parts: list[Wanted] = []
+
+
+@tool
+def buy(first: Wanted, more: list[Wanted] | None = None) -> str:
+    return f"{first} {more}"
+
+
+def test_models_of_pydantic_are_parameters() -> None:
+    # One that contains itself is referred to.
+    assert set(json.loads(buy.spec.schema)["$defs"]) == {"Wanted.Wanted"}
+    assert buy.bind('{"first": {"count": 2}}', CONTEXT) == {"first": Wanted(count=2), "more": None}
+    for wrong, why in (("0", "greater than 0"), ('"2"', "valid integer")):
+        with pytest.raises(ValueError, match=why):
+            buy.bind(f'{{"first": {{"count": {wrong}}}}}', CONTEXT)
+
+
+def whole(arguments: dict[str, Any], context: ToolContext[None]) -> str:
+    return f"{arguments} {context.cwd}"
+
+
+def test_a_tool_may_have_a_schema_of_its_own() -> None:
+    schema = {"type": "object", "properties": {"a-b": {"type": "string"}, "pin": {}}, "required": ["pin"]}
+    made = Tool.from_schema(schema, whole, resources=["{pin}"], timeout=None)
+    assert (json.loads(made.spec.schema), made.spec.resources) == (schema, ("{pin}",))
+    assert made.bind('{"pin": 1}', CONTEXT) == {"arguments": {"pin": 1}, "context": CONTEXT}
+    with pytest.raises(ValueError, match=r"it takes: a-b \(optional\), pin$"):
+        made.bind("[]", CONTEXT)
+    with pytest.raises(ToolDefinitionError, match="it must have one parameter"):
+        Tool.from_schema(schema, wait.function)
 
 
 @tool

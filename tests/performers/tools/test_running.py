@@ -24,7 +24,7 @@ from turnwheel.effects.messages import Binary, Outcome, user
 from turnwheel.effects.requests import RunTool
 from turnwheel.performers.base import PassThroughNotice, PerformContext
 from turnwheel.performers.tools.decorator import Tool, ToolContext, tool
-from turnwheel.performers.tools.runner import ToolRunner
+from turnwheel.performers.tools.runner import ErrorResult, ToolRunner
 from turnwheel.performers.worker_pool import MAX_THREADS
 
 PATIENCE = 10.0
@@ -124,6 +124,8 @@ async def test_what_is_returned_is_what_the_model_reads(
     for made in both(lambda: value):
         answer = await run(made, scene)
         assert (answer.outcome, answer.content, answer.files) == (Outcome.OK, content, files)
+    failed = await run(both(lambda: ErrorResult(value))[0], scene)
+    assert (failed.outcome, failed.content, failed.files) == (Outcome.ERROR, content, files)
 
 
 async def test_a_file_that_is_empty_or_too_large_is_left_out_and_takes_no_room(scene: PerformContext) -> None:

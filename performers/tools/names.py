@@ -1,0 +1,51 @@
+"""Names and globs of tools in rules, hooks, children and settings: one that fits nothing is a mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from ...effects import Config, ConfigError, ToolKind, ToolSpec
+
+
+def misfit(tool: str, specs: Sequence[ToolSpec], where: Iterable[tuple[str, str]] = ()) -> str:
+    """Why the glob *tool*, with globs for arguments in *where*, fits no call of *specs*; empty if it does."""
+    schemas = [json.loads(spec.schema) for spec in specs if fnmatchcase(spec.name, tool)]
+    if not schemas:
+        # All tools, of which there may be none.
+        return "" if tool == "*" else f"no tool {tool!r}; {_hint(tool, [spec.name for spec in specs])}"
+    # A schema takes any other argument, too, unless it says that it does not.
+    if any(schema.get("additionalProperties") is not False for schema in schemas):
+        return ""
+    takes = list(dict.fromkeys(name for schema in schemas for name in schema.get("properties", ())))
+    wrong = [name for name, _ in where if name not in takes]
+    return f"no argument {wrong[0]!r} of {tool!r}; {_hint(wrong[0], takes)}" if wrong else ""
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    """What a person may have meant by *name*, which is none of *names*."""
+    from difflib import get_close_matches  # noqa: PLC0415  # 2 ms, for a mistake only
+
+    meant = "".join([f"did you mean {near!r}? " for near in get_close_matches(name, names, n=1)])
+    return f"{meant}there are: {', '.join(names) or 'none'}"
+
+
+def check_names(config: Config, retired: Iterable[str]) -> None:
+    """Raise `ConfigError` where a rule, hook or child of *config* fits no tool, not even a *retired* one."""
+    # A misspelt name would protect nothing, or give a child no tools, and say so nowhere.
+    own = [spec for spec in config.tools if spec.kind is not ToolKind.AGENT]
+    named = [
+        *[(f"rule {str(rule)!r}", rule.tool, rule.where, config.tools) for rule in config.rules],
+        *[(f"hook {hook.name!r}", hook.tool, hook.where, config.tools) for hook in config.hooks],
+        *[
+            (f"tools of agent {one.name!r}", tool, (), own)
+            for one in config.children
+            for tool in one.tools or ()
+        ],
+    ]
+    for place, tool, where, specs in named:
+        problem = misfit(tool, specs, where)
+        if problem and not any(fnmatchcase(name, tool) for name in retired):
+            msg = f"{place}: {problem}"
+            raise ConfigError(msg)
