@@ -14,11 +14,7 @@ import pytest
 from turnwheel import Agent, Session
 from turnwheel.apps.cli.exit_codes import Exit
 from turnwheel.apps.terminal.signals import Signals
-from turnwheel.effects.errors import StoreError
-from turnwheel.effects.events import ModelFinished
-from turnwheel.effects.messages import StopReason
-from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Usage
+from turnwheel.effects import errors, events, messages, requests, usage
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.scripted import ScriptedModel, stalls
 from turnwheel.testing.stores import FaultyStore
@@ -44,12 +40,12 @@ def press() -> None:
 async def test_the_third_ctrl_c_leaves() -> None:
     signals, over = Signals(), asyncio.Event()
 
-    async def slow(request: CallModel, scene: PerformContext) -> ModelFinished:
+    async def slow(request: requests.CallModel, scene: PerformContext) -> events.ModelFinished:
         while not over.is_set():
             with suppress(asyncio.CancelledError):
                 await over.wait()
-        return ModelFinished(
-            at=scene.clock.now(), request=request.id, stop=StopReason.END_TURN, usage=Usage()
+        return events.ModelFinished(
+            at=scene.clock.now(), request=request.id, stop=messages.StopReason.END_TURN, usage=usage.Usage()
         )
 
     async def let_it_stop() -> None:
@@ -59,7 +55,7 @@ async def test_the_third_ctrl_c_leaves() -> None:
 
     loop = asyncio.get_running_loop()
     stops = asyncio.ensure_future(let_it_stop())
-    async with Agent(model="m", performers={CallModel: slow}).session() as session:
+    async with Agent(model="m", performers={requests.CallModel: slow}).session() as session:
         third = partial(loop.call_soon, press)
         await worked(session, signals, ModelCalled=press, InterruptRequested=press, RunEnded=third)
     await stops
@@ -73,7 +69,7 @@ async def test_an_interrupt_that_cannot_be_kept_is_told() -> None:
         store.works = False
         press()
 
-    agent = Agent(model="m", performers={CallModel: ScriptedModel(stalls("so"))}, store=store)
+    agent = Agent(model="m", performers={requests.CallModel: ScriptedModel(stalls("so"))}, store=store)
     async with agent.session() as session:
-        with pytest.raises(StoreError, match="no space left"):
+        with pytest.raises(errors.StoreError, match="no space left"):
             await worked(session, Signals(), TextDelta=fail)

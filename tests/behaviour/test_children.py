@@ -23,20 +23,7 @@ from turnwheel import (
     Rule,
     SetMode,
 )
-from turnwheel.effects.errors import UnknownCall
-from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
-from turnwheel.effects.notices import (
-    AgentNoticed,
-    AgentStarted,
-    ApprovalRequested,
-    CallSettled,
-    RunEnded,
-    TextDelta,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-)
-from turnwheel.effects.requests import AskApproval, CallModel
+from turnwheel.effects import errors, events, notices, requests
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
@@ -62,13 +49,15 @@ class Cast:
     def __init__(self, *parent: Reply, **children: list[Reply]) -> None:
         self._models = {"": ScriptedModel(*parent)}
         self._models |= {name: ScriptedModel(*script) for name, script in children.items()}
-        self.requests: list[CallModel] = []
+        self.requests: list[requests.CallModel] = []
 
-    def asked(self, name: str = "") -> list[CallModel]:
+    def asked(self, name: str = "") -> list[requests.CallModel]:
         """What the child that was asked *name*, or the parent, was asked for."""
         return self._models[name].requests
 
-    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
+    async def __call__(
+        self, request: requests.CallModel, scene: PerformContext
+    ) -> events.ModelFinished | events.ModelFailed:
         self.requests.append(request)
         name = scene.history[0].text if scene.config.agent else ""
         return await self._models[name](request, scene)
@@ -144,7 +133,7 @@ async def test_what_a_child_was_not_offered_does_not_run(stage: Stage) -> None:
     assert stage.ran == ["look"]
     assert stage.shown(3)[-1].startswith("tool: Tool not found: put.")
     assert "Tool not found: run_agent." in stage.shown(3)[-1]
-    assert len(stage.seen(AgentStarted)) == 1
+    assert len(stage.seen(notices.AgentStarted)) == 1
 
 
 @pytest.mark.behaviour("a-childs-tools-are-some-of-its-parents")
@@ -161,7 +150,7 @@ async def test_the_rules_of_its_parent_hold_for_a_child(stage: Stage) -> None:
     ("child", "limits", "outcome", "result"),
     [
         (
-            [fails(Failure.AUTH)],
+            [fails(events.Failure.AUTH)],
             Limits(),
             "error",
             "(the agent gave no answer)\n[ended: error: auth: scripted: auth]",
@@ -197,13 +186,13 @@ async def test_by_policy_children_that_only_read_work_at_the_same_time(
         two=[calls(("look", {"at": "2"})), says("second")],
     )
     policy = Policy(concurrency=concurrency)
-    session = stage.session(children=[SCOUT], performers={CallModel: cast}, policy=policy)
+    session = stage.session(children=[SCOUT], performers={requests.CallModel: cast}, policy=policy)
 
-    async def second_is_over(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, RunEnded):
+    async def second_is_over(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.RunEnded):
             stage.release()
 
-    result = await stage.play(session, on={AgentNoticed: second_is_over})
+    result = await stage.play(session, on={notices.AgentNoticed: second_is_over})
     assert (result.text, stage.ran) == ("done", ["dig 1", "look 2"])
     assert stage.said(session)[2] == "tool: first | second"
 
@@ -220,33 +209,38 @@ async def test_what_a_child_does_is_told_as_that_of_the_call_it_works_for(stage:
     session = stage.session(*script, children=[SCOUT])
     await stage.play(session)
 
-    [started] = stage.seen(AgentStarted)
+    [started] = stage.seen(notices.AgentStarted)
     assert (started.agent, started.prompt) == ("scout", "find")
-    assert {notice.call for notice in stage.seen(AgentNoticed)} == {started.call}
-    told = [type(one.notice).__name__ for one in stage.seen(AgentNoticed)]
+    assert {notice.call for notice in stage.seen(notices.AgentNoticed)} == {started.call}
+    told = [type(one.notice).__name__ for one in stage.seen(notices.AgentNoticed)]
     assert told == [
         *("RunStarted", "InputTaken", "ModelCalled", "TextDelta", "TurnEnded", "CallJudged", "ToolStarted"),
         *("CallSettled", "ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
     ]
-    assert stage.order(AgentStarted, TextDelta, ToolStarted, CallSettled, TurnEnded, RunEnded) == [
-        *("TurnEnded", "AgentStarted", "CallSettled", "TextDelta", "TurnEnded", "RunEnded")
-    ]
+    assert stage.order(
+        notices.AgentStarted,
+        notices.TextDelta,
+        notices.ToolStarted,
+        notices.CallSettled,
+        notices.TurnEnded,
+        notices.RunEnded,
+    ) == [*("TurnEnded", "AgentStarted", "CallSettled", "TextDelta", "TurnEnded", "RunEnded")]
 
 
 @pytest.mark.behaviour("who-stops-a-run-stops-its-children")
 async def test_an_interrupt_stops_all_children_and_keeps_what_they_used(stage: Stage) -> None:
     before = asyncio.all_tasks()
     cast = Cast(sends("one", "two"), one=[stalls("I see")], two=[calls(("dig", {}))])
-    session = stage.session(children=[SCOUT], performers={CallModel: cast}, **PARALLEL)
+    session = stage.session(children=[SCOUT], performers={requests.CallModel: cast}, **PARALLEL)
     busy: list[str] = []
 
-    async def stop(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, TextDelta | ToolStarted):
+    async def stop(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.TextDelta | notices.ToolStarted):
             busy.append(notice.call)
             if len(busy) == 2:
                 await session.interrupt()
 
-    result = await stage.play(session, on={AgentNoticed: stop})
+    result = await stage.play(session, on={notices.AgentNoticed: stop})
     assert (result.reason, result.spent.turns) == (DoneReason.INTERRUPTED, 1)
     assert stage.outcomes(session) == ["run_agent: cancelled"] * 2
     assert result.spent.usage.output > 10
@@ -258,7 +252,7 @@ async def test_a_child_that_was_lost_with_its_parent_goes_on_with_it(stage: Stag
     script = (sends("find"), calls(("look", {"at": "a"})), calls(("dig", {})))
     session = stage.session(*script, children=[SCOUT])
     async for notice in session.stream("go"):
-        if isinstance(notice, AgentNoticed) and stage.ran[-1:] == ["dig"]:
+        if isinstance(notice, notices.AgentNoticed) and stage.ran[-1:] == ["dig"]:
             break
     await session.close()
     stage.release()
@@ -279,11 +273,11 @@ BUYS = (sends("buy"), calls(("pay", {"amount": 3})), says("paid"), says("done"))
 async def test_a_question_of_a_child_is_answered_through_its_parent(stage: Stage) -> None:
     session = stage.session(*BUYS, **PAYER)
 
-    async def answer(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ApprovalRequested):
+    async def answer(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.ApprovalRequested):
             await session.approve(notice.notice.request)
 
-    result = await stage.play(session, on={AgentNoticed: answer}, wait=True)
+    result = await stage.play(session, on={notices.AgentNoticed: answer}, wait=True)
     assert (result.text, stage.ran) == ("done", ["pay 3"])
 
 
@@ -305,7 +299,7 @@ async def test_a_run_rests_on_a_question_of_its_child(
 async def test_an_approver_is_asked_about_a_childs_calls(stage: Stage) -> None:
     asked: list[str] = []
 
-    async def yes(question: AskApproval) -> Approve:
+    async def yes(question: requests.AskApproval) -> Approve:
         asked.append(question.arguments)
         return Approve()
 
@@ -318,12 +312,12 @@ async def test_time_that_a_child_waits_for_a_person_costs_it_nothing(stage: Stag
     children = [ChildSpec(name="scout", tools=("pay",), limits=Limits(seconds=60.0))]
     session = stage.session(*BUYS, clock=wall, children=children)
 
-    async def answer(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ApprovalRequested):
+    async def answer(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.ApprovalRequested):
             wall.move(3_600.0)
             await session.approve(notice.notice.request)
 
-    result = await stage.play(session, on={AgentNoticed: answer}, wait=True)
+    result = await stage.play(session, on={notices.AgentNoticed: answer}, wait=True)
     assert (result.text, stage.said(session)[2]) == ("done", "tool: paid")
 
 
@@ -332,12 +326,12 @@ async def test_what_is_said_to_a_child_is_read_by_it(stage: Stage) -> None:
     script = (sends("find"), calls(("dig", {}), ("look", {})), says("further on"), says("done"))
     session = stage.session(*script, children=[SCOUT])
 
-    async def speak(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ToolOutput):
+    async def speak(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.ToolOutput):
             await session.child(notice.call).steer("look further")
             stage.release()
 
-    await stage.play(session, on={AgentNoticed: speak})
+    await stage.play(session, on={notices.AgentNoticed: speak})
     assert stage.shown(3)[-1] == "user: look further"
     assert stage.ran == ["dig"]
     assert stage.said(session)[2:] == ["tool: further on", "assistant: done"]
@@ -346,13 +340,13 @@ async def test_what_is_said_to_a_child_is_read_by_it(stage: Stage) -> None:
 @pytest.mark.behaviour("a-child-can-be-spoken-to")
 async def test_one_child_can_be_interrupted(stage: Stage) -> None:
     cast = Cast(sends("one", "two"), says("done"), one=[stalls("I see")], two=[says("second")])
-    session = stage.session(children=[SCOUT], performers={CallModel: cast}, **PARALLEL)
+    session = stage.session(children=[SCOUT], performers={requests.CallModel: cast}, **PARALLEL)
 
-    async def stop(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, TextDelta) and notice.notice.text == "I see":
+    async def stop(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.TextDelta) and notice.notice.text == "I see":
             await session.child(notice.call).interrupt()
 
-    result = await stage.play(session, on={AgentNoticed: stop})
+    result = await stage.play(session, on={notices.AgentNoticed: stop})
     assert (result.text, stage.outcomes(session)) == ("done", ["run_agent: cancelled", "run_agent: ok"])
 
 
@@ -362,12 +356,12 @@ async def test_a_mode_that_is_changed_holds_for_children_at_work(stage: Stage) -
     children = [ChildSpec(name="scout", tools=("dig", "pay"))]
     session = stage.session(*script, children=children, policy=Policy(mode="bypass"))
 
-    async def forbid(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ToolOutput):
+    async def forbid(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.ToolOutput):
             await session.control(SetMode(mode=PermissionMode.PLAN))
             stage.release()
 
-    result = await stage.play(session, on={AgentNoticed: forbid})
+    result = await stage.play(session, on={notices.AgentNoticed: forbid})
     assert (result.text, stage.ran) == ("done", ["dig"])
 
 
@@ -375,12 +369,14 @@ async def test_a_mode_that_is_changed_holds_for_children_at_work(stage: Stage) -
 async def test_the_children_at_work_are_known_by_their_calls(stage: Stage) -> None:
     session = stage.session(sends("find"), calls(("dig", {})), says("here"), says("done"), children=[SCOUT])
 
-    async def look(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ToolOutput):
+    async def look(notice: notices.AgentNoticed) -> None:
+        if isinstance(notice.notice, notices.ToolOutput):
             assert [(link.call, link.agent) for link in session.children] == [(notice.call, "scout")]
-            with pytest.raises(UnknownCall, match=rf"no call 'x' under way; there are: '{notice.call}'"):
+            with pytest.raises(
+                errors.UnknownCall, match=rf"no call 'x' under way; there are: '{notice.call}'"
+            ):
                 session.child("x")
             stage.release()
 
-    await stage.play(session, on={AgentNoticed: look})
+    await stage.play(session, on={notices.AgentNoticed: look})
     assert session.children == ()

@@ -26,18 +26,7 @@ from turnwheel import (
     ToolContext,
     tool,
 )
-from turnwheel.effects.errors import (
-    ArgumentError,
-    ConfigError,
-    QueueFull,
-    SessionBusy,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-    UnknownCall,
-)
-from turnwheel.effects.events import Failure
-from turnwheel.effects.messages import Binary
+from turnwheel.effects import errors, events, messages
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallSettled,
@@ -69,7 +58,7 @@ each_store = pytest.mark.parametrize(
     ("replies", "limits", "reason"),
     [
         ([calls(("look", {})), says("done")], Limits(), DoneReason.END_TURN),
-        ([fails(Failure.AUTH)], Limits(), DoneReason.ERROR),
+        ([fails(events.Failure.AUTH)], Limits(), DoneReason.ERROR),
         ([calls(("look", {}))], Limits(turns=1), DoneReason.MAX_TURNS),
     ],
 )
@@ -128,7 +117,9 @@ async def test_without_a_store_a_session_lives_as_long_as_its_object(stage: Stag
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_limit_of_nothing_is_refused(field: str, value: int) -> None:
     settings: dict[str, Any] = {field: value}
-    with pytest.raises(ConfigError, match=rf"Limits.{field} must be a number above 0, or None for no limit"):
+    with pytest.raises(
+        errors.ConfigError, match=rf"Limits.{field} must be a number above 0, or None for no limit"
+    ):
         Limits(**settings)
 
 
@@ -151,12 +142,12 @@ async def test_without_a_run_an_interrupt_does_nothing(stage: Stage) -> None:
 @pytest.mark.behaviour("one-call-can-be-given-up")
 async def test_a_call_that_is_not_under_way_cannot_be_given_up(stage: Stage) -> None:
     session = stage.session(calls(("look", {}), ("pay", {})), says("done"))
-    with pytest.raises(UnknownCall, match="no call 'x' under way; there are: none"):
+    with pytest.raises(errors.UnknownCall, match="no call 'x' under way; there are: none"):
         await session.cancel("x")
     resting = await session.run("go")
     over = session.history[-1].calls[0].id
     for wrong in ("x", over, resting.waiting[0].id):
-        with pytest.raises(UnknownCall, match=f"there are: '{resting.waiting[0].call}'"):
+        with pytest.raises(errors.UnknownCall, match=f"there are: '{resting.waiting[0].call}'"):
             await session.cancel(wrong)
 
 
@@ -167,10 +158,10 @@ async def test_a_call_that_is_not_under_way_cannot_be_given_up(stage: Stage) -> 
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        (SetModel(model=" "), ConfigError, "a model has a name"),
-        (SetModel(model="other"), ConfigError, "the limit in USD needs a price for 'other'"),
-        (SetThinking(tokens=0), ConfigError, "a number of tokens above 0"),
-        ("other", ArgumentError, "change must be SetModel"),
+        (SetModel(model=" "), errors.ConfigError, "a model has a name"),
+        (SetModel(model="other"), errors.ConfigError, "the limit in USD needs a price for 'other'"),
+        (SetThinking(tokens=0), errors.ConfigError, "a number of tokens above 0"),
+        ("other", errors.ArgumentError, "change must be SetModel"),
     ],
 )
 async def test_a_change_that_cannot_be_made_is_refused_at_once(
@@ -199,7 +190,7 @@ async def test_who_leaves_stops_the_work_and_another_process_goes_on(stage: Stag
             break
     if how == "close":
         await session.close()
-        with pytest.raises(SessionClosed):
+        with pytest.raises(errors.SessionClosed):
             await running
     else:
         running.cancel()
@@ -263,7 +254,7 @@ async def test_what_is_at_work_ends_and_the_rest_is_for_others(stage: Stage) -> 
 async def test_who_is_overtaken_is_told(stage: Stage) -> None:
     first = stage.session(calls(("dig", {})))
     other = stage.session(says("done"), says("also done"))
-    refused: list[StoreConflict] = []
+    refused: list[errors.StoreConflict] = []
 
     async def go_on(_: ToolOutput) -> None:
         await first.send("and then")
@@ -272,7 +263,7 @@ async def test_who_is_overtaken_is_told(stage: Stage) -> None:
 
     try:
         await stage.play(first, on={ToolOutput: go_on})
-    except StoreConflict as conflict:
+    except errors.StoreConflict as conflict:
         refused.append(conflict)
     assert len(refused) == 1
     assert stage.said(await stage.session().load())[-2:] == ["user: and then", "assistant: also done"]
@@ -329,7 +320,7 @@ async def test_what_is_posted_twice_under_one_id_is_one_input(stage: Stage) -> N
 
 @pytest.mark.behaviour("files-come-with-what-is-said")
 async def test_files_of_a_prompt_or_a_steer_are_part_of_its_message(stage: Stage) -> None:
-    picture = Binary(media_type="image/png", data=b"\x89PNG", name="cat.png")
+    picture = messages.Binary(media_type="image/png", data=b"\x89PNG", name="cat.png")
     session = stage.session(
         calls(("dig", {})), says("a cat"), says("two"), policy=Policy(steering="when_done")
     )
@@ -345,7 +336,7 @@ async def test_files_of_a_prompt_or_a_steer_are_part_of_its_message(stage: Stage
             await add(notice)
 
     said = [message for message in session.history if message.role == "user"]
-    files = [[part for part in message.parts if isinstance(part, Binary)] for message in said]
+    files = [[part for part in message.parts if isinstance(part, messages.Binary)] for message in said]
     assert [message.text for message in said] == ["what is this?", "and this", ""]
     assert files == [[picture], [picture], [picture, picture]]
 
@@ -386,7 +377,7 @@ async def test_a_full_queue_takes_nothing_in_and_says_so(stage: Stage) -> None:
         await one.post("a")
         await first(watched, TextDelta)
         await one.post("b")
-        with pytest.raises(QueueFull, match="has 1 prompts waiting"):
+        with pytest.raises(errors.QueueFull, match="has 1 prompts waiting"):
             await one.post("c")
         stage.release()
         await one.idle()
@@ -500,9 +491,9 @@ async def test_what_breaks_a_run_off_is_raised_to_the_caller_that_waits(stage: S
     store = FaultyStore()
     session = stage.session(calls(("look", {})), says("lost"), says("done"), store=store)
     handle = session.start("go")
-    with pytest.raises(StoreError, match="no space left"):
+    with pytest.raises(errors.StoreError, match="no space left"):
         await full_at(CallSettled, handle, store)
-    with pytest.raises(StoreError, match="no space left"):
+    with pytest.raises(errors.StoreError, match="no space left"):
         await handle.wait()
     assert handle.done
 
@@ -515,7 +506,7 @@ async def test_an_end_that_could_not_be_written_down_is_none(stage: Stage) -> No
     store = FaultyStore()
     session = stage.session(says("done"), store=store)
     handle = session.start("go")
-    with pytest.raises(StoreError, match="no space left"):
+    with pytest.raises(errors.StoreError, match="no space left"):
         await full_at(TextDelta, handle, store)
     assert (handle.reason, session.unfinished) == (None, True)
 
@@ -545,7 +536,7 @@ async def test_interrupting_ends_the_run_and_closing_leaves_it(stage: Stage) -> 
 async def test_one_run_at_a_time(stage: Stage) -> None:
     session = stage.session(says("done"))
     first, second = session.start("a"), session.start("b")
-    with pytest.raises(SessionBusy, match="session 's' has a run under way"):
+    with pytest.raises(errors.SessionBusy, match="session 's' has a run under way"):
         await second.wait()
     assert (await first.wait()).text == "done"
     assert stage.said(session) == ["user: a", "assistant: done"]

@@ -9,14 +9,8 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from turnwheel.effects import events, history, messages, notices, records, requests, usage
 from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
-from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished
-from turnwheel.effects.history import Piece, TextPiece
-from turnwheel.effects.messages import Part, StopReason
-from turnwheel.effects.notices import Notice
-from turnwheel.effects.records import Change, Record
-from turnwheel.effects.requests import Request, View
-from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import TAG, decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Stepped, TakenOver
@@ -24,20 +18,20 @@ from turnwheel.states.batch.batch import Batch, Phase
 from turnwheel.states.state import CompactStage, Executing, Stage, State, Streaming
 
 UNIONS: dict[str, Any] = {
-    "Event": Event,
-    "Post": Post,
-    "Decision": Decision,
-    "Request": Request,
-    "View": View,
-    "Record": Record,
-    "Change": Change,
-    "Notice": Notice,
+    "Event": events.Event,
+    "Post": events.Post,
+    "Decision": events.Decision,
+    "Request": requests.Request,
+    "View": requests.View,
+    "Record": records.Record,
+    "Change": records.Change,
+    "Notice": notices.Notice,
     "State": State,
     "Stage": Stage,
     "CompactStage": CompactStage,
     "Phase": Phase,
-    "Part": Part,
-    "Piece": Piece,
+    "Part": messages.Part,
+    "Piece": history.Piece,
     "Entry": Entry,
 }
 
@@ -59,7 +53,7 @@ def test_no_two_words_of_a_union_share_a_name() -> None:
 
 
 def test_an_entry_is_json_that_anybody_can_read() -> None:
-    event = ToolFinished(at=1.5, request="r-1", content="grüß")
+    event = events.ToolFinished(at=1.5, request="r-1", content="grüß")
     line = encode_entry(Stepped(event=event, label="executing"))
 
     assert json.loads(line) == {
@@ -82,15 +76,17 @@ def test_settings_are_written_in_full() -> None:
 
 def test_what_is_odd_is_written_all_the_same_and_what_is_long_in_short() -> None:
     # A lone surrogate from a tool of the host's becomes a question mark.
-    event = ToolFinished(at=1.0, request="r-1", content="a\ud800b")
-    assert decode(encode(event, Event), Event).content == "a?b"
+    event = events.ToolFinished(at=1.0, request="r-1", content="a\ud800b")
+    assert decode(encode(event, events.Event), events.Event).content == "a?b"
     # States refer to the conversation; they do not hold it.
     assert b"messages" not in encode(Streaming(request="r-1", model="m"), State)
     assert len(encode(Executing(batch=Batch(calls=())), State)) < 100
     # An answer that was not streamed has its pieces in the event that ends it.
-    pieces, stop = (TextPiece("hi"),), StopReason.END_TURN
+    pieces, stop = (history.TextPiece("hi"),), messages.StopReason.END_TURN
     step = Stepped(
-        event=ModelFinished(at=1.0, request="r-1", stop=stop, usage=Usage(input=1), pieces=pieces),
+        event=events.ModelFinished(
+            at=1.0, request="r-1", stop=stop, usage=usage.Usage(input=1), pieces=pieces
+        ),
         label="done",
     )
     assert step == decode_entry(encode_entry(step))

@@ -11,32 +11,15 @@ import pytest
 from support.memories import remember
 
 from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
-from turnwheel.effects.errors import ConfigError, JournalError
-from turnwheel.effects.events import (
-    ApprovalGiven,
-    Approve,
-    CallCancelled,
-    ControlReceived,
-    Interrupted,
-    ModelFinished,
-    Post,
-    ToolFinished,
-    UserSent,
-    UserSteered,
-)
+from turnwheel.effects import errors, events, messages, notices, permissions, records, usage
 from turnwheel.effects.history import CallPiece, History, TextPiece
-from turnwheel.effects.messages import Message, Role, ToolCall, user
-from turnwheel.effects.notices import Ignored, RunEnded
-from turnwheel.effects.permissions import PermissionMode, Rule
-from turnwheel.effects.records import SetInstructions, SetMode, SetModel, SetThinking
-from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine import drive
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))
-USED = Usage(input=2, output=1)
+USED = usage.Usage(input=2, output=1)
 
 
 def test_the_example_by_hand_runs_and_is_short() -> None:
@@ -63,11 +46,13 @@ def test_drive_is_the_machine_as_a_generator() -> None:
     engine = drive(machine, at=1.0)
     next(engine)
     wish = (CallPiece(0, "a", "look", "{}"),)
-    engine.send(ModelFinished(at=2, request="run-1", stop="tool_use", usage=USED, pieces=wish))
-    engine.send(ToolFinished(at=3, request="run-3", content="seen"))
+    engine.send(events.ModelFinished(at=2, request="run-1", stop="tool_use", usage=USED, pieces=wish))
+    engine.send(events.ToolFinished(at=3, request="run-3", content="seen"))
     text = (TextPiece("ok"),)
-    effects = engine.send(ModelFinished(at=4, request="run-4", stop="end_turn", usage=USED, pieces=text))
-    assert isinstance(effects[-1], RunEnded)
+    effects = engine.send(
+        events.ModelFinished(at=4, request="run-4", stop="end_turn", usage=USED, pieces=text)
+    )
+    assert isinstance(effects[-1], notices.RunEnded)
     with pytest.raises(StopIteration) as ended:
         next(engine)
     assert ended.value.value == machine.state
@@ -83,21 +68,21 @@ def test_equal_machines_are_equal_and_a_step_makes_them_differ() -> None:
 
 
 def test_a_history_that_no_provider_takes_is_refused() -> None:
-    wish = ToolCall(id="x", wire_id="x", name="look", arguments="{}")
-    history = History.of(user("a"), Message(role=Role.ASSISTANT, parts=(wish,)))
-    with pytest.raises(ConfigError, match=r"invalid history: .* open calls \['x'\]"):
+    wish = messages.ToolCall(id="x", wire_id="x", name="look", arguments="{}")
+    history = History.of(messages.user("a"), messages.Message(role=messages.Role.ASSISTANT, parts=(wish,)))
+    with pytest.raises(errors.ConfigError, match=r"invalid history: .* open calls \['x'\]"):
         Machine.start(CONFIG, "hello", history=history)
 
 
 def test_a_snapshot_is_small_and_goes_with_one_history() -> None:
-    machine = Machine.start(CONFIG, "go", history=History.of(*[user("word " * 1_000)] * 50))
+    machine = Machine.start(CONFIG, "go", history=History.of(*[messages.user("word " * 1_000)] * 50))
     data = machine.snapshot()
     assert len(data) < 1_000
     with pytest.raises(
-        JournalError, match="goes with 50 messages at revision 0, not with <History of 0 mess"
+        errors.JournalError, match="goes with 50 messages at revision 0, not with <History of 0 mess"
     ):
         Machine.restore(data, CONFIG, History.of())
-    with pytest.raises(JournalError, match="this snapshot cannot be read"):
+    with pytest.raises(errors.JournalError, match="this snapshot cannot be read"):
         Machine.restore(b"{}", CONFIG, History.of())
 
 
@@ -110,19 +95,19 @@ def opened(settings: Config = CONFIG) -> RunOpened:
 
 def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
     first = Machine.start(CONFIG, "go")
-    granted = (Rule(verdict="allow", tool="look"),)
+    granted = (permissions.Rule(verdict="allow", tool="look"),)
     first.memory = remember(
         first.memory,
-        history=History.of(user("before")),
+        history=History.of(messages.user("before")),
         size=5,
         granted=granted,
-        mode=PermissionMode.PLAN,
-        thinking=SetThinking(tokens=2_000),
-        instructions=SetInstructions(text="be brief"),
+        mode=permissions.PermissionMode.PLAN,
+        thinking=records.SetThinking(tokens=2_000),
+        instructions=records.SetInstructions(text="be brief"),
         model="other",
         chosen=("model", "mode"),
         pending_context=("mind the gap",),
-        spent=Spent(turns=3),
+        spent=usage.Spent(turns=3),
         compactions=1,
         compaction_failures=2,
         continues=3,
@@ -132,8 +117,8 @@ def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
     assert second.memory == remember(
         first.memory,
         run="run2",
-        spent=Spent(),
-        earlier=Spent(turns=3),
+        spent=usage.Spent(),
+        earlier=usage.Spent(turns=3),
         compactions=0,
         continues=0,
         next_id=1,
@@ -142,16 +127,16 @@ def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
 
 
 def test_a_run_begins_on_what_was_posted_since() -> None:
-    prompt = UserSent(at=1, id="p", text="go")
-    posted: list[Post] = [
+    prompt = events.UserSent(at=1, id="p", text="go")
+    posted: list[events.Post] = [
         prompt,
-        UserSteered(at=2, id="s", text="left"),
+        events.UserSteered(at=2, id="s", text="left"),
         prompt,
-        ControlReceived(at=3, id="c", change=SetModel(model="other")),
-        ControlReceived(at=4, id="d", change=SetThinking(tokens=0)),
-        ApprovalGiven(at=5, request="run-1", decision=Approve()),
-        CallCancelled(at=6, call="run-2"),
-        Interrupted(at=7),
+        events.ControlReceived(at=3, id="c", change=records.SetModel(model="other")),
+        events.ControlReceived(at=4, id="d", change=records.SetThinking(tokens=0)),
+        events.ApprovalGiven(at=5, request="run-1", decision=events.Approve()),
+        events.CallCancelled(at=6, call="run-2"),
+        events.Interrupted(at=7),
     ]
     memory = Machine.open(opened(), None, posted).memory
     assert [mail.id for mail in memory.session.mail] == ["p", "s"]
@@ -165,13 +150,13 @@ def test_a_run_begins_on_what_was_posted_since() -> None:
 def test_what_a_person_chose_outlives_another_configuration() -> None:
     anew = attrs.evolve(CONFIG, model=ModelSpec(name="new"), policy=Policy(mode="plan"))
     for change, model, mode in (
-        (SetThinking(tokens=5), "new", "plan"),
-        (SetModel(model="other"), "other", "plan"),
-        (SetMode(mode=PermissionMode.BYPASS), "new", "bypass"),
+        (records.SetThinking(tokens=5), "new", "plan"),
+        (records.SetModel(model="other"), "other", "plan"),
+        (records.SetMode(mode=permissions.PermissionMode.BYPASS), "new", "bypass"),
     ):
         machine = Machine.start(CONFIG, "go")
         machine.advance()
-        machine.advance(ControlReceived(at=1, id="c", change=change))
+        machine.advance(events.ControlReceived(at=1, id="c", change=change))
         machine.reconfigure(anew)
         assert (machine.memory.session.model, machine.memory.session.mode, machine.config) == (
             model,
@@ -183,7 +168,7 @@ def test_what_a_person_chose_outlives_another_configuration() -> None:
 def test_what_cannot_be_kept_to_is_given_up() -> None:
     machine = Machine.start(CONFIG, "go")
     machine.advance()
-    machine.advance(ControlReceived(at=1, id="c", change=SetModel(model="other")))
+    machine.advance(events.ControlReceived(at=1, id="c", change=records.SetModel(model="other")))
     price = Price(input=1, output=1)
     limited = attrs.evolve(CONFIG, model=ModelSpec(name="m", price=price), limits=Limits(usd=1))
     machine.reconfigure(limited)
@@ -196,7 +181,7 @@ def test_only_so_many_inputs_are_remembered_by_their_id() -> None:
     machine = Machine.start(CONFIG, "go")
     machine.advance()
     for number in range(RECALL + 5):
-        machine.advance(ControlReceived(at=1, id=str(number), change=SetThinking(tokens=1)))
+        machine.advance(events.ControlReceived(at=1, id=str(number), change=records.SetThinking(tokens=1)))
     assert machine.memory.session.received == tuple(str(number) for number in range(5, RECALL + 5))
-    again = ControlReceived(at=2, id=str(RECALL), change=SetThinking(tokens=2))
-    assert machine.advance(again) == (Ignored(event="ControlReceived", state="streaming"),)
+    again = events.ControlReceived(at=2, id=str(RECALL), change=records.SetThinking(tokens=2))
+    assert machine.advance(again) == (notices.Ignored(event="ControlReceived", state="streaming"),)

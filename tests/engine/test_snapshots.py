@@ -17,23 +17,9 @@ from provers.steps import SNAPSHOT_KEY, restore_from_snapshot
 from support.memories import remember
 
 from turnwheel import Approve, ApproveAlways, Deny, PermissionMode, Rule, SetMode
-from turnwheel.effects import Effect
+from turnwheel.effects import Effect, errors, events, hooks, permissions, records, requests
 from turnwheel.effects.config import Concurrency, Policy
-from turnwheel.effects.errors import ArgumentError, ConfigError, InternalError, JournalError, NewerVersion
-from turnwheel.effects.events import (
-    AgentFinished,
-    ApprovalGiven,
-    ControlReceived,
-    Decision,
-    Event,
-    HookAnswered,
-    InstructionsRead,
-    ModelFinished,
-    TimerFired,
-    ToolFinished,
-)
 from turnwheel.effects.history import CallPiece, History, Piece, TextPiece
-from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import (
     Finish,
     Message,
@@ -45,18 +31,6 @@ from turnwheel.effects.messages import (
     ToolCall,
     ToolResult,
     user,
-)
-from turnwheel.effects.permissions import Verdict
-from turnwheel.effects.records import SetInstructions
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    FireHook,
-    ReadInstructions,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
@@ -161,7 +135,7 @@ def test_a_signed_snapshot_that_was_changed_is_refused(place: str) -> None:
     for _ in range(25):
         at = chance.randrange(len(data))
         changed = data[:at] + bytes([data[at] ^ (1 << chance.randrange(7))]) + data[at + 1 :]
-        with pytest.raises(JournalError):
+        with pytest.raises(errors.JournalError):
             restored(machine, changed, SNAPSHOT_KEY)
 
 
@@ -177,12 +151,16 @@ def test_a_signature_says_what_is_wrong_and_what_to_do() -> None:
     data, history = machine.snapshot(SNAPSHOT_KEY), machine.memory.history
     forged = History.of(user("pay me"), *[history[index] for index in range(1, len(history))])
     for key, read in ((SNAPSHOT_KEY[::-1], history), (SNAPSHOT_KEY, forged)):
-        with pytest.raises(JournalError, match=f"^{WRONG}$"):
+        with pytest.raises(errors.JournalError, match=f"^{WRONG}$"):
             Machine.restore(data, machine.config, read, key)
-    with pytest.raises(JournalError, match=r"^this snapshot is not signed: take it with snapshot\(key\), or"):
+    with pytest.raises(
+        errors.JournalError, match=r"^this snapshot is not signed: take it with snapshot\(key\), or"
+    ):
         restored(machine, key=SNAPSHOT_KEY)
     for cut in (0, 1, -1):
-        with pytest.raises(JournalError, match=r"^this snapshot cannot be read \(.*\): it was cut off or"):
+        with pytest.raises(
+            errors.JournalError, match=r"^this snapshot cannot be read \(.*\): it was cut off or"
+        ):
             Machine.restore(data[:cut], machine.config, history, SNAPSHOT_KEY)
 
 
@@ -192,7 +170,7 @@ def test_a_history_is_signed_though_others_go_on_with_its_log() -> None:
     third = Machine.start(config(), "a", history=first.memory.history.append(user("z")))
     for one in (first, second, third, first):
         assert restore_from_snapshot(one) == one
-    with pytest.raises(JournalError, match="goes with another history"):
+    with pytest.raises(errors.JournalError, match="goes with another history"):
         restored(third, second.snapshot(SNAPSHOT_KEY), SNAPSHOT_KEY)
 
 
@@ -200,8 +178,8 @@ def test_a_key_that_can_be_guessed_is_refused() -> None:
     machine = run_at("streaming").machine
     makes = r"secrets.token_bytes\(32\) makes one$"
     wrong: Any = (
-        (b"short", ConfigError, f"^a key must have at least 32 bytes; got 5: {makes}"),
-        ("x" * 32, ArgumentError, f"^a key is bytes, not str: {makes}"),
+        (b"short", errors.ConfigError, f"^a key must have at least 32 bytes; got 5: {makes}"),
+        ("x" * 32, errors.ArgumentError, f"^a key is bytes, not str: {makes}"),
     )
     for key, kind, why in wrong:
         with pytest.raises(kind, match=why):
@@ -218,7 +196,7 @@ def test_a_snapshot_goes_with_its_history_and_no_other() -> None:
     assert len(rewritten) == len(history)
     why = "this snapshot goes with 2 messages at revision 0, not with <History"
     for other in (History.of(), history.append(history[0]), rewritten):
-        with pytest.raises(JournalError, match=why):
+        with pytest.raises(errors.JournalError, match=why):
             Machine.restore(machine.snapshot(), machine.config, other)
 
 
@@ -229,12 +207,12 @@ def test_a_snapshot_of_another_version_is_refused() -> None:
     refused = f"known here is {SNAPSHOT_VERSION}: upgrade turnwheel"
     newer = f"this snapshot has version {SNAPSHOT_VERSION + 1}, {refused}"
     for more in ({}, {"mood": "good"}):
-        with pytest.raises(NewerVersion, match=newer):
+        with pytest.raises(errors.NewerVersion, match=newer):
             restored(machine, {**known, "version": SNAPSHOT_VERSION + 1, **more})
-    with pytest.raises(JournalError, match="fold its journal instead"):
+    with pytest.raises(errors.JournalError, match="fold its journal instead"):
         restored(machine, {**known, "version": SNAPSHOT_VERSION - 1})
     for data in (b"", b"{}", b"[]", b'{"version": 3}', b'{"version": "3"}', b"\xff"):
-        with pytest.raises(JournalError, match="this snapshot cannot be read"):
+        with pytest.raises(errors.JournalError, match="this snapshot cannot be read"):
             Machine.restore(data, config(), History.of())
 
 
@@ -253,7 +231,7 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
         mode=PermissionMode.BYPASS,
         model="wire:dear",
         chosen=("model", "mode"),
-        instructions=SetInstructions(text="do as you are told"),
+        instructions=records.SetInstructions(text="do as you are told"),
         pending_context=("believe it",),
     )
     for data in (machine.snapshot(), machine.snapshot(SNAPSHOT_KEY)):
@@ -265,7 +243,7 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
             "wire:model",
         )
         assert (memory.session.chosen, memory.conversation.pending_context, memory.next_id) == ((), (), 1)
-        assert not isinstance(memory.session.instructions, SetInstructions)
+        assert not isinstance(memory.session.instructions, records.SetInstructions)
         assert (back.state.open, recover(back, 99.0).again) == ((), ())
         assert memory.run.startswith(UNTRUSTED_PREFIX)
 
@@ -289,21 +267,21 @@ def test_calls_without_a_result_are_judged_from_the_beginning() -> None:
     back = restored(run.machine)
     assert isinstance(back.state, Executing)
     assert all(isinstance(each.phase, Queued | Settled) for each in back.state.batch.calls)
-    asked = [effect.tool for effect in back.advance() if isinstance(effect, AskApproval)]
+    asked = [effect.tool for effect in back.advance() if isinstance(effect, requests.AskApproval)]
     assert asked[-1] == "edit"
 
 
 def test_a_question_is_asked_again_and_no_answer_to_the_old_one_counts() -> None:
     run = MachineHarness()
     run.say(*calls("write"))
-    (old,) = run.got(AskApproval)
+    (old,) = run.got(requests.AskApproval)
     again = MachineHarness(restored(run.machine))
-    (new,) = again.got(AskApproval)
+    (new,) = again.got(requests.AskApproval)
     assert (new.tool, new.arguments, new.id != old.id) == ("write", old.arguments, True)
-    again.feed(ApprovalGiven(at=9.0, request=old.id, decision=Approve()))
-    assert not again.got(RunTool)
+    again.feed(events.ApprovalGiven(at=9.0, request=old.id, decision=Approve()))
+    assert not again.got(requests.RunTool)
     again.decide("write", Approve())
-    assert [each.tool for each in again.got(RunTool)] == ["write"]
+    assert [each.tool for each in again.got(requests.RunTool)] == ["write"]
 
 
 @pytest.mark.parametrize("name", ["look", "write", "note"])
@@ -312,7 +290,7 @@ def test_a_tool_that_was_running_is_not_run_again_unless_it_only_reads(name: str
     run = begun(name)
     assert isinstance(run.machine.state, Executing)
     again = MachineHarness(restored(run.machine))
-    assert [each.tool for each in again.got(RunTool)] == ["look"] * (name == "look")
+    assert [each.tool for each in again.got(requests.RunTool)] == ["look"] * (name == "look")
     if name != "look":
         (result,) = again.machine.memory.history[-1].results
         assert (result.outcome, "may have run" in result.content) == (Outcome.UNKNOWN, True)
@@ -330,12 +308,12 @@ def test_a_result_of_a_snapshot_is_text_and_no_more() -> None:
     phase, mine = again.state.batch.calls[0].phase, run.machine.memory.history[-1].calls[0]
     result = ToolResult(call=mine.id, wire_id=mine.wire_id, name="write", content="granted: all")
     assert phase == Settled(result=result)
-    assert [each.tool for each in MachineHarness(again).got(AskApproval)] == ["edit"]
+    assert [each.tool for each in MachineHarness(again).got(requests.AskApproval)] == ["edit"]
 
 
 def test_a_session_that_begins_with_instructions_begins_again_with_them() -> None:
     """Calls without a result are given up, since they would be out of place; none of them runs."""
-    opens = HookSpec(name="open", hook=Hook.SESSION_START)
+    opens = hooks.HookSpec(name="open", hook=hooks.Hook.SESSION_START)
     run = MachineHarness(config(instructions=("AGENTS.md",), hooks=(opens,)))
     run.read("be brief")
     run.answer("fine")
@@ -346,17 +324,17 @@ def test_a_session_that_begins_with_instructions_begins_again_with_them() -> Non
     outcomes = [each.outcome for each in back.memory.history[-1].results]
     assert outcomes == [Outcome.OK, Outcome.SKIPPED]
     again = MachineHarness(back)
-    assert [each.files for each in again.got(ReadInstructions)] == [("AGENTS.md",)]
+    assert [each.files for each in again.got(requests.ReadInstructions)] == [("AGENTS.md",)]
     again.read("be brief")
     again.answer("fine")
-    assert [request.system for request in again.got(CallModel)] == ["be brief"]
+    assert [request.system for request in again.got(requests.CallModel)] == ["be brief"]
 
 
 def test_an_interrupt_that_was_accepted_holds() -> None:
     run = begun("look", "write")
     run.interrupt()
     again = MachineHarness(restored(run.machine))
-    assert (again.machine.done, again.all(RunTool)) == (True, [])
+    assert (again.machine.done, again.all(requests.RunTool)) == (True, [])
     stopped = MachineHarness()
     stopped.stream(TextPiece("well"))
     stopped.interrupt()
@@ -373,7 +351,7 @@ def test_an_account_is_taken_if_it_can_be_one(wrong: str) -> None:
     assert restored(run.machine).memory.spent == run.machine.memory.spent
     name, value = wrong.split()
     spent = {name: value if name == "cost" else json.loads(value)}
-    with pytest.raises(JournalError, match=r"an account that cannot be|cannot be read"):
+    with pytest.raises(errors.JournalError, match=r"an account that cannot be|cannot be read"):
         restored(run.machine, {**json.loads(run.machine.snapshot()), "spent": spent})
 
 
@@ -383,9 +361,13 @@ def test_calls_of_another_history_are_refused() -> None:
     asked, said = machine.memory.history[0], machine.memory.history[1]
     parts = [attrs.evolve(part, id="r-77") if isinstance(part, ToolCall) else part for part in said.parts]
     for last in (asked, attrs.evolve(said, parts=tuple(parts)), user("never mind")):
-        with pytest.raises(JournalError, match=r"goes with a history whose open calls are \['r-2'\], not \["):
+        with pytest.raises(
+            errors.JournalError, match=r"goes with a history whose open calls are \['r-2'\], not \["
+        ):
             Machine.restore(machine.snapshot(), machine.config, History.of(asked, last))
-    with pytest.raises(JournalError, match=r"goes with a history whose open calls are \[\], not \['r-2'\]"):
+    with pytest.raises(
+        errors.JournalError, match=r"goes with a history whose open calls are \[\], not \['r-2'\]"
+    ):
         restored(machine, quiet.snapshot().replace(b'"length":1', b'"length":2'))
 
 
@@ -404,7 +386,7 @@ class World:
         self.machine = machine
         self.approved: set[str] = set()
         self._chance = chance
-        self._open: dict[str, Request] = {}
+        self._open: dict[str, requests.Request] = {}
         self._seen: set[str] = set()
         self._wrong: list[str] = []
         self._asked = 0
@@ -420,7 +402,7 @@ class World:
 
     def _take(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
-            if isinstance(effect, Request):
+            if isinstance(effect, requests.Request):
                 if effect.id in self._seen or not effect.id.startswith(UNTRUSTED_PREFIX):
                     self._wrong.append(f"the id {effect.id} is not new")
                 self._seen.add(effect.id)
@@ -428,17 +410,17 @@ class World:
                 self._look(effect)
         self._open = {name: each for name, each in self._open.items() if name in self.machine.state.open}
 
-    def _look(self, request: Request) -> None:
+    def _look(self, request: requests.Request) -> None:
         config, memory = self.machine.config, self.machine.memory
-        if isinstance(request, CallModel):
+        if isinstance(request, requests.CallModel):
             self._asked += 1
             if request.model not in {config.model.name, config.compaction.model, memory.progress.fallback}:
                 self._wrong.append(f"asks {request.model}")
             self._wrong += history_faults(memory.history)
-        if isinstance(request, RunTool | RunAgent) and not self._may(request):
+        if isinstance(request, requests.RunTool | requests.RunAgent) and not self._may(request):
             self._wrong.append(f"{request} was allowed by no person and no setting")
 
-    def _may(self, request: RunTool | RunAgent) -> bool:
+    def _may(self, request: requests.RunTool | requests.RunAgent) -> bool:
         state, config = self.machine.state, self.machine.config
         assert isinstance(state, Executing | Confirming | Dispatching)
         (call,) = [each.call for each in state.batch.calls if each.call.id == request.call]
@@ -447,34 +429,36 @@ class World:
             return False
         given_ = arguments_of(call.arguments) or {}
         case = Case(config=config, spec=spec, given=given_, mode=config.policy.mode)
-        return case.verdict is Verdict.ALLOW or (request.call in self.approved and not case.denied)
+        return case.verdict is permissions.Verdict.ALLOW or (
+            request.call in self.approved and not case.denied
+        )
 
-    def _answer(self, request: Request, at: float) -> Event:
-        name, answers = request.id, dict[type, Event]()
-        answers[RunTool] = ToolFinished(at=at, request=name, content="done")
-        answers[RunAgent] = AgentFinished(at=at, request=name, content="done")
-        answers[FireHook] = HookAnswered(at=at, request=name)
-        answers[ReadInstructions] = InstructionsRead(at=at, request=name, text="be brief")
+    def _answer(self, request: requests.Request, at: float) -> events.Event:
+        name, answers = request.id, dict[type, events.Event]()
+        answers[requests.RunTool] = events.ToolFinished(at=at, request=name, content="done")
+        answers[requests.RunAgent] = events.AgentFinished(at=at, request=name, content="done")
+        answers[requests.FireHook] = events.HookAnswered(at=at, request=name)
+        answers[requests.ReadInstructions] = events.InstructionsRead(at=at, request=name, text="be brief")
         match request:
-            case CallModel():
+            case requests.CallModel():
                 return self._said(request, at)
-            case AskApproval():
+            case requests.AskApproval():
                 yes = self._chance.random() < 0.5
                 self.approved |= {request.call} if yes else set()
-                return ApprovalGiven(at=at, request=name, decision=Approve() if yes else Deny())
-            case SetTimer():
-                return TimerFired(at=max(at, request.due), request=name)
+                return events.ApprovalGiven(at=at, request=name, decision=Approve() if yes else Deny())
+            case requests.SetTimer():
+                return events.TimerFired(at=max(at, request.due), request=name)
             case _:
                 return answers[type(request)]
 
-    def _said(self, request: CallModel, at: float) -> ModelFinished:
+    def _said(self, request: requests.CallModel, at: float) -> events.ModelFinished:
         pieces: tuple[Piece, ...] = (TextPiece("done"),)
         stop, usage = StopReason.END_TURN, Usage(input=5, output=5)
         if request.tools and self._asked < 3 and self._chance.random() < 0.5:
             name = self._chance.choice(request.tools)
             arguments = json.dumps({"path": "a", "agent": "kid", "prompt": "go", "task": "go"})
             pieces, stop = (CallPiece(0, "w", name, arguments),), StopReason.TOOL_USE
-        return ModelFinished(at=at, request=request.id, stop=stop, usage=usage, pieces=pieces)
+        return events.ModelFinished(at=at, request=request.id, stop=stop, usage=usage, pieces=pieces)
 
 
 GRAFTS: tuple[Any, ...] = (
@@ -544,7 +528,7 @@ def let_in(played: list[Machine], chance: random.Random) -> World | None:
     machine = chance.choice(played)
     try:
         return World(restored(machine, forged(machine, chance)), chance)
-    except JournalError:
+    except errors.JournalError:
         return None
 
 
@@ -555,7 +539,7 @@ def test_no_forged_snapshot_runs_a_call_that_was_not_allowed(played: list[Machin
     world = let_in(played, random.Random(seed))
     try:
         assert world is None or world.faults() == []
-    except InternalError as error:
+    except errors.InternalError as error:
         pytest.fail(f"it broke the machine: {error}")
 
 
@@ -598,13 +582,13 @@ def test_a_history_from_outside_is_only_read() -> None:
         Spent(),
     )
     run.say(*calls("write"))
-    assert [each.tool for each in run.got(AskApproval)] == ["write"]
-    assert not run.all(RunTool)
+    assert [each.tool for each in run.got(requests.AskApproval)] == ["write"]
+    assert not run.all(requests.RunTool)
     wipes = MachineHarness(
         Machine.start(config(), "go on", history=History.of(user("x"), *called("wipe", "done")))
     )
     wipes.say(*calls("wipe"))
-    assert (wipes.outcomes[-1], wipes.all(RunTool)) == (("wipe", "error"), [])
+    assert (wipes.outcomes[-1], wipes.all(requests.RunTool)) == (("wipe", "error"), [])
 
 
 def test_a_history_that_no_run_could_have_left_is_refused() -> None:
@@ -619,31 +603,36 @@ def test_a_history_that_no_run_could_have_left_is_refused() -> None:
         ((user("x"), attrs.evolve(call, role=Role.USER)), "of role user has calls"),
     )
     for messages, why in refused:
-        with pytest.raises(ConfigError, match=why):
+        with pytest.raises(errors.ConfigError, match=why):
             Machine.start(config(), "go on", history=History.of(*messages))
 
 
 def test_an_approval_answers_a_question_that_is_open_and_nothing_else() -> None:
     run = MachineHarness(config(policy=Policy(answer_within=60.0, concurrency=Concurrency.PARALLEL_READS)))
     run.say(*calls("look"))
-    (old,) = run.got(RunTool)
+    (old,) = run.got(requests.RunTool)
     run.end("look")
     run.say(*calls("write", "note"))
-    (question,), (timer,) = run.got(AskApproval), run.got(SetTimer)
+    (question,), (timer,) = run.got(requests.AskApproval), run.got(requests.SetTimer)
     before = copied(run.machine)
     names = (question.call, timer.id, old.id, old.call, "r-1", "q-5", "foreign-1", "", f"{question.id} ")
-    decisions: list[Decision] = [Approve(), ApproveAlways(), Deny(), Approve(arguments='{"path": "b"}')]
+    decisions: list[events.Decision] = [
+        Approve(),
+        ApproveAlways(),
+        Deny(),
+        Approve(arguments='{"path": "b"}'),
+    ]
     for request in names:
         for decision in decisions:
-            run.feed(ApprovalGiven(at=run.now, request=request, decision=decision))
+            run.feed(events.ApprovalGiven(at=run.now, request=request, decision=decision))
             assert run.machine == before
 
 
 def test_a_change_that_comes_twice_is_one() -> None:
     """A post that is repeated later does not bring back an earlier setting."""
     run = MachineHarness()
-    loose = ControlReceived(at=1.0, id="c", change=SetMode(mode=PermissionMode.BYPASS))
-    plan = ControlReceived(at=2.0, id="d", change=SetMode(mode=PermissionMode.PLAN))
+    loose = events.ControlReceived(at=1.0, id="c", change=SetMode(mode=PermissionMode.BYPASS))
+    plan = events.ControlReceived(at=2.0, id="d", change=SetMode(mode=PermissionMode.PLAN))
     for event in (loose, plan, loose):
         run.feed(event)
     assert run.machine.memory.session.mode is PermissionMode.PLAN

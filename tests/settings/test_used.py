@@ -29,19 +29,7 @@ from turnwheel import (
     builtin_tools,
     tool,
 )
-from turnwheel.effects.errors import ConfigError, UnknownSession
-from turnwheel.effects.messages import StopReason
-from turnwheel.effects.notices import (
-    AnswerDropped,
-    InputReceived,
-    Notice,
-    ReasoningDelta,
-    RunEnded,
-    TextDelta,
-    TurnEnded,
-)
-from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Usage
+from turnwheel.effects import errors, messages, notices, requests, usage
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.engine.session.environment import Titles
 from turnwheel.settings import CommandHook, Debug, SessionSettings
@@ -191,7 +179,7 @@ NO_BSAH = f"no tool 'bsah'; did you mean 'bash'? there are: {', '.join(t.spec.na
 )
 def test_what_fits_nothing_is_a_mistake_when_the_agent_is_made(given: dict[str, Any], says_what: str) -> None:
     put("", "x.log")
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(errors.ConfigError) as raised:
         Settings(**given).agent()
     assert str(raised.value).startswith(says_what)
 
@@ -201,7 +189,7 @@ async def test_hooks_are_programs() -> None:
     no.chmod(0o700)
     hooks = [CommandHook(at=Hook.PRE_TOOL_USE, command=["./no.sh"], tool=name) for name in ("look", "act")]
     agent = Settings(hooks=hooks).agent(
-        tools=[look, act], performers={CallModel: ScriptedModel(calls(("look", {})), says("ok"))}
+        tools=[look, act], performers={requests.CallModel: ScriptedModel(calls(("look", {})), says("ok"))}
     )
     assert [spec.name for spec in agent.config.hooks] == ["no.sh", "no.sh-2"]
     async with agent, agent.session() as session:
@@ -218,7 +206,7 @@ def test_prices_are_known_where_they_are_asked_for(prices: str, priced: bool) ->
     if priced:
         assert limited.agent().config.limits.usd == 1
     else:
-        with pytest.raises(ConfigError, match="a limit in USD needs a price for 'openai:gpt-4o'"):
+        with pytest.raises(errors.ConfigError, match="a limit in USD needs a price for 'openai:gpt-4o'"):
             limited.agent()
 
 
@@ -227,7 +215,7 @@ def test_prices_are_known_where_they_are_asked_for(prices: str, priced: bool) ->
 
 async def talk(settings: Settings, prompt: str) -> tuple[str, int, int]:
     """Say *prompt* in the session of *settings*: its id, its messages, and how many sessions are kept."""
-    agent = settings.agent(performers={CallModel: ScriptedModel(says("ok"))})
+    agent = settings.agent(performers={requests.CallModel: ScriptedModel(says("ok"))})
     async with agent, await settings.open(agent) as session:
         await session.run(prompt)
         said = session.id, len(session.history)
@@ -251,31 +239,34 @@ async def test_the_newest_session_is_that_of_this_directory_and_one_that_is_not_
     assert await talk(given(latest=True), "d") == ("one", 4, 2)
     new, *rest = await talk(given(), "e")
     assert (new in {"one", "two"}, rest) == (False, [2, 3])
-    with pytest.raises(UnknownSession):
+    with pytest.raises(errors.UnknownSession):
         await talk(given(resume="none", persist=False), "b")
 
 
 # Who watches
 
 
-HEARD = InputReceived(id="x")
-TURN = TurnEnded(turn=1, stop=StopReason.END_TURN, usage=Usage())
-A, B, DROPPED = TextDelta("a"), TextDelta("b"), AnswerDropped(request="r")
-C, D = ReasoningDelta("c"), ReasoningDelta("d")
+HEARD = notices.InputReceived(id="x")
+TURN = notices.TurnEnded(turn=1, stop=messages.StopReason.END_TURN, usage=usage.Usage())
+A, B, DROPPED = notices.TextDelta("a"), notices.TextDelta("b"), notices.AnswerDropped(request="r")
+C, D = notices.ReasoningDelta("c"), notices.ReasoningDelta("d")
 
 
 @pytest.mark.parametrize(
     ("came", "whole"),
     [
-        ([A, HEARD, B, C, D, A, TURN], [HEARD, TextDelta("ab"), ReasoningDelta("cd"), A, TURN]),
+        (
+            [A, HEARD, B, C, D, A, TURN],
+            [HEARD, notices.TextDelta("ab"), notices.ReasoningDelta("cd"), A, TURN],
+        ),
         ([A, DROPPED, B, TURN], [B, TURN]),
-        ([A, B], [TextDelta("ab")]),
+        ([A, B], [notices.TextDelta("ab")]),
     ],
 )
 async def test_a_text_comes_whole_where_deltas_are_not_wanted(
-    came: list[Notice], whole: list[Notice]
+    came: list[notices.Notice], whole: list[notices.Notice]
 ) -> None:
-    async def come() -> AsyncGenerator[Notice, None]:
+    async def come() -> AsyncGenerator[notices.Notice, None]:
         for notice in came:
             yield notice
 
@@ -285,13 +276,15 @@ async def test_a_text_comes_whole_where_deltas_are_not_wanted(
 
 async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is() -> None:
     agent = Settings(watch=Delivery(include_partial=False, buffer=2)).agent(
-        performers={CallModel: ScriptedModel(says("one two three"))}
+        performers={requests.CallModel: ScriptedModel(says("one two three"))}
     )
     async with agent, agent.session() as session:
         aside = session.subscribe()
         streamed = [notice async for notice in session.stream("go")]
-    assert [notice for notice in streamed if isinstance(notice, TextDelta)] == [TextDelta("one two three")]
-    assert [type(notice) async for notice in aside][-1] is RunEnded
+    assert [notice for notice in streamed if isinstance(notice, notices.TextDelta)] == [
+        notices.TextDelta("one two three")
+    ]
+    assert [type(notice) async for notice in aside][-1] is notices.RunEnded
     assert aside.dropped == len(streamed) - 2
 
 
@@ -299,7 +292,7 @@ async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is
 
 
 async def logged(debug: Debug) -> None:
-    await Settings(debug=debug).agent(performers={CallModel: ScriptedModel(says("ok"))}).run("go")
+    await Settings(debug=debug).agent(performers={requests.CallModel: ScriptedModel(says("ok"))}).run("go")
 
 
 def lines(path: str) -> list[dict[str, Any]]:
@@ -337,7 +330,7 @@ async def test_a_host_that_logs_goes_on_as_it_did() -> None:
 
 async def test_a_log_may_be_moved_away_and_is_not_worth_a_run() -> None:
     agent = Settings(debug=Debug(file=Path("logs/x.log"))).agent(
-        performers={CallModel: ScriptedModel(says("ok"), says("ok"), says("ok"))}
+        performers={requests.CallModel: ScriptedModel(says("ok"), says("ok"), says("ok"))}
     )
     await agent.run("go")
     Path("logs/x.log").rename("logs/old.log")

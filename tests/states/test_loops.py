@@ -10,22 +10,9 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from turnwheel.effects import messages, notices, records
 from turnwheel.effects.config import Loops
 from turnwheel.effects.history import History
-from turnwheel.effects.messages import (
-    Finish,
-    Message,
-    Outcome,
-    Part,
-    Role,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
-    user,
-)
-from turnwheel.effects.notices import LoopStage
-from turnwheel.effects.records import WithdrawTool
 from turnwheel.states.rules.loops import (
     LONG_ARGUMENTS,
     PAGES,
@@ -39,7 +26,7 @@ from turnwheel.states.rules.loops import (
 )
 from turnwheel.testing.harness import MachineHarness, call, config
 
-WARNED, WITHDRAWN, STOPPED = LoopStage.WARNED, LoopStage.WITHDRAWN, LoopStage.STOPPED
+WARNED, WITHDRAWN, STOPPED = notices.LoopStage.WARNED, notices.LoopStage.WITHDRAWN, notices.LoopStage.STOPPED
 
 
 @final
@@ -50,7 +37,7 @@ class Made:
     tool: str
     given: object
     came: str = "fine"
-    outcome: Outcome = Outcome.OK
+    outcome: messages.Outcome = messages.Outcome.OK
 
 
 Answer = Made | tuple[Made, ...]
@@ -59,15 +46,15 @@ Answer = Made | tuple[Made, ...]
 
 def said(*answers: Answer | str) -> History:
     """What was said: prompts, which are text, and answers with their results."""
-    history = History.of(user("go"))
+    history = History.of(messages.user("go"))
     for number, answer in enumerate(answers):
         if isinstance(answer, str):
-            history = history.append(user(answer))
+            history = history.append(messages.user(answer))
             continue
         made = answer if isinstance(answer, tuple) else (answer,)
         ids = [f"r-{number}-{index}" for index in range(len(made))]
         wishes = [
-            ToolCall(
+            messages.ToolCall(
                 id=id_,
                 wire_id="call_0",
                 name=one.tool,
@@ -76,12 +63,18 @@ def said(*answers: Answer | str) -> History:
             for id_, one in zip(ids, made, strict=True)
         ]
         came = [
-            ToolResult(call=id_, wire_id="call_0", name=one.tool, content=one.came, outcome=one.outcome)
+            messages.ToolResult(
+                call=id_, wire_id="call_0", name=one.tool, content=one.came, outcome=one.outcome
+            )
             for id_, one in zip(ids, made, strict=True)
         ]
-        parts: tuple[Part, ...] = (Text(text="well"), *wishes, Finish(reason=StopReason.TOOL_USE))
-        history = history.append(Message(role=Role.ASSISTANT, parts=parts))
-        history = history.append(Message(role=Role.TOOL, parts=tuple(came)))
+        parts: tuple[messages.Part, ...] = (
+            messages.Text(text="well"),
+            *wishes,
+            messages.Finish(reason=messages.StopReason.TOOL_USE),
+        )
+        history = history.append(messages.Message(role=messages.Role.ASSISTANT, parts=parts))
+        history = history.append(messages.Message(role=messages.Role.TOOL, parts=tuple(came)))
     return history
 
 
@@ -93,15 +86,15 @@ def write(came: str = "fine", **given: object) -> Made:
     return Made("write", given, came)
 
 
-def failed(made: Made, why: str = "no", outcome: Outcome = Outcome.ERROR) -> Made:
+def failed(made: Made, why: str = "no", outcome: messages.Outcome = messages.Outcome.ERROR) -> Made:
     return attrs.evolve(made, came=why, outcome=outcome)
 
 
-def seen(*answers: Answer | str, withdrawn: Sequence[WithdrawTool] = (), **loops: Any) -> Loop | None:
+def seen(*answers: Answer | str, withdrawn: Sequence[records.WithdrawTool] = (), **loops: Any) -> Loop | None:
     return found(said(*answers), config(loops=Loops(**loops)), withdrawn, len(answers))
 
 
-def judged(*answers: Answer | str, **loops: Any) -> tuple[LoopStage, tuple[str, ...], int] | None:
+def judged(*answers: Answer | str, **loops: Any) -> tuple[notices.LoopStage, tuple[str, ...], int] | None:
     loop = seen(*answers, **loops)
     return None if loop is None else (loop.notice.stage, loop.notice.tools, loop.notice.count)
 
@@ -205,8 +198,8 @@ def changing(*calls: Made) -> list[Answer]:
     return [attrs.evolve(each, came=f"{each.came} {n}") for n in range(9) for each in calls]
 
 
-Case = tuple[list[Any], tuple[LoopStage, str, int] | None]
-FOUND: dict[str, Case | tuple[list[Any], tuple[LoopStage, str, int] | None, dict[str, Any]]] = {
+Case = tuple[list[Any], tuple[notices.LoopStage, str, int] | None]
+FOUND: dict[str, Case | tuple[list[Any], tuple[notices.LoopStage, str, int] | None, dict[str, Any]]] = {
     # the same call with the same result ends the run at the sixth
     **{f"the same {n} times": ([SAME] * n, None) for n in (1, 2)},
     **{f"the same {n} times": ([SAME] * n, (WARNED, "look", n)) for n in (3, 4)},
@@ -246,7 +239,7 @@ FOUND: dict[str, Case | tuple[list[Any], tuple[LoopStage, str, int] | None, dict
     "similar writes that fail": (EDITS[:3], (WARNED, "write", 3)),
     "similar writes that fail 8 times": (EDITS, (STOPPED, "write", 8)),
     "similar writes that are denied": (
-        [failed(write(path="a", old=str(n)), outcome=Outcome.DENIED) for n in range(8)],
+        [failed(write(path="a", old=str(n)), outcome=messages.Outcome.DENIED) for n in range(8)],
         (STOPPED, "write", 8),
     ),
     "arguments that cannot be read": (
@@ -342,10 +335,10 @@ PAGE = st.dictionaries(st.sampled_from(sorted(PAGES)), st.integers(0, 99) | st.t
 @given(
     st.lists(PAGE, min_size=2, max_size=60, unique_by=lambda page: canonical(json.dumps(page))),
     st.dictionaries(st.sampled_from(["path", "query", "of"]), st.integers(0, 3)),
-    st.sampled_from([Outcome.OK, Outcome.ERROR]),
+    st.sampled_from([messages.Outcome.OK, messages.Outcome.ERROR]),
 )
 def test_reading_on_is_never_a_circle(
-    pages: list[dict[str, object]], other: dict[str, object], outcome: Outcome
+    pages: list[dict[str, object]], other: dict[str, object], outcome: messages.Outcome
 ) -> None:
     assert judged(*[failed(Made("look", {**other, **page}), "end", outcome) for page in pages]) is None
 
@@ -358,7 +351,7 @@ CALL = st.builds(
     st.sampled_from(["look", "write", "peek"]),
     st.dictionaries(st.sampled_from("ab"), st.integers(0, 9)),
     st.sampled_from(["fine", "well"]),
-    st.sampled_from([Outcome.OK, Outcome.ERROR]),
+    st.sampled_from([messages.Outcome.OK, messages.Outcome.ERROR]),
 )
 
 
@@ -401,7 +394,7 @@ def test_what_is_found_is_true(answers: list[list[Made]], warn: int) -> None:
 
 def test_what_was_done_is_not_done_again_before_it_is_over() -> None:
     calls = [look(path="a")] * 5
-    first, again = seen(*calls), [WithdrawTool(tool="look", until=8, count=5)]
+    first, again = seen(*calls), [records.WithdrawTool(tool="look", until=8, count=5)]
     assert first is not None
     assert (first.acts, first.done) == (True, False)
     then = seen(*calls, withdrawn=again)
@@ -419,14 +412,17 @@ def test_what_was_done_is_not_done_again_before_it_is_over() -> None:
 def test_of_two_that_are_to_be_withdrawn_the_one_that_is_still_there_comes_first() -> None:
     both = [(look(path="a"), Made("peek", {"path": "b"}), OTHERS[n]) for n in range(4)]
     calls: list[Answer] = [look(path="a"), *both, (look("gone", path="a"), Made("peek", {"path": "b"}))]
-    away = [WithdrawTool(tool="look", until=9, count=6)]
+    away = [records.WithdrawTool(tool="look", until=9, count=6)]
     now = found(said(*calls), config(loops=Loops(same=None)), away, 6)
     assert now is not None
     assert (now.notice.stage, now.notice.tools, now.notice.count, now.acts) == (WITHDRAWN, ("peek",), 5, True)
 
 
 def test_a_tool_is_away_until_its_turn_has_come() -> None:
-    withdrawn = [WithdrawTool(tool="look", until=8, count=5), WithdrawTool(tool="peek", until=6, count=5)]
+    withdrawn = [
+        records.WithdrawTool(tool="look", until=8, count=5),
+        records.WithdrawTool(tool="peek", until=6, count=5),
+    ]
     assert [sorted(away(withdrawn, turns)) for turns in (5, 6, 7, 8)] == [
         ["look", "peek"],
         ["look"],

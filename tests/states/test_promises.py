@@ -56,36 +56,9 @@ from provers.simulation.player import Play, Player
 from provers.simulation.strays import stray
 from provers.simulation.watched import copied, happen
 
-from turnwheel.effects import Effect
+from turnwheel.effects import Effect, events, messages, notices, records, requests, usage
 from turnwheel.effects.config import ChildSpec, Config, Limits, Retries, SideEffect, ToolKind, ToolSpec
-from turnwheel.effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    Approve,
-    ApproveAlways,
-    Failure,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    UserSent,
-    UserSteered,
-)
 from turnwheel.effects.history import History
-from turnwheel.effects.messages import Outcome, Role
-from turnwheel.effects.notices import (
-    ApprovalResolved,
-    CallSettled,
-    Compacted,
-    InputBlocked,
-    InputTaken,
-    RetryScheduled,
-    RunEnded,
-    RunStarted,
-    TurnEnded,
-)
-from turnwheel.effects.records import AddUsage, AppendMessage, ClearResults, MailKind, ReplaceHistory
-from turnwheel.effects.requests import AskApproval, CallModel, Purpose, RunAgent, RunTool
-from turnwheel.effects.usage import Spent
 from turnwheel.engine.machine import advance, ignored
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.limits import child_tools
@@ -126,12 +99,12 @@ def seen(play: Play) -> Iterator[Seen]:
     for effect in play.effects:
         yield Seen(effect, history, cleared)
         match effect:
-            case AppendMessage(message=message):
+            case records.AppendMessage(message=message):
                 history = history.append(message)
-            case ReplaceHistory(head=head, keep=keep):
+            case records.ReplaceHistory(head=head, keep=keep):
                 history = history.replace(head, keep)
                 cleared = max(0, cleared - keep + len(head))
-            case ClearResults(before=before):
+            case records.ClearResults(before=before):
                 cleared = before
             case _:
                 pass
@@ -148,7 +121,7 @@ def test_every_call_has_its_one_result(plays: list[Play]) -> None:
     shown = 0
     for play in plays:
         for one in seen(play):
-            if isinstance(one.effect, CallModel):
+            if isinstance(one.effect, requests.CallModel):
                 assert history_faults(one.history.slice(0, one.effect.view.length)) == []
                 shown += 1
         assert history_faults(play.end.memory.history) == []
@@ -157,10 +130,16 @@ def test_every_call_has_its_one_result(plays: list[Play]) -> None:
 
 def test_turns_are_completed_answers(plays: list[Play]) -> None:
     for play in plays:
-        asked = {one.id for one in play.effects if isinstance(one, CallModel) and one.purpose is Purpose.TURN}
-        answers = [one for one in play.journal if isinstance(one, ModelFinished) and one.request in asked]
+        asked = {
+            one.id
+            for one in play.effects
+            if isinstance(one, requests.CallModel) and one.purpose is requests.Purpose.TURN
+        }
+        answers = [
+            one for one in play.journal if isinstance(one, events.ModelFinished) and one.request in asked
+        ]
         turns = play.end.memory.spent.turns
-        assert turns == len(answers) == len(of(TurnEnded, play))
+        assert turns == len(answers) == len(of(notices.TurnEnded, play))
         limit = play.began.config.limits.turns
         assert limit is None or turns <= limit or any(isinstance(one, Config) for one in play.journal)
 
@@ -170,21 +149,21 @@ def told(play: Play) -> int:
     children: dict[str, int] = {}
     models = 0
     for one in play.journal:
-        if isinstance(one, ModelFinished | ModelFailed):
+        if isinstance(one, events.ModelFinished | events.ModelFailed):
             models += 0 if one.usage is None else one.usage.total
-        elif isinstance(one, AgentProgressed | AgentFinished):
+        elif isinstance(one, events.AgentProgressed | events.AgentFinished):
             more = one.spent.usage.total
             children[one.request] = (
-                more if isinstance(one, AgentProgressed) else max(more, children.get(one.request, 0))
+                more if isinstance(one, events.AgentProgressed) else max(more, children.get(one.request, 0))
             )
     return models + sum(children.values())
 
 
 def test_an_account_only_grows(plays: list[Play]) -> None:
     for play in plays:
-        total = Spent()
+        total = usage.Spent()
         for effect in play.effects:
-            if isinstance(effect, AddUsage):
+            if isinstance(effect, records.AddUsage):
                 more = total + effect.spent
                 assert (more.usage.input, more.usage.output, more.cost, more.seconds) >= (
                     total.usage.input,
@@ -194,16 +173,16 @@ def test_an_account_only_grows(plays: list[Play]) -> None:
                 )
                 assert min(attrs.astuple(effect.spent.usage)) >= 0
                 total = more
-        (end,) = [one for one in play.effects if isinstance(one, RunEnded)]
+        (end,) = [one for one in play.effects if isinstance(one, notices.RunEnded)]
         assert end.spent == total == play.end.memory.spent
         assert total.usage.total - total.usage.estimated == told(play)
 
 
 def test_a_run_has_one_start_and_one_end(plays: list[Play]) -> None:
     for play in plays:
-        assert isinstance(play.effects[0], RunStarted)
-        assert isinstance(play.effects[-1], RunEnded)
-        assert (len(of(RunStarted, play)), len(of(RunEnded, play))) == (1, 1)
+        assert isinstance(play.effects[0], notices.RunStarted)
+        assert isinstance(play.effects[-1], notices.RunEnded)
+        assert (len(of(notices.RunStarted, play)), len(of(notices.RunEnded, play))) == (1, 1)
 
 
 # P05 to P07: a transition
@@ -213,7 +192,7 @@ def test_the_end_absorbs_everything(plays: list[Play]) -> None:
     for seed, play in enumerate(plays):
         machine, choices = copied(play.end), Seeded(seed)
         late = [stray(choices, [], [], play.journal, 1_000.0) for _ in range(5)]
-        news = UserSent(at=1_000.0, id="late", text="more"), Interrupted(at=1_000.0)
+        news = events.UserSent(at=1_000.0, id="late", text="more"), events.Interrupted(at=1_000.0)
         for event in (*late, *news, *[one for one in play.journal if not isinstance(one, Config)][-5:]):
             assert ignored(machine.advance(event))
             assert machine == play.end
@@ -241,7 +220,7 @@ def test_a_transition_changes_nothing_it_is_given(plays: list[Play]) -> None:
 
 # P08, P09: calls and inputs
 
-GIVEN_UP = {Outcome.DENIED, Outcome.SKIPPED}
+GIVEN_UP = {messages.Outcome.DENIED, messages.Outcome.SKIPPED}
 """How a call ends that was never started."""
 
 
@@ -258,20 +237,22 @@ def test_what_was_given_up_never_runs(plays: list[Play]) -> None:
         over: set[str] = set()
         for effect in play.effects:
             match effect:
-                case RunTool(call=name) | RunAgent(call=name):
+                case requests.RunTool(call=name) | requests.RunAgent(call=name):
                     assert name not in over
                     assert name not in doubted
                     started.append(name)
-                case AskApproval(call=name) if effect.again:
+                case requests.AskApproval(call=name) if effect.again:
                     assert name not in over
                     started.remove(name)
                     doubted[name] = effect.id
-                case ApprovalResolved(request=request, decision=Approve() | ApproveAlways()):
+                case notices.ApprovalResolved(
+                    request=request, decision=events.Approve() | events.ApproveAlways()
+                ):
                     doubted = {name: asks for name, asks in doubted.items() if asks != request}
-                case AskApproval(call=name):
+                case requests.AskApproval(call=name):
                     assert name not in over
                     asked.append(name)
-                case CallSettled(call=name, outcome=outcome):
+                case notices.CallSettled(call=name, outcome=outcome):
                     assert outcome not in GIVEN_UP or name not in started
                     over.add(name)
                 case _:
@@ -286,29 +267,31 @@ def test_inputs_come_in_once_and_in_order(plays: list[Play]) -> None:
         lanes = {one.id: one.lane for one in mail}
         texts = {one.id: (one.text, one.at) for one in mail}
         for event in play.journal:
-            if isinstance(event, UserSent | UserSteered):
-                lanes[event.id] = MailKind.PROMPT if isinstance(event, UserSent) else MailKind.STEER
+            if isinstance(event, events.UserSent | events.UserSteered):
+                lanes[event.id] = (
+                    records.MailKind.PROMPT if isinstance(event, events.UserSent) else records.MailKind.STEER
+                )
                 texts[event.id] = event.text, event.at
-        taken = [one for one in play.effects if isinstance(one, InputTaken | InputBlocked)]
+        taken = [one for one in play.effects if isinstance(one, notices.InputTaken | notices.InputBlocked)]
         came = [name for one in taken for name in one.ids]
         left = [one.id for one in play.end.memory.session.mail]
-        for lane in MailKind:
+        for lane in records.MailKind:
             queue = [name for name in lanes if lanes[name] is lane]
             # A prompt may wait while what its sender added later comes in with an earlier one of theirs.
             assert sorted(came + left) == sorted(lanes)
             assert [name for name in left if lanes[name] is lane] == [name for name in queue if name in left]
         for one in taken:
-            if isinstance(one, InputTaken):
+            if isinstance(one, notices.InputTaken):
                 said = [(message.text, message.at) for message in one.messages]
                 assert said == joined([(lanes[name], *texts[name]) for name in one.ids])
 
 
-def joined(inputs: Sequence[tuple[MailKind, str, float]]) -> list[tuple[str, float]]:
+def joined(inputs: Sequence[tuple[records.MailKind, str, float]]) -> list[tuple[str, float]]:
     """Text and time of what *inputs* become: all prompts one message, in place of the first; a steer one."""
-    prompts = [(text, at) for lane, text, at in inputs if lane is MailKind.PROMPT]
+    prompts = [(text, at) for lane, text, at in inputs if lane is records.MailKind.PROMPT]
     said: list[tuple[str, float]] = []
     for lane, text, at in inputs:
-        if lane is MailKind.STEER:
+        if lane is records.MailKind.STEER:
             said.append((text, at))
         elif prompts:
             said.append(("\n".join(text for text, _ in prompts), prompts[-1][1]))
@@ -323,29 +306,30 @@ def test_a_summary_makes_the_conversation_smaller(plays: list[Play]) -> None:
     rewritten = 0
     for play in plays:
         for one in seen(play):
-            if isinstance(one.effect, ReplaceHistory):
+            if isinstance(one.effect, records.ReplaceHistory):
                 after = one.history.replace(one.effect.head, one.effect.keep)
                 cleared = max(0, one.cleared - one.effect.keep + len(one.effect.head))
                 assert shown_size(tuple(after), cleared) < shown_size(tuple(one.history), one.cleared)
                 assert list(after)[len(one.effect.head) :] == list(one.history)[one.effect.keep :]
                 assert (
-                    one.effect.keep == len(one.history) or one.history[one.effect.keep].role is not Role.TOOL
+                    one.effect.keep == len(one.history)
+                    or one.history[one.effect.keep].role is not messages.Role.TOOL
                 )
                 rewritten += 1
-        assert len(of(ReplaceHistory, play)) == len(of(Compacted, play))
+        assert len(of(records.ReplaceHistory, play)) == len(of(notices.Compacted, play))
     assert rewritten > 3
 
 
-OVERLOADED = (Failure.RATE_LIMIT, Failure.OVERLOADED)
-TRANSIENT = (Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT)
+OVERLOADED = (events.Failure.RATE_LIMIT, events.Failure.OVERLOADED)
+TRANSIENT = (events.Failure.SERVER, events.Failure.TIMEOUT, events.Failure.CONNECTION, events.Failure.CUT)
 
 
-@given(st.sampled_from(Failure), st.integers(1, 30), st.floats(0, 1, exclude_max=True))
-def test_waits_grow_and_come_to_an_end(failure: Failure, attempt: int, jitter: float) -> None:
-    failed = ModelFailed(at=0.0, request="r-1", failure=failure, message="no", jitter=jitter)
+@given(st.sampled_from(events.Failure), st.integers(1, 30), st.floats(0, 1, exclude_max=True))
+def test_waits_grow_and_come_to_an_end(failure: events.Failure, attempt: int, jitter: float) -> None:
+    failed = events.ModelFailed(at=0.0, request="r-1", failure=failure, message="no", jitter=jitter)
     delay = retry_delay(Retries(), failed, attempt)
     most = 8 if failure in OVERLOADED else 3 if failure in TRANSIENT else 0
-    if failure is Failure.LOST:
+    if failure is events.Failure.LOST:
         assert delay == 0.0  # no provider refused it
     elif attempt > most:
         assert delay is None
@@ -360,16 +344,16 @@ def test_the_waits_of_a_run_are_such_waits(plays: list[Play]) -> None:
     for play in plays:
         if any(isinstance(one, Config) for one in play.journal):
             continue
-        failures = {one.at: one for one in play.journal if isinstance(one, ModelFailed)}
-        for one in of(RetryScheduled, play):
-            assert isinstance(one, RetryScheduled)
+        failures = {one.at: one for one in play.journal if isinstance(one, events.ModelFailed)}
+        for one in of(notices.RetryScheduled, play):
+            assert isinstance(one, notices.RetryScheduled)
             due = [
                 at
                 for at, failed in failures.items()
                 if failed.retry_after is None and failed.failure is one.failure
             ]
             bases = [(at, 2.0 * 2 ** (one.attempt - 2)) for at in due]
-            lost = one.failure is Failure.LOST
+            lost = one.failure is events.Failure.LOST
             asked = any(failed.retry_after is not None for failed in failures.values())
             assert (
                 lost or asked or any(base - 1e-9 <= one.due - at <= 1.2 * base + 1e-9 for at, base in bases)
@@ -409,8 +393,8 @@ def test_children_of_runs_have_such_tools(plays: list[Play]) -> None:
     started = 0
     for play in plays:
         agents = {tool.name for tool in play.began.config.tools if tool.kind is ToolKind.AGENT}
-        for one in of(RunAgent, play):
-            assert isinstance(one, RunAgent)
+        for one in of(requests.RunAgent, play):
+            assert isinstance(one, requests.RunAgent)
             assert not agents & set(one.tools)
             started += 1
     assert started > 20

@@ -7,35 +7,10 @@ import json
 
 import pytest
 
+from turnwheel.effects import errors, events, messages, notices, permissions, records, requests, usage
 from turnwheel.effects.config import Compaction, Gates, Limits, ModelSpec, Policy, Steering, window_of
-from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import (
-    Approve,
-    CallCancelled,
-    ControlReceived,
-    Failure,
-    Post,
-    UserSent,
-    UserSteered,
-)
 from turnwheel.effects.history import CallPiece, History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.effects.messages import Binary, user
-from turnwheel.effects.notices import (
-    ApprovalRequested,
-    ApprovalResolved,
-    ApprovalWithdrawn,
-    CallJudged,
-    Ignored,
-    InputTaken,
-    RunStarted,
-    SettingChanged,
-    SettingRefused,
-)
-from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.records import Change, SetMode, SetModel, SetThinking
-from turnwheel.effects.requests import AskApproval, CallModel, Cancel, FireHook, Request, RunAgent, SetTimer
-from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
@@ -62,8 +37,8 @@ def test_what_a_child_is_asked_can_be_written_down() -> None:
     """Half a surrogate pair, which JSON can spell and UTF-8 cannot, does not reach the journal of a child."""
     run = MachineHarness()
     run.say(CallPiece(0, "w", "send", '{"agent": "kid", "prompt": "a\\ud83d b"}'))
-    (request,) = run.got(RunAgent)
-    assert decode(encode(request, Request), Request) == request
+    (request,) = run.got(requests.RunAgent)
+    assert decode(encode(request, requests.Request), requests.Request) == request
     assert request.prompt.startswith("a")
 
 
@@ -72,8 +47,8 @@ def test_only_our_own_id_of_a_call_of_the_batch_gives_it_up(place: str) -> None:
     run = run_at(place)
     before = run.machine.state, run.machine.memory
     for name in ("r-999", "wire-0", "r-1", ""):
-        run.feed(CallCancelled(at=50.0, call=name))
-        assert run.effects == (Ignored(event="CallCancelled", state=run.label),)
+        run.feed(events.CallCancelled(at=50.0, call=name))
+        assert run.effects == (notices.Ignored(event="CallCancelled", state=run.label),)
     assert (run.machine.state, run.machine.memory) == before
 
 
@@ -84,7 +59,7 @@ def test_over_a_limit_a_steer_is_left_for_the_next_run(how: Steering, limits: Li
     run.steer("left", how)
     run.say("done")
     assert run.reason in {"max_turns", "token_budget"}
-    assert [taken.ids for taken in run.all(InputTaken)] == [("r-prompt",)]
+    assert [taken.ids for taken in run.all(notices.InputTaken)] == [("r-prompt",)]
     assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 
 
@@ -122,17 +97,17 @@ def test_hooks_that_are_for_what_was_made_of_it_are_asked_once_too(gates: Gates)
     run.say(call(0, "note", path="a"))
     run.answer(HookAnswer(verdict="ask", reason="look", arguments='{"path": "/etc/x"}'))
     assert run.asked == [("pre_tool_use", ("etc",))]
-    assert json.loads(run.got(FireHook)[0].payload)["tool_input"] == {"path": "/etc/x"}
+    assert json.loads(run.got(requests.FireHook)[0].payload)["tool_input"] == {"path": "/etc/x"}
     run.answer(HookAnswer(arguments='{"path": "/etc/y"}'))
-    (question,) = run.got(AskApproval)
+    (question,) = run.got(requests.AskApproval)
     assert (question.why, question.arguments) == ("hook: any: look", '{"path": "/etc/y"}')
 
 
-SAID = (Verdict.DENY, Verdict.ASK, Verdict.ALLOW, None)
+SAID = (permissions.Verdict.DENY, permissions.Verdict.ASK, permissions.Verdict.ALLOW, None)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(SAID, 3)))
-def test_the_strictest_hook_holds_in_any_order(order: tuple[Verdict | None, ...]) -> None:
+def test_the_strictest_hook_holds_in_any_order(order: tuple[permissions.Verdict | None, ...]) -> None:
     """A denial beats a question, a question beats a yes, a yes beats silence."""
     names = ("one", "two", "three")
     run = MachineHarness(config(hooks=tuple([HookSpec(name=name, hook=Hook.PRE_TOOL_USE) for name in names])))
@@ -141,14 +116,16 @@ def test_the_strictest_hook_holds_in_any_order(order: tuple[Verdict | None, ...]
     strictest = next(one for one in SAID if one in order)
     why = f"hook: {names[order.index(strictest)]}"
     assert run.judged == [("write", strictest, "hook")]
-    assert [question.why for question in run.got(AskApproval)] == ([why] if strictest is Verdict.ASK else [])
-    assert run.started == (["write"] if strictest is Verdict.ALLOW else [])
+    assert [question.why for question in run.got(requests.AskApproval)] == (
+        [why] if strictest is permissions.Verdict.ASK else []
+    )
+    assert run.started == (["write"] if strictest is permissions.Verdict.ALLOW else [])
 
 
 # How a run begins
 
 
-def following(run: Machine | None, *posted: Post, **settings: object) -> MachineHarness:
+def following(run: Machine | None, *posted: events.Post, **settings: object) -> MachineHarness:
     """The run that follows *run*, under these *settings*, on what was *posted*."""
     return MachineHarness(Machine.open(RunOpened(at=100.0, run="r2", config=config(**settings)), run, posted))
 
@@ -156,36 +133,36 @@ def following(run: Machine | None, *posted: Post, **settings: object) -> Machine
 def test_a_run_says_what_it_works_with_before_anything_else() -> None:
     run = MachineHarness(config(policy=Policy(mode="plan"), cwd="/srv", instructions=("AGENTS.md",)))
     tools = ("look", "peek", "write", "edit", "note", "send", "hire")
-    mode = PermissionMode.PLAN
-    started = RunStarted(run="r", model="wire:model", tools=tools, at=0.0, mode=mode, cwd="/srv")
-    assert (run.told[0], run.all(RunStarted)) == (started, [started])
+    mode = permissions.PermissionMode.PLAN
+    started = notices.RunStarted(run="r", model="wire:model", tools=tools, at=0.0, mode=mode, cwd="/srv")
+    assert (run.told[0], run.all(notices.RunStarted)) == (started, [started])
 
 
 def test_a_conversation_from_elsewhere_is_gone_on_with() -> None:
     hooks = (HookSpec(name="usher", hook=Hook.SESSION_START),)
-    history = History.of(user("before"))
+    history = History.of(messages.user("before"))
     run = MachineHarness(Machine.start(config(hooks=hooks), "hello", run="r2", history=history))
-    assert json.loads(run.got(FireHook)[0].payload) == {"source": "resume"}
+    assert json.loads(run.got(requests.FireHook)[0].payload) == {"source": "resume"}
     run.answer()
-    (request,) = run.got(CallModel)
+    (request,) = run.got(requests.CallModel)
     assert (request.id, request.view.length, len(history)) == ("r2-2", 2, 1)
 
 
 def test_joined_prompts_have_the_time_of_the_last_and_all_files() -> None:
-    one, two = (Binary(media_type="image/png", data=data) for data in (b"1", b"2"))
+    one, two = (messages.Binary(media_type="image/png", data=data) for data in (b"1", b"2"))
     run = following(
         None,
-        UserSent(at=1.0, id="a", text="a", sender="ann", files=(one,)),
-        UserSent(at=4.0, id="b", text="b", sender="ann", files=(two,)),
+        events.UserSent(at=1.0, id="a", text="a", sender="ann", files=(one,)),
+        events.UserSent(at=4.0, id="b", text="b", sender="ann", files=(two,)),
         policy=Policy(coalesce=9.0),
     )
-    assert list(run.machine.memory.history) == [user("a\nb", 4.0, (one, two))]
-    assert [taken.ids for taken in run.all(InputTaken)] == [("a", "b")]
+    assert list(run.machine.memory.history) == [messages.user("a\nb", 4.0, (one, two))]
+    assert [taken.ids for taken in run.all(notices.InputTaken)] == [("a", "b")]
 
 
 def test_a_run_on_nothing_but_a_steer_can_be_refused() -> None:
     """There is nothing to answer then, and nothing to go on with."""
-    steer = UserSteered(at=1.0, id="s", text="left")
+    steer = events.UserSteered(at=1.0, id="s", text="left")
     run = following(None, steer, hooks=(HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT),))
     run.answer(HookAnswer(verdict="deny", reason="not today"))
     assert (run.reason, run.talk) == ("blocked", [])
@@ -196,9 +173,9 @@ def test_a_run_on_nothing_goes_on_with_the_conversation() -> None:
     before = MachineHarness()
     before.say(*calls("fly"))
     before.interrupt()
-    before.fail(Failure.CANCELLED)
+    before.fail(events.Failure.CANCELLED)
     run = following(before.machine, hooks=(HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT),))
-    assert (run.label, run.all(InputTaken), run.all(FireHook)) == ("streaming", [], [])
+    assert (run.label, run.all(notices.InputTaken), run.all(requests.FireHook)) == ("streaming", [], [])
 
 
 # Settings
@@ -209,7 +186,7 @@ def test_a_conversation_with_nothing_old_is_left_alone_until_there_is_something(
     run = MachineHarness(config(model=ModelSpec(name="wire:model", window=4_000)))
     for path, label in [*[(str(n), "streaming") for n in range(4)], ("b" * 6_000, ""), ("c", "")]:
         assert run.machine.memory.session.compaction_failures == 0
-        run.say(call(0, "note", path=path), usage=Usage(input=3_900))
+        run.say(call(0, "note", path=path), usage=usage.Usage(input=3_900))
         run.end("note")
         assert run.label == label or not label
     assert run.label == "compacting.summary"
@@ -242,7 +219,7 @@ def test_a_window_is_what_is_known_of_a_name_unless_it_is_configured(name: str, 
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], error: str) -> None:
-    with pytest.raises(ConfigError, match=error):
+    with pytest.raises(errors.ConfigError, match=error):
         config(**settings)
 
 
@@ -254,18 +231,18 @@ PATIENT = Policy(answer_within=60.0)
 def test_a_question_and_its_answer_are_shown() -> None:
     run = MachineHarness(config(policy=PATIENT))
     run.say(call(0, "write", path="a"))
-    (question,), (shown,) = run.got(AskApproval), run.got(ApprovalRequested)
+    (question,), (shown,) = run.got(requests.AskApproval), run.got(notices.ApprovalRequested)
     assert (question.tool, question.arguments) == ("write", '{"path": "a"}')
     assert question.why == "tool: it may change anything"
     assert (shown.request, shown.call, shown.tool) == (question.id, question.call, question.tool)
     assert (shown.arguments, shown.why) == (question.arguments, question.why)
     assert shown.due == run.now + 60.0
-    decision = Approve(arguments='{"path": "b"}')
+    decision = events.Approve(arguments='{"path": "b"}')
     run.decide("write", decision, by="anna, by phone")
-    assert run.got(ApprovalResolved) == [
-        ApprovalResolved(request=question.id, decision=decision, by="anna, by phone")
+    assert run.got(notices.ApprovalResolved) == [
+        notices.ApprovalResolved(request=question.id, decision=decision, by="anna, by phone")
     ]
-    assert [judged.detail for judged in run.got(CallJudged)] == ["with other arguments"]
+    assert [judged.detail for judged in run.got(notices.CallJudged)] == ["with other arguments"]
     assert run.machine.memory.history[1].calls[0].arguments == '{"path": "a"}'
 
 
@@ -273,54 +250,73 @@ def test_a_question_and_its_answer_are_shown() -> None:
 def test_a_question_that_is_withdrawn_takes_its_deadline_along(how: str) -> None:
     run = MachineHarness(config(policy=PATIENT))
     run.say(*calls("write"))
-    (question,), (timer,) = run.got(AskApproval), run.got(SetTimer)
+    (question,), (timer,) = run.got(requests.AskApproval), run.got(requests.SetTimer)
     if how == "interrupt":
         run.interrupt()
     elif how == "cancel":
         run.cancel("write")
     else:
         run.steer("left")
-    assert run.got(Cancel) == [Cancel(request=question.id), Cancel(request=timer.id)]
-    assert run.got(ApprovalWithdrawn) == [ApprovalWithdrawn(request=question.id)]
+    assert run.got(requests.Cancel) == [
+        requests.Cancel(request=question.id),
+        requests.Cancel(request=timer.id),
+    ]
+    assert run.got(notices.ApprovalWithdrawn) == [notices.ApprovalWithdrawn(request=question.id)]
 
 
 # Changed settings
 
-OTHER = SetModel(model="wire:other")
+OTHER = records.SetModel(model="wire:other")
 
 
 @pytest.mark.parametrize(
     "change",
-    [OTHER, SetMode(mode=PermissionMode.BYPASS), SetThinking(tokens=2_000), SetThinking(tokens=None)],
+    [
+        OTHER,
+        records.SetMode(mode=permissions.PermissionMode.BYPASS),
+        records.SetThinking(tokens=2_000),
+        records.SetThinking(tokens=None),
+    ],
 )
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
-def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: Change) -> None:
+def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: records.Change) -> None:
     """It holds at once, moves nothing, answers nothing and asks nothing; the same post again is ignored."""
     run = run_at(place)
     state, history = run.machine.state, run.machine.memory.history
-    event = ControlReceived(at=50.0, id="c", change=change)
+    event = events.ControlReceived(at=50.0, id="c", change=change)
     run.feed(event)
-    assert run.effects == (change, SettingChanged(change=change))
+    assert run.effects == (change, notices.SettingChanged(change=change))
     assert run.machine.state == state
     assert run.machine.memory.history is history
     session = run.machine.memory.session
-    held = {SetModel: session.model, SetMode: session.mode, SetThinking: session.thinking}[type(change)]
-    assert held == {SetModel: "wire:other", SetMode: PermissionMode.BYPASS, SetThinking: change}[type(change)]
+    held = {
+        records.SetModel: session.model,
+        records.SetMode: session.mode,
+        records.SetThinking: session.thinking,
+    }[type(change)]
+    assert (
+        held
+        == {
+            records.SetModel: "wire:other",
+            records.SetMode: permissions.PermissionMode.BYPASS,
+            records.SetThinking: change,
+        }[type(change)]
+    )
     run.feed(event)
-    assert run.got(Ignored) == [Ignored(event="ControlReceived", state=run.label)]
+    assert run.got(notices.Ignored) == [notices.Ignored(event="ControlReceived", state=run.label)]
 
 
 def test_nothing_is_changed_in_a_run_that_is_over() -> None:
     run = run_at("done")
     memory = run.machine.memory
     run.change(OTHER)
-    assert run.effects == (Ignored(event="ControlReceived", state="done"),)
+    assert run.effects == (notices.Ignored(event="ControlReceived", state="done"),)
     assert run.machine.memory is memory
 
 
 def test_a_model_without_a_name_is_refused() -> None:
     run = MachineHarness()
-    change = SetModel(model=" ")
+    change = records.SetModel(model=" ")
     run.change(change)
-    assert run.effects == (SettingRefused(change=change, reason="a model has a name"),)
+    assert run.effects == (notices.SettingRefused(change=change, reason="a model has a name"),)
     assert run.machine.memory.session.model == "wire:model"

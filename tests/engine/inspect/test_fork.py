@@ -30,21 +30,7 @@ from turnwheel import (
     ToolContext,
     tool,
 )
-from turnwheel.effects.config import Limits, Steering
-from turnwheel.effects.errors import ArgumentError, ConfigError, SessionBusy, TooLarge, UnknownSession
-from turnwheel.effects.events import (
-    AgentFinished,
-    ApprovalGiven,
-    Interrupted,
-    ModelFinished,
-    ToolFinished,
-    UserSent,
-    UserSteered,
-)
-from turnwheel.effects.messages import Binary, Outcome, Role, ToolResult
-from turnwheel.effects.notices import ToolStarted
-from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Spent
+from turnwheel.effects import config, errors, events, messages, notices, requests, usage
 from turnwheel.engine.inspect.fork import Replacement
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Forked, Stepped
@@ -86,8 +72,8 @@ def ring() -> str:
 PAYS = (calls(("pay", {"amount": 5})), says("It is paid."))
 SCOUT = ChildSpec(name="scout", tools=("look",))
 SENDS = calls(("run_agent", {"agent": "scout", "prompt": "look"}))
-PICTURE = Binary(media_type="image/png", data=b"abc")
-RAN = ToolFinished(at=1.0, request="r-1", content="")
+PICTURE = messages.Binary(media_type="image/png", data=b"abc")
+RAN = events.ToolFinished(at=1.0, request="r-1", content="")
 
 
 class Shop:
@@ -99,7 +85,7 @@ class Shop:
         self.keys: list[str] = []
         self.model = ScriptedModel(*replies)
         given: dict[str, Any] = {"model": "scripted", "tools": (look, pay, put, read_result), **settings}
-        given = {"clock": AutoClock(100.0), "performers": {CallModel: self.model}, **given}
+        given = {"clock": AutoClock(100.0), "performers": {requests.CallModel: self.model}, **given}
         self.agent = Agent(store=self.store, deps=self, **given)
 
     def session(self, name: str = "s") -> Session:
@@ -138,11 +124,11 @@ def texts(session: Session) -> list[str]:
     return [
         (message.text or " ".join([result.content for result in message.results]))[:20]
         for message in session.history
-        if message.role is not Role.ASSISTANT or message.text
+        if message.role is not messages.Role.ASSISTANT or message.text
     ]
 
 
-def results(session: Session) -> list[ToolResult]:
+def results(session: Session) -> list[messages.ToolResult]:
     return [result for message in session.history for result in message.results]
 
 
@@ -159,7 +145,7 @@ async def test_a_model_answers_something_else(*, whole: bool) -> None:
     shop = await paid(says("I will not."))
     before = await shop.steps()
     other = Shop(store=shop.store)
-    fork = await other.fork(at(before, ModelFinished) - (not whole), "Very well.")
+    fork = await other.fork(at(before, events.ModelFinished) - (not whole), "Very well.")
     assert (texts(fork), fork.result().reason) == (["pay", "Very well."], DoneReason.END_TURN)
     assert other.model.requests == []
     assert not whole or fork.spent == before[-1].spent  # the same was read for it
@@ -170,7 +156,7 @@ async def test_another_model_is_asked() -> None:
     """As the first one was, with a new id; nothing was lost, and nothing is estimated."""
     shop = await paid()
     other = Shop(says("I am another."), store=shop.store)
-    fork = await other.fork(await shop.at(ModelFinished), SetModel(model="other"))
+    fork = await other.fork(await shop.at(events.ModelFinished), SetModel(model="other"))
     assert (texts(fork), fork.result().reason) == (["pay", "I am another."], DoneReason.END_TURN)
     (request,) = other.model.requests
     assert (request.model, request.attempt) == ("other", 1)
@@ -181,14 +167,19 @@ async def test_another_model_is_asked() -> None:
 @pytest.mark.parametrize(
     ("instead", "outcome"),
     [
-        (lambda _: "nothing came", Outcome.OK),
-        (lambda event: attrs.evolve(event, content="nothing came", outcome=Outcome.ERROR), Outcome.ERROR),
+        (lambda _: "nothing came", messages.Outcome.OK),
+        (
+            lambda event: attrs.evolve(event, content="nothing came", outcome=messages.Outcome.ERROR),
+            messages.Outcome.ERROR,
+        ),
     ],
 )
-async def test_a_tool_brings_something_else(instead: Callable[[Any], Replacement], outcome: Outcome) -> None:
+async def test_a_tool_brings_something_else(
+    instead: Callable[[Any], Replacement], outcome: messages.Outcome
+) -> None:
     shop = await paid()
     steps = await shop.steps()
-    step = steps[at(steps, ToolFinished)]
+    step = steps[at(steps, events.ToolFinished)]
     other = Shop(says("I see."), store=shop.store)
     (result,) = results(await other.fork(step.number, instead(step.event)))
     assert (result.content, result.outcome, other.paid) == ("nothing came", outcome, [])
@@ -210,13 +201,13 @@ async def test_a_question_gets_another_answer(
     """At the step where it was posted, or taken up; an allowed tool is run, since it was not yet."""
     shop = await paid()
     steps = await shop.steps()
-    first = next(step.number for step in steps if isinstance(step.event, ApprovalGiven))
-    number = first if posted else at(steps, ApprovalGiven)
+    first = next(step.number for step in steps if isinstance(step.event, events.ApprovalGiven))
+    number = first if posted else at(steps, events.ApprovalGiven)
     other = Shop(says("So be it."), store=shop.store)
     fork = await other.fork(number, decision)
     assert (other.paid, texts(fork)) == (ran, ["pay", read, "So be it."])
     steps = await other.steps("f")
-    (answered,) = [step for step in steps if isinstance(step.event, ApprovalGiven) and step.effects]
+    (answered,) = [step for step in steps if isinstance(step.event, events.ApprovalGiven) and step.effects]
     assert getattr(answered.event, "by", "") == f"a fork at step {number}"
 
 
@@ -225,7 +216,7 @@ async def test_a_session_that_rests_is_forked_both_ways() -> None:
     async with shop.session() as session:
         (question,) = (await session.run("pay")).waiting
         end = len(await shop.store.load("s"))
-        with pytest.raises(SessionBusy):
+        with pytest.raises(errors.SessionBusy):
             await session.fork("f")
         for name, decision in (("yes", Approve()), ("no", Deny())):
             other = Shop(says("So be it."), store=shop.store)
@@ -242,7 +233,7 @@ async def test_a_yes_is_not_late_in_a_fork_that_would_not_have_been() -> None:
     policy = Policy(answer_within=60.0)
     shop = await paid(policy=policy)
     other = Shop(says("So be it."), store=shop.store, policy=policy, clock=AutoClock(1e6))
-    fork = await other.fork(await shop.at(ApprovalGiven), Approve())
+    fork = await other.fork(await shop.at(events.ApprovalGiven), Approve())
     assert (other.paid, texts(fork)[-1]) == ([5], "So be it.")
 
 
@@ -260,7 +251,7 @@ async def test_another_prompt_is_asked() -> None:
         assert (texts(fork), len(other.model.requests)) == (["a", "One.", "c", "Three."], 1)
     # Only the text is another one: what came with it, and from whom, stays.
     sent = (await shop.steps(f"f{posted}"))[posted + 1].event
-    assert isinstance(sent, UserSent)
+    assert isinstance(sent, events.UserSent)
     assert (sent.text, sent.files, sent.sender) == ("c", (PICTURE,), "ann")
 
 
@@ -268,10 +259,10 @@ async def test_another_steer_is_read() -> None:
     shop = Shop(calls(("look", {})), calls(("put", {"what": "x"})), says("Done."))
     session = shop.session()
     async for notice in session.stream("go"):
-        if isinstance(notice, ToolStarted):
-            await session.steer("hurry", Steering.WHEN_DONE)
+        if isinstance(notice, notices.ToolStarted):
+            await session.steer("hurry", config.Steering.WHEN_DONE)
     other = Shop(says("I am slow."), store=shop.store)
-    fork = await other.fork(await shop.at(UserSteered), "slow down")
+    fork = await other.fork(await shop.at(events.UserSteered), "slow down")
     assert texts(fork)[-2:] == ["slow down", "I am slow."]
     assert "hurry" not in [message.text for message in other.model.seen[0]]
 
@@ -279,7 +270,7 @@ async def test_another_steer_is_read() -> None:
 async def test_another_mode_holds_from_there_on() -> None:
     shop = await paid()
     other = Shop(*PAYS, store=shop.store)
-    fork = await other.fork(await shop.at(ModelFinished), SetMode(mode=PermissionMode.BYPASS))
+    fork = await other.fork(await shop.at(events.ModelFinished), SetMode(mode=PermissionMode.BYPASS))
     assert (other.paid, texts(fork)[-1]) == ([5], "It is paid.")
 
 
@@ -295,18 +286,20 @@ async def test_only_a_call_that_follows_from_the_new_answer_is_begun_for_the_fir
     other = Shop(says("Hm."), store=shop.store, **settings)
     fork = await other.fork(asked.number + 1, Approve())
     ended = [(result.name, result.outcome) for result in results(fork)]
-    assert ended == [("ring", Outcome.UNKNOWN), ("pay", Outcome.OK)]
+    assert ended == [("ring", messages.Outcome.UNKNOWN), ("pay", messages.Outcome.OK)]
     assert other.paid == [5]
 
 
 async def test_a_call_that_is_handed_over_in_one_session_is_not_begun_in_a_copy_of_it() -> None:
     """The process that goes on with that one begins it: in the copy it may have run."""
     shop = await paid()
-    await Shop(store=shop.store).session().fork("f", at=await shop.at(ApprovalGiven), instead=Approve())
+    await (
+        Shop(store=shop.store).session().fork("f", at=await shop.at(events.ApprovalGiven), instead=Approve())
+    )
     other = Shop(says("Hm."), store=shop.store)
     async with await other.session("f").fork("g", at=len(await shop.store.load("f"))) as copy:
         await copy.resume()
-    assert (other.paid, [one.outcome for one in results(copy)]) == ([], [Outcome.UNKNOWN])
+    assert (other.paid, [one.outcome for one in results(copy)]) == ([], [messages.Outcome.UNKNOWN])
     third = Shop(says("Paid."), store=shop.store)
     await third.session("f").resume()
     assert third.paid == [5]
@@ -316,7 +309,7 @@ async def test_a_tool_that_was_at_work_and_may_be_run_again_has_the_key_it_had()
     wishes = calls(("put", {"what": "a"})), calls(("put", {"what": "b"})), says("Done.")
     shop = await paid(*wishes)
     other = Shop(*wishes[1:], store=shop.store)
-    await other.fork(await shop.at(ToolFinished))
+    await other.fork(await shop.at(events.ToolFinished))
     (first, second), (again, fresh) = shop.keys, other.keys
     assert (first == again, second == fresh) == (True, False)
     assert fresh.startswith(f"{(await other.steps('f'))[-1].run}-")
@@ -344,7 +337,7 @@ async def sent() -> tuple[Shop, int]:
     shop = Shop(SENDS, says("Seen."), says("Done."), children=[SCOUT])
     async with shop.session() as session:
         await session.run("go")
-    return shop, await shop.at(AgentFinished)
+    return shop, await shop.at(events.AgentFinished)
 
 
 async def test_a_fork_where_a_child_is_at_work_is_refused_and_better_steps_are_named() -> None:
@@ -354,7 +347,7 @@ async def test_a_fork_where_a_child_is_at_work_is_refused_and_better_steps_are_n
     other = Shop(store=shop.store, children=[SCOUT])
     reason = f"child 'scout' is at work for call '.*'; fork at {step - 2} or {step + 1}, or pass"
     for instead in (None, SetMode(mode=PermissionMode.PLAN)):
-        with pytest.raises(ConfigError, match=reason):
+        with pytest.raises(errors.ConfigError, match=reason):
             await other.fork(step, instead)
     assert [info.session for info in await shop.store.list()] == ["s", child]
 
@@ -366,8 +359,8 @@ async def test_a_child_that_is_at_work_can_be_answered_for() -> None:
     assert (texts(fork), fork.spent.turns) == (["go", "nothing", "Fine."], 1)
     assert (await costs(shop.store, "f")).total == fork.spent
     event = (await shop.steps())[step].event
-    assert isinstance(event, AgentFinished)
-    assert event.spent != Spent()
+    assert isinstance(event, events.AgentFinished)
+    assert event.spent != usage.Spent()
     instead = attrs.evolve(event, content="nothing")
     other = await Shop(says("Fine."), store=shop.store, children=[SCOUT]).fork(step, instead, "g")
     bill = await costs(shop.store, "g")
@@ -399,8 +392,8 @@ async def test_the_account_is_its_own_and_the_run_is_limited_by_all_of_it() -> N
     priced = ModelSpec(name="scripted", price=Price(input=1_000_000, output=0))
     looks = calls(("look", {}))
     shop = await paid(looks, looks, says("Done."), model=priced)
-    other = Shop(looks, store=shop.store, model=priced, limits=Limits(turns=2))
-    fork = await other.fork(await shop.at(ModelFinished, 1))
+    other = Shop(looks, store=shop.store, model=priced, limits=config.Limits(turns=2))
+    fork = await other.fork(await shop.at(events.ModelFinished, 1))
     assert (len(other.model.requests), fork.result().reason) == (1, DoneReason.MAX_TURNS)
     assert (str(fork.result().spent.cost), str(fork.spent.cost), fork.spent.turns) == ("20", "10", 1)
     (run,) = await fork.runs()
@@ -413,7 +406,7 @@ async def test_the_account_is_its_own_and_the_run_is_limited_by_all_of_it() -> N
 async def test_later_runs_are_on_the_bill_too() -> None:
     """The usage of elsewhere stays off it, however long the fork goes on."""
     shop = await paid()
-    fork = await Shop(says("Hm."), store=shop.store).fork(await shop.at(ToolFinished))
+    fork = await Shop(says("Hm."), store=shop.store).fork(await shop.at(events.ToolFinished))
     async with Shop(says("Yes."), says("No."), store=shop.store).session("f") as again:
         await again.run("more")
         await again.branch()
@@ -421,13 +414,13 @@ async def test_later_runs_are_on_the_bill_too() -> None:
         assert (again.spent.turns, fork.spent.turns) == (3, 1)
         assert [run.spent.turns for run in await again.runs()] == [1, 1, 1]
         async with await again.fork("g") as other:
-            assert other.spent == Spent()
+            assert other.spent == usage.Spent()
 
 
 async def test_a_fork_has_a_kind_a_parent_and_a_run_of_its_own() -> None:
     shop = await paid()
     other = Shop(says("Hm."), store=shop.store)
-    fork = await other.fork(await shop.at(ToolFinished), "nothing")
+    fork = await other.fork(await shop.at(events.ToolFinished), "nothing")
     run = fork.result().run
     (about,) = [one.about for one in await listed(shop.store) if one.session == "f"]
     assert (about.kind, about.parent, about.runs, about.title) == (SessionKind.FORK, "s", 1, "pay")
@@ -447,7 +440,7 @@ async def test_a_prompt_that_waits_is_answered_in_the_other_session_only() -> No
     async with shop.session() as session:
         (question,) = (await session.run("go")).waiting
         await session.send("waits", id="later")
-        await session.steer("and be quick", Steering.WHEN_DONE)
+        await session.steer("and be quick", config.Steering.WHEN_DONE)
         await session.interrupt()
     end = len(await shop.store.load("s"))
     for step in (end, end - 1):
@@ -464,10 +457,10 @@ async def test_mail_that_was_taken_up_by_the_run_is_read_in_the_fork() -> None:
     shop = Shop(calls(("look", {}), ("pay", {"amount": 5})), says("Done."), says("Done too."))
     session = shop.session()
     async for notice in session.stream("go"):
-        if isinstance(notice, ToolStarted):
-            await session.steer("and be quick", Steering.WHEN_DONE)
+        if isinstance(notice, notices.ToolStarted):
+            await session.steer("and be quick", config.Steering.WHEN_DONE)
             await session.send("waits", id="later")
-    taken = max(await shop.at(UserSteered), await shop.at(UserSent))
+    taken = max(await shop.at(events.UserSteered), await shop.at(events.UserSent))
     other = Shop(says("So be it."), store=shop.store)
     async with await other.session().fork("f", at=taken + 1) as fork:
         assert fork.queue == ()
@@ -486,7 +479,7 @@ async def test_full_results_files_and_branches_of_before_are_there() -> None:
         await session.run("b")
     reads = calls(("read_result", {"id": call_of(session), "offset": 0}))
     other = Shop(reads, says("Read."), store=shop.store)
-    fork = await other.fork(await shop.at(ModelFinished, 2))
+    fork = await other.fork(await shop.at(events.ModelFinished, 2))
     assert PICTURE in other.model.seen[0][0].parts
     assert results(fork)[-1].content.startswith("one, two and so on ")
     async with Shop(says("Three."), store=shop.store).session("f") as again:
@@ -498,7 +491,7 @@ async def test_full_results_files_and_branches_of_before_are_there() -> None:
 async def test_a_long_replacement_is_found_whole() -> None:
     shop = await paid()
     other = Shop(says("Long."), store=shop.store)
-    fork = await other.fork(await shop.at(ToolFinished), "x" * 100_000)
+    fork = await other.fork(await shop.at(events.ToolFinished), "x" * 100_000)
     reads = calls(("read_result", {"id": call_of(fork), "offset": 90_000}))
     again = Shop(reads, says("Read."), store=shop.store).session("f")
     await again.run("read it")
@@ -512,7 +505,7 @@ async def test_a_grant_of_before_holds() -> None:
         await session.approve(question.id, ApproveAlways())
         await session.resume()
     other = Shop(PAYS[0], says("Again."), store=shop.store)
-    fork = await other.fork(await shop.at(ModelFinished, 1))
+    fork = await other.fork(await shop.at(events.ModelFinished, 1))
     assert (other.paid, texts(fork)[-1]) == ([5], "Again.")
 
 
@@ -520,7 +513,7 @@ async def test_a_fork_can_be_forked() -> None:
     """In its own steps and in those that were copied; a run has one name in each."""
     shop = await paid()
     other = Shop(says("Hm."), store=shop.store)
-    await other.fork(await shop.at(ToolFinished), "nothing")
+    await other.fork(await shop.at(events.ToolFinished), "nothing")
     names, steps = set[str](), await other.steps("f")
     for number, step in enumerate(steps):
         if step.state is not None:
@@ -538,7 +531,7 @@ async def test_a_fork_can_be_forked() -> None:
 async def refusal(step: Any, instead: Any) -> str:
     """The error where a session in which an amount was paid cannot be forked."""
     shop = await paid()
-    with pytest.raises((ConfigError, ArgumentError, TooLarge)) as found:
+    with pytest.raises((errors.ConfigError, errors.ArgumentError, errors.TooLarge)) as found:
         await Shop(store=shop.store).fork(step, instead)
     assert [info.session for info in await shop.store.list()] == ["s"]
     return str(found.value)
@@ -570,7 +563,7 @@ async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, reason:
 
 
 KEPT = "cannot be kept: a field is not of its type, or no finite number$"
-SENT: Any = UserSent
+SENT: Any = events.UserSent
 YES: Any = Approve
 """As they are, for fields of the wrong types."""
 
@@ -581,13 +574,13 @@ YES: Any = Approve
         ("x" * 4_000_001, "^the text in instead has 4,000,001 characters, and may have 4,000,000$"),
         (" ", "^the prompt is empty; give text or a file$"),
         (YES(arguments={"a": 1}), "^arguments .JSON. and message must be text"),
-        (UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
-        (UserSent(at=1.0, id="q", text=""), "^the prompt is empty"),
+        (events.UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
+        (events.UserSent(at=1.0, id="q", text=""), "^the prompt is empty"),
         (SENT(at=1.0, id="q", text="x", files=(1,)), "^Input.files must be a tuple of Binary"),
-        (UserSent(at=math.nan, id="q", text="x"), KEPT),
+        (events.UserSent(at=math.nan, id="q", text="x"), KEPT),
         (SENT(at="now", id="q", text="x"), KEPT),
-        (UserSteered(at=math.inf, id="q", text="x", how=Steering.NOW), KEPT),
-        (Interrupted(at=math.nan), KEPT),
+        (events.UserSteered(at=math.inf, id="q", text="x", how=config.Steering.NOW), KEPT),
+        (events.Interrupted(at=math.nan), KEPT),
         (attrs.evolve(RAN, content=5), KEPT),  # type: ignore[arg-type]  # on purpose
     ],
     ids=range(11),
@@ -602,9 +595,9 @@ async def test_one_question_of_several_is_answered_by_an_event_that_names_it() -
     shop = Shop(wishes, policy=Policy(concurrency="parallel_reads"))
     first, second = (await shop.session().run("pay")).waiting
     end = len(await shop.store.load("s"))
-    with pytest.raises(ConfigError, match=f"open: {first.id}, {second.id}"):
+    with pytest.raises(errors.ConfigError, match=f"open: {first.id}, {second.id}"):
         await shop.session().fork("f", at=end, instead=Approve())
-    given = ApprovalGiven(at=1.0, request=second.id, decision=Deny())
+    given = events.ApprovalGiven(at=1.0, request=second.id, decision=Deny())
     async with await shop.session().fork("f", at=end, instead=given) as fork:
         assert [question.id for question in fork.waiting] == [first.id]
 
@@ -612,11 +605,11 @@ async def test_one_question_of_several_is_answered_by_an_event_that_names_it() -
 async def test_a_session_without_a_run_cannot_be_forked() -> None:
     shop = Shop(says("Done."))
     for _ in range(2):
-        with pytest.raises(UnknownSession):
+        with pytest.raises(errors.UnknownSession):
             await shop.session().fork("f", at=0)
         await shop.session().send("later")
-    unkept = Agent(model="scripted", performers={CallModel: ScriptedModel(says("Done."))})
+    unkept = Agent(model="scripted", performers={requests.CallModel: ScriptedModel(says("Done."))})
     async with unkept.session("s") as session:
         await session.run("go")
-        with pytest.raises(ConfigError, match="no store"):
+        with pytest.raises(errors.ConfigError, match="no store"):
             await session.fork("f", at=2)

@@ -12,20 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from turnwheel import Agent, ApproveAlways, DoneReason, Limits, MemoryStore, Session
-from turnwheel.effects.errors import (
-    ConfigError,
-    JournalError,
-    SessionBusy,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-    UnknownSession,
-)
-from turnwheel.effects.events import UserSent
-from turnwheel.effects.messages import Role
+from turnwheel.effects import errors, events, messages, requests, usage
 from turnwheel.effects.notices import RunEnded, RunStarted
-from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Spent
 from turnwheel.engine.inspect.run_tree import runs_of
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened
@@ -128,14 +116,14 @@ async def test_a_run_that_is_not_over_is_not_left(made: Made) -> None:
         (first,) = await talk(session, "a")
         await session.run("b")  # rests on a question
         for refused in (session.branch(first), session.fork()):
-            with pytest.raises(SessionBusy):
+            with pytest.raises(errors.SessionBusy):
                 await refused
         async with aclosing(session.stream()) as notices:
             await session.approve(session.waiting[0].id)
             await anext(notices)
-            with pytest.raises(SessionBusy):
+            with pytest.raises(errors.SessionBusy):
                 await session.branch(first)
-        with pytest.raises(SessionBusy):
+        with pytest.raises(errors.SessionBusy):
             await session.branch(first)
 
 
@@ -144,7 +132,7 @@ async def test_without_a_store_there_are_no_branches(made: Made) -> None:
     async with agent.session("s") as session:
         await session.run("a")
         for refused in (session.branch(), session.fork(), session.runs(), session.heads()):
-            with pytest.raises(ConfigError, match="session 's' has no store; pass store="):
+            with pytest.raises(errors.ConfigError, match="session 's' has no store; pass store="):
                 await refused
 
 
@@ -153,7 +141,7 @@ async def test_a_closed_session_goes_nowhere(made: Made) -> None:
     async with agent.session("s") as session:
         await session.run("a")
     for refused in (session.branch(), session.fork()):
-        with pytest.raises(SessionClosed):
+        with pytest.raises(errors.SessionClosed):
             await refused
 
 
@@ -182,7 +170,7 @@ async def test_of_two_that_go_another_way_at_once_one_does(made: Made) -> None:
     async with agent.session("s") as session:
         first, _ = await talk(session, "a", "b")
         store.armed = True
-        with pytest.raises(StoreConflict):
+        with pytest.raises(errors.StoreConflict):
             await session.branch(first)
         await session.load()
         assert said(session) == []
@@ -191,7 +179,7 @@ async def test_of_two_that_go_another_way_at_once_one_does(made: Made) -> None:
 
 
 async def test_what_is_posted_meanwhile_does_not_keep_one_from_going_back(made: Made) -> None:
-    posted = UserSent(at=1.0, id="x", text="psst")
+    posted = events.UserSent(at=1.0, id="x", text="psst")
     store = Meddled(Posted(event=posted))
     agent = made(says("one"), says("two"), says("three"), store=store)
     async with agent.session("s") as session:
@@ -215,9 +203,9 @@ async def test_a_fork_has_an_account_of_its_own(made: Made) -> None:
     async with agent.session("s") as session:
         await talk(session, "a")
         async with await session.fork("t") as fork:
-            assert fork.spent == Spent()
+            assert fork.spent == usage.Spent()
             assert fork.machine is not None
-            assert fork.machine.memory.earlier == Spent()
+            assert fork.machine.memory.earlier == usage.Spent()
             result = await fork.run("b")
             assert (result.text, fork.spent) == ("two", result.spent)
         assert session.spent.turns == 1
@@ -251,7 +239,7 @@ async def test_prompts_that_wait_are_not_answered_twice(made: Made) -> None:
         await session.send("c")
         fork = await session.fork()
         assert ([mail.text for mail in session.queue], fork.queue) == (["b", "c"], ())
-        with pytest.raises(UnknownSession):
+        with pytest.raises(errors.UnknownSession):
             await agent.session("new").fork()
 
 
@@ -275,7 +263,7 @@ async def test_a_fork_that_could_not_be_written_is_not_there(made: Made) -> None
     async with agent.session("s") as session:
         await talk(session, "a")
         store.works = False
-        with pytest.raises(StoreError):
+        with pytest.raises(errors.StoreError):
             await session.fork("t")
         store.works = True
         assert [info.session for info in await store.list()] == ["s"]
@@ -307,9 +295,9 @@ async def test_a_journal_that_cannot_be_is_refused(
             journal += await store.load("s")
         else:
             journal.append(encode_entry(entry))
-    with pytest.raises(JournalError, match=says_what):
+    with pytest.raises(errors.JournalError, match=says_what):
         fold(journal, "s")
-    with pytest.raises(JournalError, match=says_what):
+    with pytest.raises(errors.JournalError, match=says_what):
         runs_of(journal, "s")
 
 
@@ -364,7 +352,7 @@ def test_the_conversation_is_the_path_to_where_the_session_stands(
 
     async def play() -> None:
         model = ScriptedModel(*[says(f"answer {number}") for number in range(len(steps))])
-        agent = Agent(model="scripted", performers={CallModel: model}, store=MemoryStore())
+        agent = Agent(model="scripted", performers={requests.CallModel: model}, store=MemoryStore())
         paths: dict[str, list[str]] = {"": []}
         parents: dict[str, str] = {}
         here = ""
@@ -391,8 +379,9 @@ def test_the_conversation_is_the_path_to_where_the_session_stands(
         async with agent.session("s") as again:
             assert said(again) == paths[here]
             assert again.spent.turns == len(parents)
-            assert [message.role for message in again.history] == [Role.USER, Role.ASSISTANT] * (
-                len(paths[here]) // 2
-            )
+            assert [message.role for message in again.history] == [
+                messages.Role.USER,
+                messages.Role.ASSISTANT,
+            ] * (len(paths[here]) // 2)
 
     asyncio.run(play())

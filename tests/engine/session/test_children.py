@@ -30,18 +30,8 @@ from turnwheel import (
     SetMode,
     SetModel,
 )
+from turnwheel.effects import errors, events, history, messages, requests, usage
 from turnwheel.effects.config import Concurrency
-from turnwheel.effects.errors import (
-    ConfigError,
-    StoreConflict,
-    StoreError,
-    UnknownCall,
-    UnknownRequest,
-    UnknownSession,
-)
-from turnwheel.effects.events import AgentFinished, AgentProgressed, Decision, ModelFailed, ModelFinished
-from turnwheel.effects.history import History
-from turnwheel.effects.messages import Outcome, Role
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -52,8 +42,6 @@ from turnwheel.effects.notices import (
     SettingChanged,
     TextDelta,
 )
-from turnwheel.effects.requests import AskApproval, CallModel, RunAgent
-from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import ask
 from turnwheel.engine.machine import ChildLink
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
@@ -95,7 +83,7 @@ async def begun(house: House, *replies: Reply, **settings: Any) -> tuple[Session
     watch = Watch(session)
     await until(lambda: "dig" in house.ran)
     async with asyncio.timeout(10):
-        while not any(isinstance(one, AgentProgressed) for one in await house.steps()):  # noqa: ASYNC110  # turns
+        while not any(isinstance(one, events.AgentProgressed) for one in await house.steps()):  # noqa: ASYNC110  # turns
             await asyncio.sleep(0)
     return session, watch
 
@@ -147,7 +135,7 @@ async def test_a_childs_question_is_answered_from_another_process(house: House) 
     [(Approve(), ["pay 5"]), (Approve(arguments='{"amount": 2}'), ["pay 2"]), (Deny(message="no"), [])],
 )
 async def test_a_run_rests_on_its_childs_question(
-    house: House, decision: Decision, ran: list[str], *, elsewhere: bool
+    house: House, decision: events.Decision, ran: list[str], *, elsewhere: bool
 ) -> None:
     session = await rests(house)
     assert (session.unfinished, asked(session)) == (True, ['pay {"amount": 5}'])
@@ -160,7 +148,7 @@ async def test_a_run_rests_on_its_childs_question(
     assert (await later.resume()).text == "done"
     assert house.ran == ["look it", *ran]
     assert told(later) == ["it is paid"]
-    assert later.result().spent.usage == Usage(input=40, output=20)
+    assert later.result().spent.usage == usage.Usage(input=40, output=20)
 
 
 @pytest.mark.parametrize("where", ["house", "home"])
@@ -190,11 +178,11 @@ async def test_always_holds_for_the_child_that_was_granted_it_only(one: House) -
 
 
 async def test_a_run_rests_on_a_question_that_the_approver_leaves_to_others(house: House) -> None:
-    async def pass_on(_: AskApproval) -> None:
+    async def pass_on(_: requests.AskApproval) -> None:
         await asyncio.sleep(0)
 
     async with asyncio.timeout(10):
-        session = await rests(house, performers={AskApproval: partial(ask, pass_on)})
+        session = await rests(house, performers={requests.AskApproval: partial(ask, pass_on)})
     assert asked(session) == ['pay {"amount": 5}']
 
 
@@ -247,11 +235,11 @@ async def test_a_run_rests_when_the_last_of_its_children_does(one: House) -> Non
 async def test_an_answer_to_no_open_question_names_those_of_children(one: House, wrong: str) -> None:
     session = await rests(one)
     request = session.waiting[0].id
-    with pytest.raises(UnknownRequest) as failed:
+    with pytest.raises(errors.UnknownRequest) as failed:
         await session.approve(wrong)
     assert failed.value.open == (request,)
     await session.approve(request)
-    with pytest.raises(UnknownRequest):
+    with pytest.raises(errors.UnknownRequest):
         await session.approve(request)
 
 
@@ -294,7 +282,7 @@ async def test_a_child_is_steered(house: House, way: str) -> None:
 
 
 def read_by(model: ScriptedModel) -> list[str]:
-    return [message.text for message in model.seen[-1] if message.role is Role.USER]
+    return [message.text for message in model.seen[-1] if message.role is messages.Role.USER]
 
 
 async def test_a_child_may_be_spoken_to_as_soon_as_it_is_announced(one: House) -> None:
@@ -317,7 +305,7 @@ async def test_a_child_is_stopped_and_its_parent_goes_on(house: House) -> None:
     await session.child(session.children[0].call).interrupt()
     await watch.task
     assert [(each.outcome, each.content) for each in results(session)] == [
-        (Outcome.CANCELLED, "I see\n[ended: interrupted]")
+        (messages.Outcome.CANCELLED, "I see\n[ended: interrupted]")
     ]
     assert session.result().reason is DoneReason.END_TURN
 
@@ -351,7 +339,9 @@ async def test_a_steer_that_comes_too_late_for_a_childs_run_is_answered_by_the_c
     await session.run("go")
     assert tape.meddlers == []
     assert told(session) == [reads]
-    assert session.result().spent.usage == Usage(input=20 + 10 * len(answers), output=10 + 5 * len(answers))
+    assert session.result().spent.usage == usage.Usage(
+        input=20 + 10 * len(answers), output=10 + 5 * len(answers)
+    )
 
 
 SAYS: dict[str, Callable[[Session], Awaitable[object]]] = {
@@ -367,10 +357,10 @@ async def test_a_child_that_is_over_can_be_read_and_takes_nothing_any_more(house
     call = results(session)[0].call
     for child in (session.child(call), house.process(session=f"s.{call}")):
         for say in SAYS.values():
-            with pytest.raises(ConfigError, match="has ended; speak to its parent"):
+            with pytest.raises(errors.ConfigError, match="has ended; speak to its parent"):
                 await say(child)
         await child.interrupt()
-        with pytest.raises(ConfigError, match="is a child; resume its parent"):
+        with pytest.raises(errors.ConfigError, match="is a child; resume its parent"):
             await session.child(call).branch()
         assert child.result().text == "found"
         assert [message.text for message in child.history] == ["scout, go", "found"]
@@ -385,7 +375,7 @@ async def test_a_child_is_run_by_its_parent_only(house: House, *, over: bool) ->
         await session.resume()
     for child in (session.child(call), house.process(says("ha"), session=f"s.{call}")):
         for run in (child.resume, lambda child=child: child.run("pay all of it")):
-            with pytest.raises(ConfigError, match="is a child; resume its parent"):
+            with pytest.raises(errors.ConfigError, match="is a child; resume its parent"):
                 await run()
     assert house.ran == ["look it", *["pay 5"] * over]
 
@@ -396,10 +386,10 @@ async def test_a_call_that_is_no_childs_has_no_session(one: House) -> None:
     await session.run("go")
     look, spawn = [result.call for result in results(session)]
     for wrong in (look, "x", ""):
-        with pytest.raises(UnknownCall):
+        with pytest.raises(errors.UnknownCall):
             session.child(wrong)
     child = session.child(spawn)
-    with pytest.raises(UnknownSession):
+    with pytest.raises(errors.UnknownSession):
         await child.steer("hello?")
     assert await one.entries(f"s.{spawn}") == []
 
@@ -455,7 +445,7 @@ async def test_a_mode_that_is_changed_while_a_child_rests_holds_when_it_goes_on(
     await later.resume()
     child = await later.child(results(later)[0].call).load()
     assert house.ran == ["look it"]
-    assert outcomes(child) == [Outcome.OK, Outcome.DENIED]
+    assert outcomes(child) == [messages.Outcome.OK, messages.Outcome.DENIED]
 
 
 async def test_a_child_that_is_gone_on_with_has_the_mode_its_parent_has_now(one: House) -> None:
@@ -491,7 +481,9 @@ async def test_the_model_of_a_child_is_its_own(one: House) -> None:
 async def test_a_second_interrupt_waits_for_no_child(house: House) -> None:
     lead, heard = ScriptedModel(hires("scout")), list[str]()
 
-    async def deaf(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
+    async def deaf(
+        request: requests.CallModel, scene: PerformContext
+    ) -> events.ModelFinished | events.ModelFailed:
         if not scene.config.agent:
             return await lead(request, scene)
         try:
@@ -503,7 +495,7 @@ async def test_a_second_interrupt_waits_for_no_child(house: House) -> None:
             raise
         raise AssertionError
 
-    session = house.process(performers={CallModel: deaf})
+    session = house.process(performers={requests.CallModel: deaf})
     watch = Watch(session)
     await until(lambda: session.children and session.child(session.children[0].call).running)
     await session.interrupt()
@@ -513,7 +505,7 @@ async def test_a_second_interrupt_waits_for_no_child(house: House) -> None:
     async with asyncio.timeout(10):
         await watch.task
     assert session.result().reason is DoneReason.INTERRUPTED
-    assert outcomes(session) == [Outcome.UNKNOWN]
+    assert outcomes(session) == [messages.Outcome.UNKNOWN]
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -523,12 +515,12 @@ async def test_a_child_that_rests_is_stopped_with_its_parent(house: House, *, el
     who = await house.process().load() if elsewhere else session
     await who.interrupt()
     assert who.waiting == ()
-    with pytest.raises(UnknownRequest):
+    with pytest.raises(errors.UnknownRequest):
         await who.approve(question.id)
     later = house.process()
     assert (await later.resume()).reason is DoneReason.INTERRUPTED
     assert house.ran == ["look it"]
-    assert outcomes(later) == [Outcome.CANCELLED]
+    assert outcomes(later) == [messages.Outcome.CANCELLED]
     assert later.result().spent.usage.total == 30
 
 
@@ -552,7 +544,7 @@ def test_a_child_has_the_fallback_and_the_summariser_of_its_parent(
 ) -> None:
     child = ChildSpec(name="scout", model=ModelSpec(name=model))
     parent = Agent(model="one", children=(child,), **settings).config
-    request = RunAgent(id="r-1", call="r-0", agent="scout", prompt="go")
+    request = requests.RunAgent(id="r-1", call="r-0", agent="scout", prompt="go")
     config = child_config(parent, child, request)
     helpers = tuple([each.name for each in config.models])
     assert (config.model.name, (helpers, config.fallback, config.compaction.model)) == (model, expected)
@@ -569,12 +561,12 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(agent: str, prompt: str
     config, clock, noticed = Agent(model="one", children=(SCOUT,)).config, AutoClock(1.0), list[object]()
     setting = Environment(config=config, performers={}, clock=clock, new_id=lambda: "id")
     scene = PerformContext(
-        session="s", run="r", config=config, history=History.of(), clock=clock, emit=noticed.append
+        session="s", run="r", config=config, history=history.History.of(), clock=clock, emit=noticed.append
     )
-    request = RunAgent(id="r-1", call="r-0", agent=agent, prompt=prompt)
+    request = requests.RunAgent(id="r-1", call="r-0", agent=agent, prompt=prompt)
     answer = await ChildRunner(Children(SessionLog("s", None), setting, Session))(request, scene)
     assert answer is not None
-    assert (answer.outcome, answer.spent) == (Outcome.ERROR, Spent())
+    assert (answer.outcome, answer.spent) == (messages.Outcome.ERROR, usage.Spent())
     assert why in answer.content
     assert noticed == []
 
@@ -592,8 +584,8 @@ async def test_a_child_that_came_to_its_end_while_its_parent_was_left_is_read(
     await left_with_its_child_over(house)
     later = house.process(says("done"), rules=rules)
     assert (await later.resume()).text == "done"
-    assert [(result.outcome, result.content) for result in results(later)] == [(Outcome.OK, "found")]
-    assert later.result().spent.usage == Usage(input=30, output=15)
+    assert [(result.outcome, result.content) for result in results(later)] == [(messages.Outcome.OK, "found")]
+    assert later.result().spent.usage == usage.Usage(input=30, output=15)
 
 
 @pytest.mark.parametrize("tools", [None, ("pay",)])
@@ -622,15 +614,18 @@ async def test_a_child_whose_session_cannot_be_kept_is_an_error_and_is_paid_for(
     async def full(name: str, _: Sequence[bytes]) -> None:
         if name == link.session:
             msg = "no space left"
-            raise StoreError(msg)
+            raise errors.StoreError(msg)
 
     tape.meddlers.append(full)
     house.release()
     await watch.task
     (result,) = results(session)
-    assert (result.outcome, result.content) == (Outcome.CRASHED, "The agent's session failed: no space left")
+    assert (result.outcome, result.content) == (
+        messages.Outcome.CRASHED,
+        "The agent's session failed: no space left",
+    )
     assert session.result().text == "done"
-    assert session.result().spent.usage == Usage(input=30, output=15)
+    assert session.result().spent.usage == usage.Usage(input=30, output=15)
 
 
 @pytest.mark.parametrize(
@@ -644,9 +639,9 @@ async def test_a_child_that_may_not_work_any_more_is_stopped_and_paid_for(
     await rests(one)
     later = one.process(says("done"), **denied)
     await later.resume()
-    assert outcomes(later) == [Outcome.CANCELLED]
+    assert outcomes(later) == [messages.Outcome.CANCELLED]
     assert one.ran == ["look it"]
-    assert later.result().spent.usage == Usage(input=30, output=15)
+    assert later.result().spent.usage == usage.Usage(input=30, output=15)
 
 
 async def test_one_of_two_processes_goes_on_with_a_child(house: House) -> None:
@@ -656,12 +651,12 @@ async def test_one_of_two_processes_goes_on_with_a_child(house: House) -> None:
     await until(lambda: house.ran == ["dig", "dig"])
     house.release()
     await other.task
-    with pytest.raises(StoreConflict):
+    with pytest.raises(errors.StoreConflict):
         await watch.task
     assert told(there) == ["dug"]
     await here.load()
     assert told(here) == ["dug"]
-    assert sum(isinstance(event, AgentFinished) for event in await house.steps()) == 1
+    assert sum(isinstance(event, events.AgentFinished) for event in await house.steps()) == 1
 
 
 async def test_a_child_is_taken_over_from_a_process_that_does_not_know_yet_that_it_lost() -> None:
@@ -685,7 +680,7 @@ async def test_a_child_is_taken_over_from_a_process_that_does_not_know_yet_that_
     there = theirs.process(says("done"), digger=(says("dug"),))
     async with asyncio.timeout(10):
         await there.resume()
-        with pytest.raises(StoreConflict):
+        with pytest.raises(errors.StoreConflict):
             await watch.task
     assert tape.meddlers == []
     assert told(there) == ["dug"]

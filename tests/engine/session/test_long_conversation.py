@@ -18,11 +18,7 @@ from pathlib import Path
 from typing import final
 
 from turnwheel import Agent, Compaction, MemoryStore, ModelSpec, Price, Session, SQLiteStore, tool
-from turnwheel.effects.events import ModelFinished
-from turnwheel.effects.history import CallPiece, Piece, TextPiece, clear_results
-from turnwheel.effects.messages import Message, Role, StopReason
-from turnwheel.effects.notices import Compacted, DoneReason, Notice, ResultsCleared
-from turnwheel.effects.requests import CallModel, Conversation, Purpose
+from turnwheel.effects import events, history, messages, notices, requests
 from turnwheel.effects.usage import Usage, cost
 from turnwheel.performers.base import PerformContext
 from turnwheel.states.rules.history_check import history_faults
@@ -89,44 +85,44 @@ class Clerk:
         self.faults: list[str] = []
         self.largest = 0
 
-    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
+    async def __call__(self, request: requests.CallModel, scene: PerformContext) -> events.ModelFinished:
         with uncounted():
             return self._answer(request, scene)
 
-    def _answer(self, request: CallModel, scene: PerformContext) -> ModelFinished:
+    def _answer(self, request: requests.CallModel, scene: PerformContext) -> events.ModelFinished:
         shown = scene.history.slice(0, request.view.length)
-        if isinstance(request.view, Conversation):
+        if isinstance(request.view, requests.Conversation):
             if self.turns % 10 == 0:
                 self.faults += history_faults(shown)
             before = request.view.cleared
-            shown = (*map(clear_results, shown[:before]), *shown[before:])
+            shown = (*map(history.clear_results, shown[:before]), *shown[before:])
         size = history_size(shown)
-        self.largest = max(self.largest, size if isinstance(request.view, Conversation) else 0)
-        pieces = self._summary(shown) if request.purpose is Purpose.SUMMARY else self._turn(shown)
+        self.largest = max(self.largest, size if isinstance(request.view, requests.Conversation) else 0)
+        pieces = self._summary(shown) if request.purpose is requests.Purpose.SUMMARY else self._turn(shown)
         usage = Usage(input=size, output=40, cached=size // 2)
         self.due += cost(usage, PRICE)
-        calls = any(isinstance(piece, CallPiece) for piece in pieces)
-        stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
+        calls = any(isinstance(piece, history.CallPiece) for piece in pieces)
+        stop = messages.StopReason.TOOL_USE if calls else messages.StopReason.END_TURN
         at = scene.clock.now()
-        return ModelFinished(at=at, request=request.id, stop=stop, usage=usage, pieces=pieces)
+        return events.ModelFinished(at=at, request=request.id, stop=stop, usage=usage, pieces=pieces)
 
-    def _summary(self, shown: Sequence[Message]) -> tuple[Piece, ...]:
+    def _summary(self, shown: Sequence[messages.Message]) -> tuple[history.Piece, ...]:
         self.summaries += 1
         known = "\n".join(f"the code of room {room} is {code}" for room, code in codes(shown).items())
-        return (TextPiece(f"Key data:\n{known}\nNext steps: read on."),)
+        return (history.TextPiece(f"Key data:\n{known}\nNext steps: read on."),)
 
-    def _turn(self, shown: Sequence[Message]) -> tuple[Piece, ...]:
+    def _turn(self, shown: Sequence[messages.Message]) -> tuple[history.Piece, ...]:
         self.turns += 1
-        since = next(n for n, message in enumerate(reversed(shown)) if message.role is Role.USER)
+        since = next(n for n, message in enumerate(reversed(shown)) if message.role is messages.Role.USER)
         asked = shown[len(shown) - 1 - since].text
         if question := re.search(r"what is the code of room (\d+)\?", asked):
-            return (TextPiece(codes(shown).get(question[1], "I was not told")),)
+            return (history.TextPiece(codes(shown).get(question[1], "I was not told")),)
         if since < 2 * (TURNS - 1):
-            return (CallPiece(0, "call_0", "read_page", f'{{"number": {self.turns % PAGES}}}'),)
-        return (TextPiece("I have read four pages. " * 40),)
+            return (history.CallPiece(0, "call_0", "read_page", f'{{"number": {self.turns % PAGES}}}'),)
+        return (history.TextPiece("I have read four pages. " * 40),)
 
 
-def codes(shown: Sequence[Message]) -> dict[str, str]:
+def codes(shown: Sequence[messages.Message]) -> dict[str, str]:
     return dict(match for message in shown for match in FACT.findall(message.text))
 
 
@@ -137,7 +133,7 @@ class Talk:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.prompts = 0
-        self.compacted: list[Compacted] = []
+        self.compacted: list[notices.Compacted] = []
         self.left_out = 0
 
     async def go_on(self, prompts: int) -> None:
@@ -146,13 +142,13 @@ class Talk:
             text = f"Read on.{told if self.prompts < 10 else ''}"
             async for notice in self.session.stream(text):
                 self._seen(notice)
-            assert self.session.result().reason is DoneReason.END_TURN
+            assert self.session.result().reason is notices.DoneReason.END_TURN
             self.prompts += 1
 
-    def _seen(self, notice: Notice) -> None:
-        if isinstance(notice, Compacted):
+    def _seen(self, notice: notices.Notice) -> None:
+        if isinstance(notice, notices.Compacted):
             self.compacted.append(notice)
-        elif isinstance(notice, ResultsCleared):
+        elif isinstance(notice, notices.ResultsCleared):
             self.left_out += notice.count
 
 
@@ -162,7 +158,7 @@ def agent(clerk: Clerk, store: MemoryStore | SQLiteStore | None = None, window: 
         model=ModelSpec(name="scripted", window=window, price=PRICE),
         tools=[read_page],
         compaction=Compaction(keep=0.1),
-        performers={CallModel: clerk},
+        performers={requests.CallModel: clerk},
         store=store,
     )
 

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turnwheel import DoneReason, Policy, Retries, tool
-from turnwheel.effects.config import Concurrency
-from turnwheel.effects.events import Failure
+from turnwheel.effects import config, events, notices
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.notices import (
-    AnswerDropped,
-    CallSettled,
-    ReasoningDelta,
-    RetryScheduled,
-    TextDelta,
-    TurnEnded,
-    Warned,
-)
 from turnwheel.testing.clocks import AutoClock
 
 if TYPE_CHECKING:
@@ -27,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60, func_only=True)]
 
-PARALLEL = Policy(concurrency=Concurrency.PARALLEL_READS)
+PARALLEL = Policy(concurrency=config.Concurrency.PARALLEL_READS)
 
 
 @tool(side_effect="read_only")
@@ -60,7 +50,7 @@ async def test_calls_come_in_many_shapes(road: Road) -> None:
         await road.watch(session)
         result = session.result()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "Warm.")
-    assert sorted(ended.content for ended in road.seen(CallSettled)) == [
+    assert sorted(ended.content for ended in road.seen(notices.CallSettled)) == [
         "21 in Oslo",
         "21 in Rome",
         "21 in here",
@@ -77,11 +67,11 @@ async def test_calls_that_a_proxy_has_melted_into_one_do_not_run(road: Road) -> 
     road.play({"toolCalls": [rome, oslo]}, {"toolCalls": [rome]}, {"toolCalls": [oslo]}, {"content": "Warm."})
     async with road.agent(tools=[weather]) as agent:
         await road.watch(agent)
-    ended = road.seen(CallSettled)
+    ended = road.seen(notices.CallSettled)
     assert [one.outcome for one in ended] == [Outcome.ERROR, Outcome.OK, Outcome.OK]
     assert ended[0].content.startswith("Invalid arguments for weather: ")
     assert [one.content for one in ended[1:]] == ["21 in Rome", "21 in Oslo"]
-    assert "".join(delta.text for delta in road.seen(TextDelta)) == "Warm."
+    assert "".join(delta.text for delta in road.seen(notices.TextDelta)) == "Warm."
 
 
 @pytest.mark.parametrize(
@@ -138,7 +128,7 @@ async def test_a_finish_reason_is_no_sign_of_calls(finish: str, road: Road) -> N
         await road.watch(session)
         result = session.result()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "Warm.")
-    assert [ended.content for ended in road.seen(CallSettled)] == ["21 in Rome"]
+    assert [ended.content for ended in road.seen(notices.CallSettled)] == ["21 in Rome"]
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
@@ -155,10 +145,10 @@ async def test_a_call_of_a_tool_that_was_not_offered_is_not_run(finish: str, roa
         DoneReason.END_TURN,
         "Found." if finish == "stop" else "Never mind.",
     )
-    assert [ended.outcome for ended in road.seen(CallSettled)] == (
+    assert [ended.outcome for ended in road.seen(notices.CallSettled)] == (
         [] if finish == "stop" else [Outcome.ERROR]
     )
-    assert len(road.seen(Warned)) == (1 if finish == "stop" else 0)
+    assert len(road.seen(notices.Warned)) == (1 if finish == "stop" else 0)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +168,7 @@ async def test_an_end_that_is_none_is_told(
         await road.watch(session)
         result = session.result()
     assert (result.reason, result.text) == (reason, "It all began when")
-    [turn] = road.seen(TurnEnded)
+    [turn] = road.seen(notices.TurnEnded)
     assert turn.stop is stop
 
 
@@ -192,7 +182,7 @@ async def test_thinking_that_used_up_all_tokens_is_no_answer(road: Road) -> None
         spent = session.result()
         result = await session.run("Once more.")
     assert (spent.reason, spent.text) == (DoneReason.MAX_TOKENS, "")
-    assert "".join(delta.text for delta in road.seen(ReasoningDelta)) == "Well, well, well"
+    assert "".join(delta.text for delta in road.seen(notices.ReasoningDelta)) == "Well, well, well"
     assert (result.reason, result.text) == (DoneReason.END_TURN, "fine now")
 
 
@@ -203,7 +193,7 @@ async def test_a_call_that_was_cut_off_by_the_limit_does_not_run(road: Road) -> 
     async with road.agent(tools=[weather]) as agent, agent.session() as session:
         await road.watch(session)
         assert (await session.run("Once more.")).text == "fine now"
-    assert {ended.outcome for ended in road.seen(CallSettled)} <= {Outcome.SKIPPED}
+    assert {ended.outcome for ended in road.seen(notices.CallSettled)} <= {Outcome.SKIPPED}
 
 
 # Errors
@@ -213,13 +203,13 @@ async def test_a_call_that_was_cut_off_by_the_limit_does_not_run(road: Road) -> 
 @pytest.mark.parametrize(
     ("status", "kind", "failure"),
     [
-        (429, "RESOURCE_EXHAUSTED", Failure.RATE_LIMIT),
-        (503, "UNAVAILABLE", Failure.CUT),
-        (404, "NOT_FOUND", Failure.NOT_FOUND),
+        (429, "RESOURCE_EXHAUSTED", events.Failure.RATE_LIMIT),
+        (503, "UNAVAILABLE", events.Failure.CUT),
+        (404, "NOT_FOUND", events.Failure.NOT_FOUND),
     ],
 )
 async def test_an_error_behind_the_head_of_a_good_answer_is_an_error(
-    status: int, kind: str, failure: Failure, road: Road
+    status: int, kind: str, failure: events.Failure, road: Road
 ) -> None:
     """With status 200 and a message begun; what may go better is asked again, since nothing was said yet."""
     refused: Json = {"error": {"message": "the words of it", "type": kind}, "status": status, "usage": None}
@@ -227,15 +217,15 @@ async def test_an_error_behind_the_head_of_a_good_answer_is_an_error(
     async with road.agent(clock=AutoClock()) as agent, agent.session() as session:
         await road.watch(session)
         result = session.result()
-    if failure is Failure.NOT_FOUND:
+    if failure is events.Failure.NOT_FOUND:
         assert result.reason is DoneReason.ERROR
         assert result.detail.startswith("not_found: error in the stream: ")
     else:
-        [retry] = road.seen(RetryScheduled)
+        [retry] = road.seen(notices.RetryScheduled)
         assert retry.failure is failure
         assert "the words of it" in retry.message
         assert result.text == "fine now"
-    assert not road.seen(AnswerDropped)
+    assert not road.seen(notices.AnswerDropped)
 
 
 @pytest.mark.parametrize(
@@ -248,8 +238,8 @@ async def test_what_a_provider_said_is_found_behind_what_a_proxy_says_of_it(road
     road.play_in_order({"error": error, "status": 503, "usage": None}, {"content": "fine now"})
     async with road.agent(clock=AutoClock(), retries=Retries(failed=0)) as agent:
         await road.watch(agent)
-    [retry] = road.seen(RetryScheduled)
-    assert retry.failure is Failure.OVERLOADED
+    [retry] = road.seen(notices.RetryScheduled)
+    assert retry.failure is events.Failure.OVERLOADED
     assert "Overloaded" in retry.message
 
 
@@ -265,7 +255,7 @@ async def test_a_stream_that_breaks_behind_a_proxy_is_cut_here(road: Road) -> No
         result = session.result()
     assert result.reason is DoneReason.ERROR
     assert result.detail.startswith("cut: error in the stream: ")
-    assert len(road.seen(AnswerDropped)) == 1
+    assert len(road.seen(notices.AnswerDropped)) == 1
 
 
 @pytest.mark.parametrize("road", ["chat-with-fallback", "messages-with-fallback"], indirect=True)
@@ -275,5 +265,5 @@ async def test_a_model_that_a_proxy_falls_back_to_answers_like_the_first(road: R
     async with road.agent(tools=[weather]) as agent, agent.session() as session:
         await road.watch(session)
         assert session.result().text == "Warm."
-    assert not road.seen(RetryScheduled)
+    assert not road.seen(notices.RetryScheduled)
     assert [request["model"] for request in road.heard()] == ["claude-sonnet-4-5"] * 2

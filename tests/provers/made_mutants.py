@@ -1,7 +1,7 @@
 """
 Makes mistakes by the hundred, as a machine makes them, and says which of them nothing finds.
 
-    made.py [--sample N] [--seed S] [--processes P] [--only TEXT] FOLDER...
+    made_mutants.py [--sample N] [--seed S] [--processes P] [--only TEXT] FOLDER...
 
 Each mistake is one small change: a comparison the other way, ``and`` for ``or``, a number that is one more, a
 condition that always holds or never does, a statement that is left out. What is not found is either
@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 SWAPPED: dict[type[ast.AST], str] = {
     ast.Eq: "!=",
@@ -120,7 +119,7 @@ def main() -> None:
     jobs = [{**finder(one["file"]), **one} for one in chosen]
     print(f"{len(chosen)} of {len(made)} mistakes in {len(paths)} files", flush=True)
     hunt = subprocess.Popen(
-        [sys.executable, str(HERE / "hunt.py"), str(asked.processes)],
+        [sys.executable, str(ROOT / "tests/mutants/hunt.py"), str(asked.processes)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
