@@ -65,7 +65,7 @@ class Children:
         self._environment = environment
         self._opens = opens
         # A child always has a journal: it may be opened twice in one run, and must know what it did.
-        self._store = log.store if log.kept else MemoryStore()
+        self._memory = None if log.kept else MemoryStore()
 
     @property
     def links(self) -> tuple[ChildLink, ...]:
@@ -112,7 +112,8 @@ class Children:
     def _made(self, call: str, environment: Environment) -> ChildSession:
         # The hooks of the session's end are the parent's: a child is part of its work.
         environment = attrs.evolve(environment, ended=None)
-        made: ChildSession = self._opens(f"{self.log.session}.{call}", environment, self._store)
+        store = self.log.store if self._memory is None else self._memory
+        made: ChildSession = self._opens(f"{self.log.session}.{call}", environment, store)
         return made
 
     async def load(self) -> None:

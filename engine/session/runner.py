@@ -253,11 +253,11 @@ class SessionRunner:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
-        check_tools(log, environment)
         # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
         if log.state.machine is not None and log.state.unfinished:
+            check_tools(log, log.state.machine, environment)
             first, events = await take_over(log, log.state.machine, environment.config, at)
         else:
             task = environment.task if log.state.machine is None else None
@@ -448,14 +448,14 @@ def check_runner(log: SessionLog, environment: Environment) -> None:
         raise errors.ConfigError(msg)
 
 
-def check_tools(log: SessionLog, environment: Environment) -> None:
-    """Refuse to take over a run with tools that are not here."""
+def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> None:
+    """Refuse to take over the run of *machine* with tools that are not here."""
     # Its model would read that there are no such tools, even of a call that a person has allowed. The tools
     # of a child are its parent's to grant.
-    if not log.state.unfinished or log.state.machine is None or log.state.agent:
+    if log.state.agent:
         return
     here = {*environment.retired, *[tool.name for tool in environment.config.tools]}
-    lacking = [tool.name for tool in log.state.machine.config.tools if tool.name not in here]
+    lacking = [tool.name for tool in machine.config.tools if tool.name not in here]
     if lacking:
         way = "resume it where they are, or name them in Agent(retired=...)"
         msg = f"session {log.session!r} has tools that are not here: {', '.join(map(repr, lacking))}; {way}"
