@@ -177,7 +177,7 @@ class RunAuditor:
         if ignored(now.effects):
             return untouched_faults(now)
         if isinstance(now.event, ModelStreamed):
-            return self._streamed(now)
+            return self._streamed(now.event, now)
         faults, answered = self._event(now)
         faults += self.purse.take(now, answered)
         for effect in now.effects:
@@ -204,16 +204,16 @@ class RunAuditor:
         faults = self.shrink.take(now, answered, self.view, window)
         return faults + self.view.take(now) + self.purse.faults(now)
 
-    def _streamed(self, now: Transition) -> list[str]:
+    def _streamed(self, streamed: ModelStreamed, now: Transition) -> list[str]:
         """A piece of a stream is seen and gathered, and changes nothing else."""
-        self.tries.seen = True
+        self.tries.streamed(streamed)
         for effect in now.effects:
             if isinstance(effect, TextDelta):
                 self.text += effect.text
             elif not isinstance(effect, ReasoningDelta):
-                return [f"{now.event} led to {effect}"]
+                return [f"{streamed} led to {effect}"]
         same = now.remembered is now.memory and now.following.open == now.state.open
-        return [] if same else [f"{now.event} changed more than the answer"]
+        return [] if same else [f"{streamed} changed more than the answer"]
 
     def _event(self, now: Transition) -> tuple[list[str], Request | None]:
         """What is wrong with the event, and the request that it closed, if it is an answer."""

@@ -103,12 +103,14 @@ class TryBook:
         if self.fallback not in {model.name for model in (config.model, *config.models)}:
             self.fallback = ""
 
+    def streamed(self, event: ModelStreamed) -> None:
+        """Text of an answer was seen, unless *event* brought thinking, calls or white space alone."""
+        texts = [piece.text for piece in event.pieces if isinstance(piece, TextPiece)]
+        self.seen = self.seen or not all(map(str.isspace, texts))
+
     def take(self, now: Transition, answered: Request | None) -> list[str]:
         """The faults of the step *now*, whose event closed *answered*."""
         event, faults = now.event, list[str]()
-        if isinstance(event, ModelStreamed):
-            texts = [piece.text for piece in event.pieces if isinstance(piece, TextPiece)]
-            self.seen = self.seen or not all(map(str.isspace, texts))
         if isinstance(event, ModelFailed) and isinstance(answered, CallModel):
             turn = answered.purpose is Purpose.TURN
             faults += (self._failed if turn else self._summary_failed)(event, answered, now)
