@@ -253,12 +253,14 @@ class SessionRunner:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
+        unfinished = log.state.machine if log.state.unfinished else None
+        if unfinished is not None:
+            check_tools(log, unfinished, environment)
         # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
-        if log.state.machine is not None and log.state.unfinished:
-            check_tools(log, log.state.machine, environment)
-            first, events = await take_over(log, log.state.machine, environment.config, at)
+        if unfinished is not None:
+            first, events = await take_over(log, unfinished, environment.config, at)
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
@@ -543,11 +545,5 @@ async def take_over(
         if not isinstance(request, AskApproval) or request.id not in answered
     ]
     # A subscriber of the new process has not seen the notice that the old one gave.
-    notices = [
-        ApprovalRequested(
-            request=one.id, call=one.call, tool=one.tool, arguments=one.arguments, why=one.why, due=one.due
-        )
-        for one in again
-        if isinstance(one, AskApproval)
-    ]
+    notices = [ApprovalRequested.of(request) for request in again if isinstance(request, AskApproval)]
     return (*again, *notices), recovery.events
