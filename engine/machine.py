@@ -36,7 +36,7 @@ from ..states.table import LEGAL
 from .journal.entries import RunOpened
 from .rendering import state_line
 
-# A limit and not a hope: a loop here would hang its process. Each restart would fold into it again.
+# Without a limit, a loop here would hang its process, and again at each restart, when the journal is folded.
 MAX_ENTERED = 50
 """States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
 

@@ -152,7 +152,8 @@ def _greeted(stage: stages.Opening, event: HookAnswered, ctx: Context) -> Thinki
     draft = Draft(ctx)
     said = record_answers(Hook.SESSION_START, event, draft)
     if said.verdict is not Verdict.DENY:
-        # Only now has the session begun: one that was refused asks again in its next run.
+        # Setting the instructions marks the session as begun. If a hook refused, the next run asks its hooks
+        # for the start of a session again.
         draft.add(records.SetInstructions(text=stage.instructions))
         return draft.to(Thinking(stage=stages.Prompt()))
     _block(stage, said.because, draft, ctx)
