@@ -29,7 +29,7 @@ from .codec import UNREADABLE, decode, encode
 
 # A snapshot may be thrown away, since the journal folds to the same machine. So none is ever migrated.
 SNAPSHOT_VERSION = 3
-"""The version of a snapshot; see `entries.SNAPSHOT_VERSION` for when to raise it. No other one is read."""
+"""The version of a snapshot; see `entries.VERSION` for when to raise it. No other one is read."""
 
 NAME = "this snapshot"
 
