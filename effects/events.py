@@ -20,7 +20,7 @@ from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
 from .records import Change
 from .usage import Spent, Usage
-from .validators import globs, must
+from .validators import as_arguments, globs, must
 
 # JSON has no word for the others, so they would come back as something else.
 _finite = must(
@@ -166,9 +166,13 @@ class ToolLost(_Reply):
 @final
 @attrs.frozen(kw_only=True)
 class Approve:
-    """Yes. *arguments*, where given, take the place of the model's: JSON text, checked as theirs were."""
+    """
+    Yes. *arguments*, a dict, take the place of the model's and are checked as theirs were.
 
-    arguments: str = ""
+    They are kept as JSON text.
+    """
+
+    arguments: str = attrs.field(default="", converter=as_arguments)
 
 
 @final

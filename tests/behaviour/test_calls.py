@@ -89,7 +89,7 @@ async def test_an_answer_to_no_open_question_is_refused_and_changes_nothing(stag
     ("decision", "ran", "reason"),
     [
         (Approve(), ["pay 7"], DoneReason.END_TURN),
-        (Approve(arguments='{"amount": 2}'), ["pay 2"], DoneReason.END_TURN),
+        (Approve(arguments={"amount": 2}), ["pay 2"], DoneReason.END_TURN),
         (Deny(), [], DoneReason.END_TURN),
         (Deny(interrupt=True), [], DoneReason.INTERRUPTED),
         (None, [], None),
@@ -328,7 +328,7 @@ async def test_a_hook_is_asked_about_the_calls_it_names_and_no_others(stage: Sta
 @pytest.mark.behaviour("what-a-hook-made-of-a-call-is-judged")
 async def test_each_hook_sees_what_the_one_before_made_of_the_call(stage: Stage) -> None:
     told: list[HookCall] = []
-    made = [HookAnswer(arguments=f'{{"at": "{at}"}}') for at in "bc"]
+    made = [HookAnswer(arguments={"at": "b"}), HookAnswer(arguments='{"at": "c"}')]
     hooks = [says_at(Hook.PRE_TOOL_USE, answer, told=told, name=answer.arguments) for answer in made]
     await stage.session(calls(("look", {"at": "a"})), says("done"), hooks=hooks).run("go")
     assert [about.arguments for about in told] == [{"at": "a"}, {"at": "b"}]
@@ -364,11 +364,38 @@ async def babbles(_: HookCall) -> Any:
     return "yes"
 
 
+async def garbles(_: HookCall) -> HookAnswer:
+    """Answer with arguments that no JSON can hold."""
+    return HookAnswer(arguments={"at": {"a", "b"}})
+
+
+FAULTS = [
+    (raises, "out of order"),
+    (hangs, "0.001"),
+    (babbles, "'yes'"),
+    (garbles, "Object of type set is not JSON serializable"),
+]
+
+
+@pytest.mark.behaviour("a-broken-guard-denies")
+@pytest.mark.parametrize(("function", "fault"), FAULTS)
+@pytest.mark.parametrize(("on_error", "ran"), [(None, []), ("deny", []), ("allow", ["look a"])])
+async def test_a_call_does_not_run_where_its_guard_fails(
+    stage: Stage, function: Any, fault: str, on_error: Any, ran: list[str]
+) -> None:
+    guard = hook(Hook.PRE_TOOL_USE, timeout=0.001 if function is hangs else None, on_error=on_error)(function)
+    session = stage.session(calls(("look", {"at": "a"})), says("done"), hooks=[guard])
+    await stage.play(session)
+    assert stage.ran == ran
+    [replied] = stage.seen(HookEnded)
+    assert fault in replied.said[0].fault
+    shown = stage.shown(2)[-1]
+    assert (f"{function.__name__}: it failed: " in shown, fault in shown) == (not ran, not ran)
+
+
 @pytest.mark.behaviour("a-broken-hook-has-no-say")
-@pytest.mark.parametrize(
-    ("function", "fault"), [(raises, "out of order"), (hangs, "0.001"), (babbles, "'yes'")]
-)
-@pytest.mark.parametrize("place", [Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE, Hook.STOP, Hook.USER_PROMPT_SUBMIT])
+@pytest.mark.parametrize(("function", "fault"), FAULTS)
+@pytest.mark.parametrize("place", [Hook.POST_TOOL_USE, Hook.STOP, Hook.USER_PROMPT_SUBMIT])
 async def test_a_hook_that_fails_hangs_or_talks_nonsense_harms_no_run(
     stage: Stage, place: Hook, function: Any, fault: str
 ) -> None:
@@ -383,11 +410,11 @@ async def test_a_hook_that_fails_hangs_or_talks_nonsense_harms_no_run(
     assert fault in replied.said[0].fault
 
 
-@pytest.mark.behaviour("a-broken-hook-has-no-say")
+@pytest.mark.behaviour("a-broken-guard-denies")
 async def test_arguments_that_are_none_are_a_fault_of_their_hook(stage: Stage) -> None:
-    garbles = says_at(Hook.PRE_TOOL_USE, HookAnswer(arguments='{"at": '))
-    await stage.play(stage.session(calls(("look", {"at": "a"})), says("done"), hooks=[garbles]))
-    assert stage.ran == ["look a"]
+    half = says_at(Hook.PRE_TOOL_USE, HookAnswer(arguments='{"at": '))
+    await stage.play(stage.session(calls(("look", {"at": "a"})), says("done"), hooks=[half]))
+    assert stage.ran == []
     assert [said.fault != "" for one in stage.seen(HookEnded) for said in one.said] == [True]
 
 
