@@ -87,6 +87,13 @@ def check_question(
     return answer
 
 
+def located(
+    question: effects.AskApproval, session: str, run: str, config: effects.Config
+) -> effects.AskApproval:
+    """*question* with its *session*, its *run* and the agent of *config*, for who answers many."""
+    return attrs.evolve(question, session=session, run=run, agent=config.agent)
+
+
 def cancel_event(call: str, machine: Machine | None, at: float) -> effects.CallCancelled:
     """The event that cancels *call* of *machine*; raises `UnknownCall` where it has a result already."""
     calls = () if machine is None else calls_in(machine.state)

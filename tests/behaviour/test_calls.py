@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.errors import UnknownRequest
+from turnwheel.effects.errors import ArgumentError, UnknownRequest
 from turnwheel.effects.events import Decision, Failure
 from turnwheel.effects.history import CallPiece
 from turnwheel.effects.hooks import Hook
@@ -95,29 +96,55 @@ async def test_an_answer_to_no_open_question_is_refused_and_changes_nothing(stag
         (None, [], None),
     ],
 )
+@pytest.mark.parametrize("sync", [True, False])
 async def test_a_hosts_own_function_is_asked_and_may_leave_the_answer_to_a_person(
-    stage: Stage, decision: Decision | None, ran: list[str], reason: DoneReason | None
+    stage: Stage, decision: Decision | None, ran: list[str], reason: DoneReason | None, *, sync: bool
 ) -> None:
     asked: list[AskApproval] = []
+    threads: list[int] = []
 
-    async def approver(question: AskApproval) -> Decision | None:
+    def decides(question: AskApproval) -> Decision | None:
         asked.append(question)
+        threads.append(threading.get_ident())
         return decision
 
-    settings: dict[str, Any] = {"approver": approver}
-    result = await stage.session(calls(("pay", {"amount": 7})), says("done"), **settings).run("go")
+    async def approver(question: AskApproval) -> Decision | None:
+        return decides(question)
 
-    assert [(question.tool, question.arguments) for question in asked] == [("pay", '{"amount": 7}')]
+    script = (calls(("pay", {"amount": 7})), says("done"))
+    result = await stage.session(*script, approver=decides if sync else approver).run("go")
+
+    [question] = asked
+    assert (question.tool, question.arguments, question.values) == ("pay", '{"amount": 7}', {"amount": 7})
+    assert (question.session, question.run, question.agent) == ("s", question.id.rpartition("-")[0], "")
+    assert (threads == [threading.get_ident()]) == (not sync)  # one that blocks holds up no other session
     assert (stage.ran, result.reason) == (ran, reason)
-    assert len(result.waiting) == (reason is None)
+    assert result.waiting == (() if reason else (question,))
 
 
 @pytest.mark.behaviour("a-callback-may-answer")
-async def test_a_function_that_fails_has_said_no(stage: Stage) -> None:
+@pytest.mark.parametrize("wrong", [True, "yes", Approve, 0])
+async def test_an_answer_that_is_no_decision_is_an_error_at_once(stage: Stage, wrong: Any) -> None:
+    """It is a mistake of the host and no person's no: the question stays open for an approver that works."""
+    session = stage.session(calls(("pay", {"amount": 7})), says("done"), approver=lambda _: wrong)
+    with pytest.raises(ArgumentError, match=r"Approve\(\), ApproveAlways\(\) or Deny\(\); got"):
+        await session.run("go")
+    assert [question.tool for question in session.waiting] == ["pay"]
+    await session.approve(session.waiting[0].id, Approve())
+    assert ((await session.resume()).text, stage.ran) == ("done", ["pay 7"])
 
-    async def approver(_: AskApproval) -> Decision:
+
+@pytest.mark.behaviour("a-callback-may-answer")
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_function_that_fails_has_said_no(stage: Stage, *, sync: bool) -> None:
+
+    def fails_to(_: AskApproval) -> Decision:
         raise ConnectionError("the desk is closed")  # noqa: EM101, TRY003  # what is read further down
 
+    async def fails_later(question: AskApproval) -> Decision:
+        return fails_to(question)
+
+    approver = fails_to if sync else fails_later
     session = stage.session(calls(("pay", {})), says("well"), approver=approver)
     assert (await session.run("go")).text == "well"
     assert (stage.ran, stage.outcomes(session)) == ([], ["pay: denied"])
@@ -369,7 +396,7 @@ async def garbles(_: HookCall) -> HookAnswer:
     return HookAnswer(arguments={"at": {"a", "b"}})
 
 
-FAULTS = [
+FAULTS: list[tuple[Any, str]] = [
     (raises, "out of order"),
     (hangs, "0.001"),
     (babbles, "'yes'"),

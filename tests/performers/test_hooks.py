@@ -237,12 +237,13 @@ async def test_a_denial_ends_the_asking_where_there_is_something_to_deny(scene: 
         assert said == (["first"] if at in deniable else ["first", "second"])
 
 
-async def test_an_answer_can_be_written_down(scene: PerformContext) -> None:
+@pytest.mark.parametrize("given", [{"a": "\ud83d"}, '{"a": "\ud83d"}'])
+async def test_an_answer_can_be_written_down(given: Any, scene: PerformContext) -> None:
     # Its size is held on the page of sizes; no journal takes half a pair.
-    for given in ({"a": "\ud83d"}, '{"a": "\ud83d"}'):
-        for each in both(lambda _, a=given: HookAnswer(context="half: \ud83d", arguments=a)):
-            (said,) = await asked(scene, each)
-            assert (said.answer.context, said.answer.arguments) == ("half: ?", '{"a": "?"}')
+    answer = HookAnswer(context="half: \ud83d", arguments=given)
+    for each in both(lambda _: answer):
+        (said,) = await asked(scene, each)
+        assert (said.answer.context, said.answer.arguments) == ("half: ?", '{"a": "?"}')
 
 
 # What a hook does wrong
