@@ -103,7 +103,8 @@ class ModelFinished(_Reply):
     """
     A model answered. *pieces* are the last ones, or all of an answer that was not streamed.
 
-    *seconds* is how long it took; *sequence* the stop sequence it met.
+    *seconds* is how long it took; *sequence* the stop sequence it met. *offered* are the tools that it was
+    shown where its performer showed it fewer than the request has: no other may run. None: it saw them all.
     """
 
     stop: StopReason = attrs.field(converter=StopReason)
@@ -111,6 +112,7 @@ class ModelFinished(_Reply):
     pieces: tuple[Piece, ...] = ()
     seconds: float = attrs.field(default=0.0, validator=_finite)
     sequence: str = ""
+    offered: tuple[str, ...] | None = None
 
 
 @final

@@ -66,6 +66,7 @@ class CallModel:
     """
     Ask a model. *tools* are the names offered in this very request: no other may run.
 
+    A performer may offer fewer, and says so in its answer.
     *system* is the system prompt, which stays the same through a session; *instructions* are added behind it
     for this request. *thinking* is how many tokens it may think, None for the provider's own way;
     *max_output* is how many it may answer with, None for what is configured. Answered by any number of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import uuid
 from asyncio import gather
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import cached_property, partial
 from pathlib import Path
@@ -117,6 +117,32 @@ def _as_it_is(value: object) -> object:
     # An exit of the approver is none of the process.
     exits = isinstance(value, BaseException) and not isinstance(value, Exception)
     return RuntimeError(repr(value)) if exits else value
+
+
+ToolChoice = Callable[[PerformContext], Iterable[str] | Awaitable[Iterable[str]]]
+"""Names the tools of the next turn, by what the conversation has come to; called in the event loop."""
+
+
+async def offer(
+    choose: ToolChoice,
+    known: Sequence[str],
+    inner: Performer[effects.CallModel],
+    request: effects.CallModel,
+    scene: PerformContext,
+) -> effects.Answer | None:
+    """Perform `CallModel` by *inner*, with those of its tools only that *choose* names, of those *known*."""
+    if request.purpose is not effects.Purpose.TURN:
+        return await inner(request, scene)
+    chosen = choose(scene)
+    names = as_texts(await chosen if inspect.isawaitable(chosen) else chosen)
+    # The agent's, also in a child that has some of them: one function is for both.
+    if unknown := [name for name in names if name not in known]:
+        msg = f"tools_for: no tool {unknown[0]!r}; there are: {', '.join(known) or 'none'}"
+        raise effects.ConfigError(msg)
+    offered = tuple([name for name in request.tools if name in names])
+    answer = await inner(attrs.evolve(request, tools=offered), scene)
+    # In the answer, which the journal keeps: the machine lets no other tool run.
+    return attrs.evolve(answer, offered=offered) if isinstance(answer, effects.ModelFinished) else answer
 
 
 # Converters: each makes the caller's value what the field holds, and names the caller's mistake
@@ -275,8 +301,9 @@ class Agent:
 
     Work. *tools* are made with `tool`, *hooks* with `hook`; *children* are agents that the model may start,
     with the parent's tools only. *instructions* are files such as ``AGENTS.md``, read when a session starts.
-    File tools may touch *cwd* and *directories*; tools get *deps* on request. *limits* hold for each run,
-    *session_limits* for all runs of a session. *stop* are stop sequences.
+    File tools may touch *cwd* and *directories*; tools get *deps* on request. *tools_for* names those of the
+    *tools* that a turn offers, given a `PerformContext`; without it each turn offers all. *limits* hold for
+    each run, *session_limits* for all runs of a session. *stop* are stop sequences.
 
     People. *rules* decide calls; *approver*, async or not, answers the other questions, or returns None to
     leave one open. Without an approver a run rests on them. *titles* says how sessions get titles, *watch*
@@ -291,6 +318,7 @@ class Agent:
     models: tuple[effects.ModelSpec, ...] = attrs.field(default=(), converter=_specs)
     fallback: effects.ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
+    tools_for: ToolChoice | None = None
     system: str = ""
     instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     limits: effects.Limits = effects.Limits()
@@ -399,7 +427,11 @@ class Agent:
         if self.approver is not None:
             found[effects.AskApproval] = partial(ask, self.approver, self._approvals)
         # The caller's last: a test replaces the model, a host runs tools elsewhere.
-        return {**found, **self.performers}
+        made = {**found, **self.performers}
+        if self.tools_for is not None:
+            known = tuple([tool.name for tool in self.config.tools])
+            made[effects.CallModel] = partial(offer, self.tools_for, known, made[effects.CallModel])
+        return made
 
     async def _session_ended(self, session: str, reason: str) -> None:
         """Run the hooks for the end of a session."""

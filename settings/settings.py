@@ -17,7 +17,7 @@ from ..effects.errors import ConfigError, UnknownSession
 from ..effects.permissions import Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
-from ..engine.agent import DEFAULT_MODEL, Agent, Approver
+from ..engine.agent import DEFAULT_MODEL, Agent, Approver, ToolChoice
 from ..engine.driver import Performers
 from ..engine.prices import price_of
 from ..engine.session.delivery import Delivery
@@ -54,6 +54,7 @@ class Host(TypedDict, total=False):
     performers: Performers
     retired: tuple[str, ...]
     store: Store | None
+    tools_for: ToolChoice | None
     vault: Vault
 
 

@@ -38,6 +38,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import AskApproval
+from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.scripted import Reply, calls, fails, says
 
@@ -458,3 +459,61 @@ async def test_a_sessions_end_is_told_once_with_the_reason_of_its_last_run(stage
     await session.close()
 
     assert [(about.session, about.payload) for about in told] == [("s", {"reason": "error"})]
+
+
+@pytest.mark.behaviour("a-turn-offers-what-a-function-names")
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_turn_offers_the_tools_that_a_function_names(stage: Stage, *, sync: bool) -> None:
+    asked: list[int] = []
+
+    def as_it_stands(context: PerformContext) -> list[str]:
+        asked.append(len(context.history))
+        return ["put", "look"] if any(message.results for message in context.history) else ["look"]
+
+    async def later(context: PerformContext) -> list[str]:
+        return as_it_stands(context)
+
+    script = (calls(("put", {"value": "a"}), ("look", {})), calls(("put", {"value": "b"})), says("done"))
+    tools_for = as_it_stands if sync else later
+    async with stage.session(*script, tools_for=tools_for, policy=Policy(mode="accept_edits")) as session:
+        result = await session.run("go")
+        told = stage.said(session)
+
+    assert (result.text, stage.ran) == ("done", ["look", "put b"])
+    assert [request.tools for request in stage.model.requests] == [("look",), *[("look", "put")] * 2]
+    assert stage.outcomes(session) == ["put: error", "look: ok", "put: ok"]
+    assert "Tool not found: put. Available: look." in told[2]
+    # Read again from its journal, it is what it was, and the function is not asked.
+    async with await stage.session(tools_for=tools_for).load() as again:
+        assert (stage.said(again), asked) == (told, [1, 3, 5])
+        assert again.machine == session.machine
+
+
+@pytest.mark.behaviour("a-turn-offers-what-a-function-names")
+@pytest.mark.parametrize(
+    ("names", "fault"), [(["stok"], "no tool 'stok'; there are: look, put"), ("look", "write ('look',)")]
+)
+async def test_a_name_that_is_no_tools_ends_the_run_with_an_error(
+    stage: Stage, names: Any, fault: str
+) -> None:
+    result = await stage.session(says("done"), tools_for=lambda _: names).run("go")
+    assert (result.reason, fault in result.detail) == (DoneReason.ERROR, True)
+
+
+@pytest.mark.behaviour("a-turn-offers-what-a-function-names")
+async def test_a_child_is_offered_what_it_has_of_the_tools_that_a_function_names(stage: Stage) -> None:
+    spawn = calls(("run_agent", {"agent": "scout", "prompt": "look"}))
+    children = [ChildSpec(name="scout", tools=("look", "pay"))]
+    session = stage.session(
+        *(spawn, calls(("pay", {})), says("seen"), says("done")),
+        children=children,
+        tools_for=lambda context: ["look", "put"] if context.config.agent else ["put", "run_agent"],
+    )
+    await session.run("go")
+    assert [one.tools for one in stage.model.requests] == [
+        ("put", "run_agent"),
+        ("look",),
+        ("look",),
+        ("put", "run_agent"),
+    ]
+    assert stage.ran == []

@@ -31,6 +31,7 @@ from turnwheel.effects.events import (
     Approve,
     Deny,
     HookAnswered,
+    ModelFinished,
     ToolFinished,
     ToolLost,
 )
@@ -128,6 +129,8 @@ class CallBook:
     def _event(self, now: Transition, around: Around) -> None:
         """Hooks and persons say what is to become of a call, and with which arguments."""
         event, answered = now.event, around.answered
+        if isinstance(event, ModelFinished) and event.offered is not None:
+            self.offered = tuple([name for name in self.offered if name in event.offered])
         hooked = isinstance(answered, FireHook) and answered.hook is Hook.PRE_TOOL_USE
         if isinstance(event, HookAnswered) and isinstance(answered, FireHook) and hooked:
             self._heard(event, answered.call, now.config)
