@@ -89,7 +89,13 @@ from .history import (
     clear_results as clear_results,
     merged as merged,
 )
-from .hooks import Hook as Hook, HookAnswer as HookAnswer, HookSaid as HookSaid, HookSpec as HookSpec
+from .hooks import (
+    Hook as Hook,
+    HookAnswer as HookAnswer,
+    HookSaid as HookSaid,
+    HookSpec as HookSpec,
+    OnError as OnError,
+)
 from .messages import (
     Binary as Binary,
     Finish as Finish,

@@ -22,7 +22,7 @@ from typing import Any, Protocol, assert_never, final
 import attrs
 
 from ..effects import Effect, events, is_request, requests
-from ..effects.errors import NoPerformer, WorldError
+from ..effects.errors import ArgumentError, NoPerformer, WorldError
 from ..effects.events import Event, ModelStreamed, joined
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
@@ -117,6 +117,8 @@ class Driver:
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
+    # What an approver answered wrongly, which ends `effects`.
+    _mistake: ArgumentError | None = attrs.field(default=None, init=False)
 
     def post(self, event: Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
@@ -169,7 +171,8 @@ class Driver:
 
         It ends when the run is over, is drained, or rests and *wait* is false. *first* are the effects of the
         run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
-        waits for it to end. Raises `StoreConflict` where another process drives the session now.
+        waits for it to end. Raises `StoreConflict` where another process drives the session now, and
+        `ArgumentError` where an approver's answer is no decision.
         """
         log = step_log(self.session, self.machine)
         self._begun = False
@@ -211,6 +214,8 @@ class Driver:
             # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
             if self._hold is Hold.ALL:
                 self._perform(effects)
+            if self._mistake is not None:
+                raise self._mistake
         finally:
             # Also where the caller left: its generator is closed in the middle of a `yield`.
             await self._stop()
@@ -294,6 +299,12 @@ class Driver:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
         answer: Event | None
+        if isinstance(error, ArgumentError) and isinstance(request, AskApproval):
+            # An approver that answers `True` is a mistake of the host, and no person's no. The question stays
+            # open for an approver that works.
+            self._mistake = error
+            self.inbox.close()
+            return
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
             answer = failed_answer(request, error, now)

@@ -111,7 +111,11 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     draft.add(*deltas(event.pieces))
     pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
     stop = StopReason.INTERRUPTED if state.stopping else event.stop
-    kept, dropped = wishes(pieces, stop, state.offered)
+    # From the event and so from the journal: a replay does not ask the host's function again. Never more than
+    # the request had: a tool that was withdrawn stays so.
+    shown = state.offered if event.offered is None else event.offered
+    offered = tuple([name for name in state.offered if name in shown])
+    kept, dropped = wishes(pieces, stop, offered)
     # Calls get ids of our own. Those of the wire need not be unique, and some servers send none; they are
     # only kept to be sent back.
     calls = {
@@ -146,7 +150,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
     _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
-        batch = Batch(calls=tuple([Call(call=call) for call in made]), offered=state.offered)
+        batch = Batch(calls=tuple([Call(call=call) for call in made]), offered=offered)
         return draft.to(Executing(batch=batch))
     if calls:
         _answer_unrun(state, made, stop, draft, ctx)

@@ -150,7 +150,7 @@ def source_of(memory: Memory) -> str:
 
 def _greeted(stage: stages.Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
-    said = record_answers(Hook.SESSION_START, event, draft)
+    said = record_answers(Hook.SESSION_START, event, ctx, draft)
     if said.verdict is not Verdict.DENY:
         # Setting the instructions marks the session as begun. If a hook refused, the next run asks its hooks
         # for the start of a session again.
@@ -179,7 +179,7 @@ def _admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> ThinkingStep:
 def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """The hooks let the inputs in, or not."""
     draft = Draft(ctx)
-    said = record_answers(Hook.USER_PROMPT_SUBMIT, event, draft)
+    said = record_answers(Hook.USER_PROMPT_SUBMIT, event, ctx, draft)
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
     _block(stage, said.because, draft, ctx)
@@ -355,7 +355,7 @@ def _stop_hook(ctx: Context) -> Hook:
 def _may_end(stage: stages.Ending, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """Go on where a hook wants to or a person has said something meanwhile, and end otherwise."""
     draft = Draft(ctx)
-    said = record_answers(_stop_hook(ctx), event, draft)
+    said = record_answers(_stop_hook(ctx), event, ctx, draft)
     if said.go_on is not None:
         # The history ends with the model's own answer. It has to read something to have something to answer.
         more = user(said.go_on or model_messages.CONTINUE, ctx.now)

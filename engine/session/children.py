@@ -18,10 +18,12 @@ import attrs
 
 from ...effects.config import Config, ToolKind
 from ...effects.errors import (
+    ArgumentError,
     ConfigError,
     NewerVersion,
     SessionClosed,
     StoreConflict,
+    TurnwheelError,
     UnknownCall,
     UnknownSession,
     WorldError,
@@ -60,7 +62,7 @@ class Children:
         # By call. Also children that a caller only looks at, until `load` finds them ended.
         self.here: dict[str, ChildSession] = {}
         self.wake: Callable[[], None] = noop
-        self.abort: Callable[[WorldError], None] = noop
+        self.abort: Callable[[TurnwheelError], None] = noop
         self.log = log
         self._environment = environment
         self._opens = opens
@@ -286,8 +288,9 @@ class _Run:
             answer = await self._answered()
         except SessionClosed:
             return None
-        except NewerVersion as error:
-            # A failure would be final for the parent. It stops instead, for a process of the newer version.
+        except (NewerVersion, ArgumentError) as error:
+            # A failure would be final for the parent. It stops instead, for a process of the newer version,
+            # or for one whose approver answers with a decision.
             self._children.abort(error)
             raise
         except WorldError as error:

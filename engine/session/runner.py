@@ -294,9 +294,9 @@ class SessionRunner:
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
-        found: list[errors.WorldError] = []
+        found: list[errors.TurnwheelError] = []
 
-        def stop(error: errors.WorldError) -> None:
+        def stop(error: errors.TurnwheelError) -> None:
             found.append(error)
             # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
             driver.inbox.close()
