@@ -10,7 +10,6 @@ nothing: the order of the inbox and the machine do.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -34,8 +33,10 @@ from ..performers.base import (
     PerformContext,
     Performer,
     SystemClock,
+    logger,
     no_full_result,
     noop,
+    warn,
 )
 from ..states.rules import model_messages
 from ..states.state import Confirming
@@ -311,6 +312,8 @@ class Driver:
         answer: Event | None
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
+            if not task.cancelled():
+                warn(self.session, "a performer raised", error, request=type(request).__name__)
             answer = failed_answer(request, error, now)
         elif task.result() is None and work.resting is not None:
             # A child that was drained. Its questions stay open, and the next owner goes on with it.
@@ -471,15 +474,6 @@ def _marked_again(request: Request, answer: events.Answer) -> events.Answer:
         return answer
     outcome = Outcome.UNKNOWN if answer.outcome is Outcome.CANCELLED else answer.outcome
     return attrs.evolve(answer, outcome=outcome, content=model_messages.run_again(answer.content))
-
-
-def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was configured with
-    """The log of *session*, or None: a library logs nothing before its host called `structlog.configure`."""
-    # A host that has not imported structlog has not configured it, and need not wait for the import.
-    structlog = sys.modules.get("structlog")
-    if structlog is None or not structlog.is_configured():
-        return None
-    return structlog.get_logger("turnwheel").bind(session=session)
 
 
 def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None]:

@@ -149,7 +149,12 @@ class OpenAIChat(HTTPModel):
             msg = f"betas: {_host(url)} has none; leave them out, or say it in extra_headers or extra_body"
             raise ConfigError(msg)
         headers |= {**({quirks.betas: ",".join(betas)} if betas else {}), **extra_headers}
-        endpoint = Endpoint(base_url=url, headers=headers, login=f"set {OPENAI_KEY} or pass api_key")
+        endpoint = Endpoint(
+            base_url=url,
+            headers=headers,
+            login=f"set {OPENAI_KEY} or pass api_key",
+            keyless=_host(url) in QUIRKS and "authorization" not in map(str.lower, headers),
+        )
         super().__init__(ChatWire(quirks, prefix).adding(extra_body), endpoint, client, **options)
 
 
