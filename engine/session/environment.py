@@ -106,7 +106,7 @@ class Result:
 
     def raise_for_error(self) -> Result:
         """This result; raises `RunFailed` where the run failed, and *text* is no answer."""
-        if self.reason in FAILED_REASONS:
+        if self.reason is not None and self.reason in FAILED_REASONS:
             raise RunFailed(self.session, self.run, self.reason, self.detail)
         return self
 
