@@ -38,6 +38,7 @@ from .errors import (
     NewerVersion as NewerVersion,
     NoPerformer as NoPerformer,
     QueueFull as QueueFull,
+    RunFailed as RunFailed,
     SessionBusy as SessionBusy,
     SessionClosed as SessionClosed,
     StoreConflict as StoreConflict,

@@ -22,7 +22,7 @@ from ..effects import FireHook, Hook, HookAnswer, HookAnswered, HookSaid, HookSp
 from ..effects.errors import ArgumentError, ConfigError
 from ..effects.hooks import ABOUT_TOOLS, OnError
 from ..effects.validators import MAX_CALL_ARGUMENTS, once
-from .base import Clock, PerformContext, SystemClock
+from .base import Clock, PerformContext, SystemClock, warn
 from .tools.decorator import unusable
 from .tools.process import ProcessEnd, run
 from .tools.runner import error_text, truncate
@@ -211,7 +211,8 @@ class HookRunner:
         about = HookCall(hook=request.hook, session=scene.session, run=scene.run, call=request.call)
         arguments = ""
         for name in request.names:
-            one = await self._ask(name, partial(_filled, about, request.payload, arguments, scene.clock))
+            call = partial(_filled, about, request.payload, arguments, scene.clock)
+            one = await self._ask(name, scene.session, call)
             said.append(one)
             if one.answer.verdict is Verdict.DENY and request.hook in DENIABLE:
                 break  # no later hook could undo a denial, so none is asked
@@ -223,10 +224,10 @@ class HookRunner:
         """Call every hook at *hook* with *payload*, JSON text, one after the other; return those at fault."""
         call = partial(_filled, HookCall(hook=hook, session=session), payload, "", self._clock)
         names = [name for name, each in self._hooks.items() if each.spec.matches(hook, "", {})]
-        said = [await self._ask(name, call) for name in names]
+        said = [await self._ask(name, session, call) for name in names]
         return tuple([one for one in said if one.fault])
 
-    async def _ask(self, name: str, call: Callable[[], HookCall]) -> HookSaid:
+    async def _ask(self, name: str, session: str, call: Callable[[], HookCall]) -> HookSaid:
         """The say of the hook *name*; raises nothing but our own cancellation."""
         asked = self._hooks.get(name)
         if asked is None:
@@ -238,7 +239,7 @@ class HookRunner:
                 partial(asked, call()),
                 f"hook {name}" if is_async else None,
                 partial(checked_answer, name),
-                partial(_raised, name),
+                partial(_raised, name, session),
             )
             # Nothing stops a thread, so it gets no grace: waiting for it would only hold up the run.
             return await work.result(seconds, grace=GRACE if is_async else 0.0)
@@ -300,10 +301,11 @@ def _fault_in(answer: HookAnswer) -> str:
     return ""
 
 
-def _raised(name: str, error: BaseException) -> HookSaid:
+def _raised(name: str, session: str, error: BaseException) -> HookSaid:
     if isinstance(error, asyncio.CancelledError):
         # Where we cancelled it, its answer is not read any more. So it did this itself.
         return _at_fault(name, "it cancelled itself")
+    warn(session, "a hook raised", error, hook=name)
     kind = type(error).__name__
     return _at_fault(name, f"it raised {kind}: {error_text(error)}".removesuffix(f": {kind}"))
 

@@ -100,28 +100,32 @@ def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingS
 def _interrupted(stage: stages.Waiting, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
     draft.add(Cancel(request=stage.request), notices.InterruptRequested())
-    if isinstance(stage, stages.Reading | stages.Opening | stages.Admitting):
+    if isinstance(stage, UNREAD):
         # A prompt that had not come in yet never will. Left in the mail it would begin the next run, which
         # is the last thing that a person wants who has just said stop.
-        _block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
+        block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
 
 
 # The session begins, once: instruction files, then hooks.
 
 
+def started(ctx: Context) -> notices.RunStarted:
+    """The notice that a run begins."""
+    config, memory = ctx.config, ctx.memory
+    return notices.RunStarted(
+        run=memory.run,
+        model=memory.session.model,
+        tools=tuple([tool.name for tool in config.tools]),
+        at=ctx.now,
+        mode=memory.session.mode,
+        cwd=config.cwd,
+    )
+
+
 def _begin(ctx: Context) -> ThinkingStep:
     draft, config, memory = Draft(ctx), ctx.config, ctx.memory
-    draft.add(
-        notices.RunStarted(
-            run=memory.run,
-            model=memory.session.model,
-            tools=tuple([tool.name for tool in config.tools]),
-            at=ctx.now,
-            mode=memory.session.mode,
-            cwd=config.cwd,
-        )
-    )
+    draft.add(started(ctx))
     if isinstance(memory.session.instructions, records.SetInstructions):
         # An earlier run has begun the session. Files are not read again: a system prompt that changes in the
         # middle of a conversation costs the provider's cache of all that came before.
@@ -156,7 +160,7 @@ def _greeted(stage: stages.Opening, event: HookAnswered, ctx: Context) -> Thinki
         # for the start of a session again.
         draft.add(records.SetInstructions(text=stage.instructions))
         return draft.to(Thinking(stage=stages.Prompt()))
-    _block(stage, said.because, draft, ctx)
+    block(stage, said.because, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
 
 
@@ -182,7 +186,7 @@ def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx
     said = record_answers(Hook.USER_PROMPT_SUBMIT, event, ctx, draft)
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
-    _block(stage, said.because, draft, ctx)
+    block(stage, said.because, draft, ctx)
     prompted = any(
         mail.lane is records.MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids
     )
@@ -222,7 +226,11 @@ def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _block(stage: stages.Waiting, why: str, draft: Draft, ctx: Context) -> None:
+# The stages in which a run has not read the inputs that it begins with.
+UNREAD = stages.Start | stages.Reading | stages.Opening | stages.Prompt | stages.Admitting
+
+
+def block(stage: stages.Stage, why: str, draft: Draft, ctx: Context) -> None:
     """Take the inputs that this run was to begin with out of the mail, unread."""
     if isinstance(stage, stages.Admitting):
         ids = stage.ids

@@ -39,6 +39,7 @@ from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..inputs import Input
 from ..machine import ChildLink, agent_before, links_of
+from .environment import FAILED_REASONS
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
@@ -149,9 +150,6 @@ CHILD_SYSTEM = """\
 You are {name}, a helper of another agent. {description}
 Do what you are asked, with the tools you have, and end with a summary of your findings. Nobody can answer
 questions."""
-
-FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
-"""Reasons after which a child's answer counts as a failure. After a limit, its findings are worth reading."""
 
 TAKE_OVER_TRIES = 20
 """How often a child is taken over from a process that has not noticed yet that it lost the session."""

@@ -121,17 +121,22 @@ def _named(batch: Batch) -> Executing | Confirming | Dispatching:
     return Executing(batch=batch)
 
 
+def append_results(batch: Batch, draft: Draft, ctx: Context) -> None:
+    """Append the message with the results of *batch*, each of whose calls is settled."""
+    results = [call.phase.result for call in batch.calls if isinstance(call.phase, phases.Settled)]
+    parts = tuple([_within(result, ctx.config) for result in results])
+    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=ctx.now)))
+
+
 def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     """Start what may start; leave when every call has its result."""
     # A batch ends in one message with all results, in call order, whatever order they came in: providers
     # reject a history in which a call has no result right behind it. Back in `Go` the limits are read
     # again.
     batch = start(batch, ctx, draft)
-    results = [call.phase.result for call in batch.calls if isinstance(call.phase, phases.Settled)]
-    if len(results) < len(batch.calls):
+    if not all(isinstance(call.phase, phases.Settled) for call in batch.calls):
         return draft.to(_named(batch))
-    parts = tuple([_within(result, ctx.config) for result in results])
-    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=ctx.now)))
+    append_results(batch, draft, ctx)
     if batch.stopping is Stopping.INTERRUPTED:
         # Straight to the end: in `Go` the model would be asked what to do about calls that a person has
         # stopped.
