@@ -343,8 +343,9 @@ class Limits:
     """
     What a run may use. Checked before each model call and, but for the turns, before each batch of tools.
 
-    *turns* are completed model responses. *tokens* are input and output of all of them. *seconds* are
-    active time: what model calls, tools and children took; waiting for a person costs nothing.
+    *turns* are completed model responses. *tokens* are input and output of all of them; what is left of them
+    and of *usd* bounds the next answer. *seconds* are active time: what model calls, tools and children took;
+    waiting for a person costs nothing.
     """
 
     turns: int | None = attrs.field(default=None, validator=positive)

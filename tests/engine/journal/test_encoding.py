@@ -20,7 +20,7 @@ from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.hooks import OnError
 from turnwheel.engine.codec import make_converter
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened
+from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened, TakenOver
 from turnwheel.engine.journal.migrations import CHANGES, OLDEST, Changed, teach
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -104,7 +104,7 @@ def test_any_entry_that_is_written_is_read_as_it_was(entry: Entry) -> None:
 
 def without_guards(entry: Entry) -> Entry:
     """*entry* as version 2 can say it, in which no hook denied where it failed."""
-    if not isinstance(entry, RunOpened):
+    if not isinstance(entry, RunOpened | TakenOver) or entry.config is None:
         return entry
     hooks = [attrs.evolve(hook, on_error=OnError.ALLOW) for hook in entry.config.hooks]
     return attrs.evolve(entry, config=attrs.evolve(entry.config, hooks=tuple(hooks)))
