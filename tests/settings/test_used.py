@@ -247,7 +247,10 @@ async def test_the_newest_session_is_that_of_this_directory_and_one_that_is_not_
 
 
 HEARD = notices.InputReceived(id="x")
-TURN = notices.TurnEnded(turn=1, stop=messages.StopReason.END_TURN, usage=usage.Usage())
+SAID = messages.Message(role=messages.Role.ASSISTANT, parts=())
+TURN = notices.TurnEnded(
+    request="r", turn=1, message=SAID, stop=messages.StopReason.END_TURN, usage=usage.Usage()
+)
 A, B, DROPPED = notices.TextDelta("a"), notices.TextDelta("b"), notices.AnswerDropped(request="r")
 C, D = notices.ReasoningDelta("c"), notices.ReasoningDelta("d")
 
