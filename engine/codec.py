@@ -14,7 +14,7 @@ from typing import Any
 
 import cattrs
 import msgspec
-from cattrs.gen import make_dict_unstructure_fn
+from cattrs.gen import make_dict_unstructure_fn, override
 from cattrs.strategies import configure_tagged_union
 
 from .. import effects, states
@@ -137,7 +137,9 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     made.register_structure_hook(effects.Rope, _structure_rope)
     for settings in SETTINGS:
         # In full: a default that changes one day must not change the settings of an old run.
-        made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
+        # But for one that is younger than its version: its default says what was done before it.
+        write = make_dict_unstructure_fn(settings, made, coalesce_longest=override(omit_if_default=True))
+        made.register_unstructure_hook(settings, write)
     # A notice may hold a notice, so its hooks cannot wait for those of the union.
     made.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
     made.register_structure_hook(effects.AgentNoticed, _structure_passed_on)
