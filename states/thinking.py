@@ -66,7 +66,7 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
         case stages.Start():
             return _begin(ctx)
         case stages.Prompt():
-            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce), state, ctx)
+            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy), state, ctx)
         case stages.Steer():
             return _admit(tuple([mail.id for mail in ctx.memory.waiting(records.MailKind.STEER)]), state, ctx)
         case Go():
@@ -236,7 +236,7 @@ def block(stage: stages.Stage, why: str, draft: Draft, ctx: Context) -> None:
         ids = stage.ids
     else:
         # No input was let in yet. These are the ids that the stage `Prompt` would take.
-        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce)
+        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy)
     draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
 
 

@@ -508,7 +508,7 @@ def _own_mail(machine: Machine) -> tuple[states.Mail, ...]:
         first = stage.ids
     elif isinstance(stage, states.Start | states.Reading | states.Opening | states.Prompt):
         # Not taken from the mail yet: without it, the copy would begin with no prompt.
-        first = next_prompt(mail, machine.config.policy.coalesce)
+        first = next_prompt(mail, machine.config.policy)
     # Other prompts wait for runs of their own, which the original opens: two answers would be one too many.
     return tuple([one for one in mail if one.lane is MailKind.STEER or one.id in first])
 

@@ -460,6 +460,7 @@ def _varied(config: Config, choices: Choices) -> Config:
         "compact_at": 0.3,
         "continues": 0,
         "coalesce": 2.0,
+        "coalesce_longest": 3.0,
         "answer_within": 3.0,
     }
     policy = {name: value for name, value in policies.items() if chance(choices, 6)}

@@ -41,9 +41,10 @@ from turnwheel.effects.events import (
     ModelStreamed,
     UserSteered,
 )
-from turnwheel.effects.messages import Message, Role
+from turnwheel.effects.messages import Finish, Message, Role
 from turnwheel.effects.notices import (
     AnswerDropped,
+    AnswerKept,
     CompactionFailed,
     DoneReason,
     Ignored,
@@ -359,9 +360,10 @@ class RunAuditor:
         faults = [] if said == message.text else [f"streamed was {said!r}, kept is {message.text!r}"]
         again = [call.id for call in message.calls if call.id in self.known]
         self.known.update({call.id: None for call in message.calls})
-        told = [effect.calls for effect in now.effects if isinstance(effect, TurnEnded)]
-        if again or (told and told != [message.calls]):
-            faults.append(f"{again} are ids that were used, or {message.calls} are told as {told}")
+        told = [effect for effect in now.effects if isinstance(effect, TurnEnded | AnswerKept)]
+        calls = [effect.calls for effect in told if isinstance(effect, TurnEnded)]
+        if again or [effect.message for effect in told] != [message] or (calls and calls != [message.calls]):
+            faults.append(f"{again} are ids that were used, or {message} is told as {told}")
         return faults
 
     def _nothing_unsaid(self) -> list[str]:
@@ -375,9 +377,11 @@ class RunAuditor:
                 self.text = ""
             case InterruptRequested():
                 self.interrupted = True
-            case TurnEnded(turn=turn):
+            case TurnEnded(turn=turn, message=message):
                 self.turns += 1
-                return [] if turn == self.turns else [f"turn {self.turns} is told as {turn}"]
+                finish = Finish(reason=effect.stop, sequence=effect.sequence)
+                right = turn == self.turns and message.parts[-1] == finish
+                return [] if right else [f"turn {self.turns}, which ended with {finish}, is told as {effect}"]
             case RetryScheduled(due=due):
                 timers = [one.due for one in now.effects if isinstance(one, SetTimer)]
                 return [] if timers == [due] else [f"{effect} is told and set are {timers}"]
