@@ -46,13 +46,18 @@ class Subscription:
         self._over = False
         self._news = asyncio.Event()
 
+    @property
+    def full(self) -> bool:
+        """Whether the buffer has no room."""
+        return len(self._waiting) >= self._size
+
     def put(self, notice: Notice) -> None:
         """Keep *notice* if there is room; the end of a run takes the room of another notice."""
         if self._over:
             return
         # The new notice is dropped and not the oldest: a subscriber that reads on finds one gap, and not a
         # window that slides away under it.
-        if len(self._waiting) >= self._size:
+        if self.full:
             # The end must arrive: a caller that waits for it would wait for ever.
             if not isinstance(notice, RunEnded):
                 self.dropped += 1
@@ -88,20 +93,28 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Notice:
+        try:
+            notice = await self.next()
+        except asyncio.CancelledError:
+            # The caller that cancels rarely comes back, and would keep a buffer filling.
+            self._leave()
+            raise
+        if notice is None:
+            raise StopAsyncIteration
+        return notice
+
+    async def next(self) -> Notice | None:
+        """The next notice, None at the end; unlike the loop, a cancel here ends nothing."""
         # A loop: another task of the same subscription may take the notice first. Notices come before the
         # end, so a subscriber sees all of a session that was closed.
         while not self._waiting:
             if self._over:
-                raise StopAsyncIteration
+                return None
             self._news.clear()
             # Keeps this alive while a task waits in it: the broker itself holds it weakly.
             self._awaited.add(self)
             try:
                 await self._news.wait()
-            except asyncio.CancelledError:
-                # The caller that cancels rarely comes back, and would keep a buffer filling.
-                self._leave()
-                raise
             finally:
                 self._awaited.discard(self)
         return self._waiting.popleft()
