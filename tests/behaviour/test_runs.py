@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,35 @@ async def test_a_change_that_cannot_be_made_is_refused_at_once(
         await session.control(change)
     assert (await session.run("go")).text == "done"
     assert stage.model.requests[0].model == "scripted"
+
+
+@pytest.mark.behaviour("people-wait-for-no-reader")
+async def test_a_busy_reader_delays_no_interrupt_and_no_approval(stage: Stage) -> None:
+    paid, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        paid.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    session = stage.session(calls(("pay", {})), tools=[pay])
+    seen = list[type]()
+    async with asyncio.timeout(10), aclosing(session.stream("go", wait=True)) as reading:
+        async for notice in reading:
+            seen.append(type(notice))
+            if isinstance(notice, ApprovalRequested):
+                # The reader looks away until all of this has happened.
+                await session.approve(notice.request)
+                await paid.wait()
+                await session.interrupt()
+                await stopped.wait()
+    assert session.result().reason is DoneReason.INTERRUPTED
+    assert seen.index(ToolStarted) < seen.index(CallSettled) < seen.index(RunEnded)
 
 
 # Leaving

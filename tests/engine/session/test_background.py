@@ -156,10 +156,10 @@ async def test_a_run_that_no_caller_holds_goes_on_to_its_end() -> None:
 
     policy = Policy(mode=PermissionMode.BYPASS)
     Agent(model="scripted", tools=[pay], policy=policy, performers={CallModel: ask}).session().start("go")
-    for number in (1, 2):
-        await until(lambda number=number: len(gates) == number)
+    for _ in range(2):
+        await until(lambda: gates)
         gc.collect()
-        gate = gates[-1]()
+        gate = gates.pop()()
         assert gate is not None
         gate.set()
         del gate
