@@ -413,18 +413,20 @@ class Session:
         """
         await self._runner.post(lambda: cancel_event(call, self.machine, self._now()))
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, abort: bool = False) -> None:
         """
         Stop the run: work is cancelled, finished results stay. A second interrupt waits for no work.
 
-        A resting run stops when it is resumed. Without an unfinished run this does nothing.
+        A resting run stops when it is resumed. Without an unfinished run this does nothing. With *abort* the
+        run ends `aborted`: for a caller whose own task was cancelled.
         """
+        stop = partial(Interrupted, aborted=abort)
         if (driver := self._runner.driver) is not None and not self._runner.drains:
             # Not journaled first: a person who stops a run must not wait for a slow store.
-            driver.post(Interrupted(at=self._now()))
+            driver.post(stop(at=self._now()))
             return
         # Journaled for a run in another process, or for the next `resume`.
-        await self._runner.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
+        await self._runner.post(lambda: stop(at=self._now()) if self.unfinished else None)
 
     def _input(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.
