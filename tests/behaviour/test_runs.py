@@ -492,15 +492,6 @@ async def test_a_reader_that_is_slow_misses_notices_and_holds_up_no_run(stage: S
 
 
 @pytest.mark.behaviour("a-started-run-waits-for-no-reader")
-async def test_a_reader_that_keeps_up_misses_nothing(stage: Stage) -> None:
-    words = " ".join(map(str, range(500)))
-    handle = stage.session(says(words)).start("go")
-    read = [notice async for notice in handle]
-    assert "".join(notice.text for notice in read if isinstance(notice, TextDelta)) == words
-    assert (type(read[-1]), handle.dropped) == (RunEnded, 0)
-
-
-@pytest.mark.behaviour("a-started-run-waits-for-no-reader")
 async def test_what_is_said_meanwhile_is_part_of_the_same_stream(stage: Stage) -> None:
     session = stage.session(calls(("pay", {})), says("paid"), says("and hello"))
     handle = session.start("pay")

@@ -311,14 +311,6 @@ async def test_a_steer_behind_a_start_is_for_its_run() -> None:
     assert len([notice for notice in notices if isinstance(notice, RunStarted)]) == 1
 
 
-async def test_an_interrupt_behind_a_start_stops_its_run() -> None:
-    for store in (Slow(), MemoryStore()):
-        handle = session(stalls("half"), store=store).start("first")
-        await handle.interrupt()
-        async with asyncio.timeout(10):
-            assert (await handle.wait()).reason is DoneReason.INTERRUPTED
-
-
 @pytest.mark.parametrize(
     "call", [lambda mine: mine.run("second"), lambda mine: mine.branch("")], ids=["run", "branch"]
 )
