@@ -277,7 +277,13 @@ class UserSteered(_Input):
 @final
 @attrs.frozen(kw_only=True)
 class Interrupted(_Happening):
-    """A person asked to stop. Asked twice, nothing is waited for."""
+    """
+    A person asked to stop, or *aborted*: the task that waited for the run was cancelled.
+
+    Asked twice, nothing is waited for.
+    """
+
+    aborted: bool = False
 
 
 @final

@@ -80,6 +80,7 @@ class DoneReason(StrEnum):
     MAX_BUDGET = "max_budget"
     TIME_BUDGET = "time_budget"
     INTERRUPTED = "interrupted"
+    # The task that waited for the run was cancelled, or ran out of time.
     ABORTED = "aborted"
     # A hook did not let the prompt in.
     BLOCKED = "blocked"

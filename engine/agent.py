@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from asyncio import gather
+from asyncio import CancelledError, gather, timeout
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MODEL = "openai:gpt-5"
+
+ABORT_WITHIN = 5.0
+"""Seconds in which a run whose caller was cancelled is brought to its end in the store."""
 
 SPAWN = effects.ToolSpec(
     name="run_agent",
@@ -445,30 +448,39 @@ class Agent:
         Run once, in a session of its own, until the end or until it rests on a question.
 
         With a store, ``agent.session(result.session)`` answers and goes on. Without a store and an approver,
-        a call that needs approval is denied.
+        a call that needs approval is denied. Where the caller is cancelled or its time is out, the run ends
+        `aborted`, with its account in the store.
         """
-        session = self._once()
-        # Closed in any case: a run that rests is in the store by now, or denied its questions.
-        try:
+        async with self._once() as session:
             return await session.run(prompt)
-        finally:
-            await session.close()
 
     async def stream(self, prompt: str) -> AsyncGenerator[effects.Notice, None]:
         """As `run`, yielding notices as they come. Leaving early stops the work."""
-        session = self._once()
         # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
-        try:
-            async with aclosing(session.stream(prompt)) as notices:
-                async for notice in notices:
-                    yield notice
-        finally:
-            await session.close()
+        async with self._once() as session, aclosing(session.stream(prompt)) as notices:
+            async for notice in notices:
+                yield notice
 
-    def _once(self) -> Session:
+    @asynccontextmanager
+    async def _once(self) -> AsyncGenerator[Session, None]:
+        """A session for one run."""
         # Without a store the session is gone after this call: a question in it could never be answered.
         fallback: Performers = {effects.AskApproval: refuse} if self.store is None else {}
-        return self._session(_new_id(), self.store, fallback, fresh=True)
+        session = self._session(_new_id(), self.store, fallback, fresh=True)
+        try:
+            yield session
+        except CancelledError:
+            # The work has stopped. No caller knows the session and could go on with it, so its run ends here;
+            # whatever stands against that, the caller's own end comes first.
+            with suppress(TimeoutError, effects.TurnwheelError):
+                async with timeout(ABORT_WITHIN):
+                    await session.interrupt(abort=True)
+                    if session.unfinished:
+                        await session.resume()
+            raise
+        finally:
+            # In any case: a run that rests is in the store by now, or denied its questions.
+            await session.close()
 
     def run_sync(self, prompt: str) -> Result:
         """`run` for callers that are not async; inside a running event loop it blocks that loop."""

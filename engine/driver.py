@@ -46,6 +46,10 @@ Performers = Mapping[type, Performer[Any]]
 """The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
 
 
+READER_GRACE = 0.01
+"""Seconds in which a busy reader comes back as a rule: until then, the run does not move while it works."""
+
+
 class EventSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
@@ -118,12 +122,37 @@ class Driver:
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
+    # The steps, while the reader of `effects` is busy with what it got; None while it waits for more.
+    _ahead: AsyncGenerator[tuple[Effect, ...], None] | None = attrs.field(default=None, init=False)
+    # What a post led to meanwhile.
+    _late: asyncio.Future[tuple[Effect, ...]] | None = attrs.field(default=None, init=False)
     # What an approver answered wrongly, which ends `effects`.
     _mistake: ArgumentError | None = attrs.field(default=None, init=False)
 
     def post(self, event: Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
         self.inbox.put(event)
+        # People's words wait for no reader: a run that is to stop must not go on because of one that is slow.
+        if self._ahead is not None:
+            asyncio.get_running_loop().call_later(READER_GRACE, self._look_after)
+
+    def _look_after(self) -> None:
+        """Apply what was posted, where the reader is still busy."""
+        if self._ahead is not None and self.inbox:
+            self._late = asyncio.ensure_future(self._catch_up(self._ahead, self._late))
+
+    async def _catch_up(
+        self,
+        steps: AsyncGenerator[tuple[Effect, ...], None],
+        before: asyncio.Future[tuple[Effect, ...]] | None,
+    ) -> tuple[Effect, ...]:
+        """Apply what is in the inbox; the effects are for the reader, behind those of *before*."""
+        effects = () if before is None else await before
+        # No longer than until the reader is back, who goes on from there; what a busy one has not seen stays
+        # bounded by what people say.
+        while self._ahead is not None and self.inbox and not (self.inbox.closed or self.machine.done):
+            effects += await anext(steps, ())
+        return effects
 
     def drain(self) -> None:
         """Begin nothing more: `effects` ends when the running work has ended and is applied."""
@@ -164,17 +193,36 @@ class Driver:
         idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
         return self._hold is Hold.ALL and idle and not self.inbox
 
-    async def effects(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
-        self, first: tuple[Effect, ...], *, wait: bool = False
-    ) -> AsyncGenerator[Effect, None]:
+    async def effects(self, first: tuple[Effect, ...], *, wait: bool = False) -> AsyncGenerator[Effect, None]:
         """
         Perform and yield *first*, then the effects of every step.
 
         It ends when the run is over, is drained, or rests and *wait* is false. *first* are the effects of the
-        run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
-        waits for it to end. Raises `StoreConflict` where another process drives the session now, and
-        `ArgumentError` where an approver's answer is no decision.
+        run's beginning, or the requests to repeat when it is taken over. A slow reader delays the run, but no
+        post and what that cancels. Leaving early cancels all work and waits for it to end. Raises
+        `StoreConflict` where another process drives the session now, and `ArgumentError` where an approver's
+        answer is no decision.
         """
+        steps = self._steps(first, wait=wait)
+        try:
+            while (effects := await (self._late or anext(steps, None))) is not None:
+                self._late, self._ahead = None, steps
+                for effect in effects:
+                    yield effect
+                self._ahead = None
+        finally:
+            # Also where the caller left: its generator is closed in the middle of a `yield`.
+            self._ahead = None
+            # A step that is being journaled comes to its end first.
+            if self._late is not None:
+                await asyncio.gather(self._late, return_exceptions=True)
+                self._late = None
+            await steps.aclose()
+
+    async def _steps(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
+        self, first: tuple[Effect, ...], *, wait: bool
+    ) -> AsyncGenerator[tuple[Effect, ...], None]:
+        """The effects of each step, as `effects` says."""
         log = step_log(self.session, self.machine)
         self._begun = False
         if self.inbox and self._hold is Hold.NOTHING:
@@ -189,8 +237,7 @@ class Driver:
             while not self.inbox.closed:
                 # Started before they are yielded: a subscriber that is slow must not delay the work.
                 self._perform(effects)
-                for effect in effects:
-                    yield effect
+                yield effects
                 if self.machine.done or self._drained:
                     return
                 # After the step: it may have withdrawn a request that is held back.
@@ -221,7 +268,6 @@ class Driver:
             if self._mistake is not None:
                 raise self._mistake
         finally:
-            # Also where the caller left: its generator is closed in the middle of a `yield`.
             await self._stop()
             if self.journal is not None:
                 # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.

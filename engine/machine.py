@@ -26,7 +26,7 @@ from ..effects.usage import Spent
 from ..states import Start, State, compacting, confirming, dispatching, done, executing, streaming, thinking
 from ..states.batch.batch import Asked, Call, Reviewed, RunningChild, Settled
 from ..states.batch.permission import question
-from ..states.context import INPUTS, Context, ConversationMemory, Memory, SessionMemory
+from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
 from ..states.rules.inputs import refusal
 from ..states.rules.limits import child_prompt
@@ -102,7 +102,7 @@ def advance(
     An event that does not apply touches neither. A repeated post is one that does not apply.
     """
     received = memory
-    if isinstance(event, INPUTS):
+    if isinstance(event, RECEIVED):
         # A sender that lost the connection posts again under the same id; a crash may apply a post twice.
         if memory.has(event):
             # Answered for all states at once: seven handlers could forget it in seven places.

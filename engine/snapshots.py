@@ -95,6 +95,7 @@ class Snapshot:
     withdrawn: tuple[effects.WithdrawTool, ...]
     earlier: effects.Spent
     max_output: int = 0
+    stopped: effects.DoneReason = effects.DoneReason.INTERRUPTED
 
 
 LEAST_KEY = 32

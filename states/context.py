@@ -19,7 +19,7 @@ import attrs
 
 from ..effects import Effect, is_record, records
 from ..effects.config import Config, ModelSpec, Steering
-from ..effects.events import ControlReceived, Event, UserSent, UserSteered
+from ..effects.events import ControlReceived, Event, Interrupted, UserSent, UserSteered
 from ..effects.history import History
 from ..effects.messages import Binary, Role
 from ..effects.notices import DoneReason
@@ -36,6 +36,9 @@ RECALL = 1_000
 
 # The events that carry an id of their sender's.
 INPUTS = UserSent | UserSteered | ControlReceived
+
+# Those that `Memory.receive` takes note of.
+RECEIVED = INPUTS | Interrupted
 
 
 @final
@@ -127,7 +130,8 @@ class RunProgress:
 
     *compactions* counts those since the last completed answer, *continues* how often hooks made this run go
     on. *fallback* is the model that is asked instead, or empty; *max_output* is how many tokens the model in
-    use gives at most, 0 where it refused none. *withdrawn* are tools that are not offered.
+    use gives at most, 0 where it refused none. *withdrawn* are tools that are not offered. *stopped* is the
+    reason with which the run ends where it is interrupted.
     """
 
     compactions: int = 0
@@ -135,6 +139,7 @@ class RunProgress:
     fallback: str = ""
     max_output: int = 0
     withdrawn: tuple[records.WithdrawTool, ...] = ()
+    stopped: DoneReason = DoneReason.INTERRUPTED
 
 
 @final
@@ -163,7 +168,9 @@ class Memory:
         return self.conversation.history
 
     def receive(self, event: Event) -> Memory:
-        """This memory with the mail that *event* brings; a repeated post is one input."""
+        """This memory with what *event* brings: mail, or why the run stops; a repeated post is one input."""
+        if isinstance(event, Interrupted) and event.aborted:
+            return attrs.evolve(self, progress=attrs.evolve(self.progress, stopped=DoneReason.ABORTED))
         if not isinstance(event, INPUTS) or self.has(event):
             return self
         mail = self.session.mail

@@ -397,6 +397,9 @@ def _may_end(stage: stages.Ending, event: HookAnswered, ctx: Context) -> Thinkin
 
 
 def _done(stage: End | stages.Ending, draft: Draft, ctx: Context) -> ThinkingStep:
-    run, spent = ctx.memory.run, ctx.memory.spent
-    draft.add(notices.RunEnded(run=run, reason=stage.reason, spent=spent, at=ctx.now, detail=stage.detail))
-    return draft.to(Done(reason=stage.reason, spent=spent, detail=stage.detail))
+    run, spent, reason = ctx.memory.run, ctx.memory.spent, stage.reason
+    # On the way here an abort is an interrupt, since both stop the work in the same way.
+    if reason is DoneReason.INTERRUPTED:
+        reason = ctx.memory.progress.stopped
+    draft.add(notices.RunEnded(run=run, reason=reason, spent=spent, at=ctx.now, detail=stage.detail))
+    return draft.to(Done(reason=reason, spent=spent, detail=stage.detail))

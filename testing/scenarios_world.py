@@ -217,9 +217,10 @@ class ScenarioWorld:
             case ["steer", *_, Quoted(text=text)]:
                 # Where none is, it is a prompt.
                 yield UserSent(at=at, id=self._input(), text=text)
-            case ["interrupt"]:
-                # interrupt: the run is to stop; a second one waits for nothing.
-                yield events.Interrupted(at=at)
+            case ["interrupt" | "abort" as how]:
+                # interrupt, abort: the run is to stop, for a person or because its caller was cancelled;
+                # a second one waits for nothing.
+                yield events.Interrupted(at=at, aborted=how == "abort")
             case ["control", "model" | "mode" | "thinking" as what, str(value)]:
                 # control model NAME, control mode MODE, control thinking TOKENS|none
                 yield ControlReceived(at=at, id=self._input(), change=_CHANGES[what](value))
@@ -463,7 +464,7 @@ class ScenarioWorld:
 
 # Which method has the `case` of a command.
 COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, list[Word]], Iterator[Act]]]] = {
-    **dict.fromkeys(("prompt", "send", "steer", "interrupt", "control"), ScenarioWorld.people),
+    **dict.fromkeys(("prompt", "send", "steer", "interrupt", "abort", "control"), ScenarioWorld.people),
     **dict.fromkeys(("approve", "deny", "cancel"), ScenarioWorld.decide),
     "model": ScenarioWorld.model,
     "tool": ScenarioWorld.tool,

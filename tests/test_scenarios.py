@@ -382,8 +382,8 @@ class SessionHost:
                 await self._session.send(event.text, id=event.id, sender=event.sender)
             case UserSteered():
                 await self._session.steer(event.text, event.how, id=event.id)
-            case Interrupted():
-                await self._session.interrupt()
+            case Interrupted(aborted=aborted):
+                await self._session.interrupt(abort=aborted)
             case ControlReceived():
                 self._names.append(event.id)
                 await self._session.control(event.change)

@@ -139,8 +139,8 @@ class _ScenarioWriter:
                 how = "send" if event in self._waiting[:-1] else "prompt"
                 sender = f" from={json.dumps(event.sender)}" if event.sender else ""
                 return f"{how} {json.dumps(event.text)}{sender}"
-            case Interrupted():
-                return "interrupt"
+            case Interrupted(aborted=aborted):
+                return "abort" if aborted else "interrupt"
             case TimerFired():
                 return "timer fires"
             case UserSteered(files=()):

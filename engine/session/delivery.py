@@ -64,11 +64,16 @@ class Subscription:
         self._over = False
         self._news = asyncio.Event()
 
+    @property
+    def full(self) -> bool:
+        """Whether the buffer has no room."""
+        return len(self._waiting) >= self._size
+
     def put(self, notice: Notice) -> None:
         """Keep *notice* if there is room, or if it counts for more than one that is here."""
         if self._over:
             return
-        if len(self._waiting) < self._size or self._makes_room(notice):
+        if not self.full or self._makes_room(notice):
             self._waiting.append((self._missed, notice))
             self._missed = 0
             self._wake()
@@ -127,20 +132,28 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Notice:
+        try:
+            notice = await self.next()
+        except asyncio.CancelledError:
+            # The caller that cancels rarely comes back, and would keep a buffer filling.
+            self._leave()
+            raise
+        if notice is None:
+            raise StopAsyncIteration
+        return notice
+
+    async def next(self) -> Notice | None:
+        """The next notice, None at the end; unlike the loop, a cancel here ends nothing."""
         # A loop: another task of the same subscription may take the notice first. Notices come before the
         # end, so a subscriber sees all of a session that was closed.
         while not (self._waiting or self._missed):
             if self._over:
-                raise StopAsyncIteration
+                return None
             self._news.clear()
             # Keeps this alive while a task waits in it: the broker itself holds it weakly.
             self._awaited.add(self)
             try:
                 await self._news.wait()
-            except asyncio.CancelledError:
-                # The caller that cancels rarely comes back, and would keep a buffer filling.
-                self._leave()
-                raise
             finally:
                 self._awaited.discard(self)
         missed, notice = self._waiting[0] if self._waiting else (self._missed, None)

@@ -10,7 +10,8 @@ An interrupt of the run that goes on here is journaled with the step that it cau
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from enum import Enum, auto
 from functools import partial
@@ -73,6 +74,12 @@ class Owner(Enum):
 
 RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
+Put = Callable[[Notice], Awaitable[None]]
+"""Takes the notices of a started run; it must not wait for a reader."""
+
+STARTED: set[asyncio.Task[None]] = set()
+"""The started runs until they end: a loop holds its tasks only weakly, and no caller need hold them."""
+
 
 @final
 class SessionRunner:
@@ -101,6 +108,9 @@ class SessionRunner:
         self._free = asyncio.Event()
         # Held while entries are read or inputs written, never while a run goes on.
         self._lock = asyncio.Lock()
+        # Places before the lock, set once they are first. Empty but for a run that was started and has not
+        # had its turn: what is called behind it waits for that.
+        self._line: deque[asyncio.Event] = deque()
         self._ran = False
         # It begins nothing more, and a driver may apply no further event.
         self.drains = False
@@ -119,12 +129,63 @@ class SessionRunner:
 
     # Running it
 
-    async def stream(self, prompt: Input | None, *, wait: bool) -> AsyncGenerator[Notice, None]:
-        """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
+    def start(self, prompt: Input | None, put: Put) -> asyncio.Task[None]:
+        """As `stream`, in a task that gives notices to *put*; it comes before what is called later."""
+        place = self._join()
+
+        async def run() -> None:
+            # It waits for approvals: a run in the background has no caller who would resume it.
+            async with aclosing(self.stream(prompt, wait=True, place=place)) as notices:
+                async for notice in notices:
+                    await put(notice)
+
+        def over(task: asyncio.Task[None]) -> None:
+            STARTED.discard(task)
+            self._leave(place)
+            # It was refused, or cancelled before its first step, and no stream has let go of it.
+            if self.owner in {Owner.NONE, Owner.CLOSED}:
+                self.environment.at_work.discard(self.drain)
+
+        # Now, too: a caller that drains the agent next means this run.
+        self.environment.at_work.add(self.drain)
+        task = asyncio.ensure_future(run())
+        STARTED.add(task)
+        task.add_done_callback(over)
+        return task
+
+    def _join(self) -> asyncio.Event:
+        """A place in the line, taken now; to be left in any case."""
+        place = asyncio.Event()
+        self._line.append(place)
+        self._line[0].set()
+        return place
+
+    def _leave(self, place: asyncio.Event) -> None:
+        if place in self._line:
+            self._line.remove(place)
+        if self._line:
+            self._line[0].set()
+
+    async def _turn(self) -> None:
+        """Wait until what was called before has had its turn."""
+        place = self._join()
+        try:
+            await place.wait()
+        finally:
+            self._leave(place)
+
+    async def stream(
+        self, prompt: Input | None, *, wait: bool, place: asyncio.Event | None = None
+    ) -> AsyncGenerator[Notice, None]:
+        """Post *prompt*, and run until no prompt is left; see `Session.stream`. *place* is in the line."""
+        if place is not None:
+            await place.wait()
+        elif self._line:
+            await self._turn()
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
         try:
-            begun = await self._first(prompt)
+            begun = await self._first(prompt, place)
             while begun is not None:
                 shown = self.environment.watch.shown(self._drive(*begun, wait=wait))
                 async with aclosing(shown) as notices:
@@ -179,11 +240,16 @@ class SessionRunner:
             self.environment.at_work.add(self.drain)
         self._free.clear()
 
-    async def _first(self, prompt: Input | None) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _first(
+        self, prompt: Input | None, place: asyncio.Event | None
+    ) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run that is opened or taken over; None where there is none."""
         log, environment = self.log, self.environment
         # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
         async with self._lock:
+            # From here on the lock keeps the order.
+            if place is not None:
+                self._leave(place)
             await self._read()
             state = log.state
             check_runner(log, environment)
@@ -249,6 +315,9 @@ class SessionRunner:
 
     async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
+        if self.drains and prompt is not None:
+            # It is written nowhere, so its sender has to know.
+            raise errors.SessionClosed(self.id)
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         unfinished = log.state.machine if log.state.unfinished else None
@@ -342,6 +411,8 @@ class SessionRunner:
 
     async def add(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
         """As `post`, for any concurrent entry, also once *closed*."""
+        if self._line:
+            await self._turn()
         # A bounded number of tries: a process that writes without end must not hang the caller.
         async with self._lock:
             for _ in range(POST_TRIES):
@@ -374,6 +445,8 @@ class SessionRunner:
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
         """The log, while no caller can run the session; `SessionBusy` where a run is unfinished."""
+        if self._line:
+            await self._turn()
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
             if self.owner in {*RUNNING, Owner.LEAVING}:

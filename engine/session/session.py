@@ -10,10 +10,10 @@ answers. `Handle` runs a session in the background.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from copy import copy
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, cast, final
 
@@ -30,8 +30,9 @@ from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
 from ..journal.summary import first_line
+from .delivery import Subscription
 from .environment import Environment, Result
-from .runner import Owner, SessionRunner
+from .runner import Owner, Put, SessionRunner
 from .session_log import SessionLog
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ..inspect.fork import Replacement
     from ..inspect.run_tree import RunInfo
     from ..machine import ChildLink, Machine
-    from .delivery import Subscription
 
 
 @final
@@ -308,8 +308,10 @@ class Session:
 
     def start(self, prompt: str | None = None, *, files: tuple[Binary, ...] = ()) -> Handle:
         """As `stream`, in the background: the handle has the notices, the account and the result."""
-        # It waits for approvals: a run in the background has no caller who would resume it.
-        return Handle(self, self.stream(prompt, files=files, wait=True))
+        self._check_own()
+        sent = None if prompt is None else self._input(prompt, files, None)
+        buffer = Subscription(self._environment.watch.buffer, set())
+        return Handle(self, partial(self._runner.start, sent), buffer)
 
     def stream(
         self,
@@ -418,18 +420,20 @@ class Session:
         """
         await self._runner.post(lambda: cancel_event(call, self.machine, self._now()))
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, abort: bool = False) -> None:
         """
         Stop the run: work is cancelled, finished results stay. A second interrupt waits for no work.
 
-        A resting run stops when it is resumed. Without an unfinished run this does nothing.
+        A resting run stops when it is resumed. Without an unfinished run this does nothing. With *abort* the
+        run ends `aborted`: for a caller whose own task was cancelled.
         """
+        stop = partial(Interrupted, aborted=abort)
         if (driver := self._runner.driver) is not None and not self._runner.drains:
             # Not journaled first: a person who stops a run must not wait for a slow store.
-            driver.post(Interrupted(at=self._now()))
+            driver.post(stop(at=self._now()))
             return
         # Journaled for a run in another process, or for the next `resume`.
-        await self._runner.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
+        await self._runner.post(lambda: stop(at=self._now()) if self.unfinished else None)
 
     def _input(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.
@@ -470,61 +474,40 @@ class Session:
         await self.close()
 
 
-HANDLE_BUFFER = 64
-"""Notices that may wait for a reader. Beyond that the run waits: none is lost, and memory stays bounded."""
-
-
 @final
 class Handle:
     """
-    A run in the background, from `Session.start`.
+    A run in the background, from `Session.start`; it goes on to its end without a handle or a reader.
 
-    Iterate it for the notices: a slow reader delays the run, and several readers share the notices. Without
-    a reader `wait` discards them. `interrupt` stops the run, `close` leaves it. *session* takes more inputs.
+    Iterate it for the notices. They wait as for a subscriber: a slow reader delays no run and misses some,
+    which `dropped` counts, but never the end. Several readers share the notices. `interrupt` stops the run,
+    `close` leaves it. *session* takes more inputs.
     """
 
-    def __init__(self, session: Session, notices: AsyncGenerator[Notice, None]) -> None:
+    def __init__(
+        self, session: Session, start: Callable[[Put], asyncio.Task[None]], buffer: Subscription
+    ) -> None:
         self.session = session
-        self._waiting: deque[Notice] = deque()
-        # Set where a notice or room for one came, a reader left, or the run ended; each checks what it needs.
-        self._changed = asyncio.Event()
-        # None once it drains: the run must not wait for a reader then.
-        self._limit: int | None = HANDLE_BUFFER
-        self._readers = 0
+        self._notices = buffer
         self._begun = False
         # Whether the error that ended the run was raised to some caller.
         self._raised = False
         # Begun now and not with the first reader: a caller may start a run and never look.
-        self._task = asyncio.ensure_future(self._pump(notices))
+        self._task = start(self._put)
         # Not in the task itself: a task cancelled before its first step runs no line of its own.
-        self._task.add_done_callback(lambda _: self._changed.set())
+        self._task.add_done_callback(lambda _: buffer.end())
 
-    async def _pump(self, stream: AsyncGenerator[Notice, None]) -> None:
-        async with aclosing(stream) as notices:
-            async for notice in notices:
-                self._begun = True
-                # A loop: of several readers one may take the room before this task gets its turn.
-                while self._limit is not None and len(self._waiting) >= self._limit:
-                    self._changed.clear()
-                    await self._changed.wait()
-                self._waiting.append(notice)
-                self._changed.set()
+    async def _put(self, notice: Notice) -> None:
+        self._begun = True
+        # One turn of the loop, for the reader that is waiting for it: a burst of notices costs it none.
+        if self._notices.full:
+            await asyncio.sleep(0)
+        self._notices.put(notice)
 
     async def __aiter__(self) -> AsyncGenerator[Notice, None]:
-        self._readers += 1
-        try:
-            while self._waiting or not self.done:
-                # Before the notice is given out: the run goes on while the reader works on it.
-                if self._waiting:
-                    self._changed.set()
-                    yield self._waiting.popleft()
-                else:
-                    self._changed.clear()
-                    await self._changed.wait()
-        finally:
-            self._readers -= 1
-            # `wait` may be waiting: without readers it has to empty the buffer now.
-            self._changed.set()
+        # Not the loop of the subscription: a reader that is cancelled leaves the rest to the next one.
+        while (notice := await self._notices.next()) is not None:
+            yield notice
         # To each reader: the end of a loop must not look like success.
         self._raise()
 
@@ -534,15 +517,8 @@ class Handle:
 
         After `close` it is how far the run came.
         """
-        while True:
-            # Without a reader the buffer would stay full, and the run would wait for ever.
-            if not self._readers:
-                self._waiting.clear()
-                self._changed.set()
-            if self.done:
-                break
-            self._changed.clear()
-            await self._changed.wait()
+        # `wait` and not `await`: a caller that gives up must not take the run along.
+        await asyncio.wait({self._task})
         self._raise()
         return self.session.result()
 
@@ -558,10 +534,7 @@ class Handle:
         await self.session.interrupt()
 
     async def drain(self, within: float | None = None) -> None:
-        """As `Session.drain`. It waits for no reader: the notices can be read afterwards."""
-        # A run that waits for a reader would never come to the end of its work.
-        self._limit = None
-        self._changed.set()
+        """As `Session.drain`; the notices can be read afterwards."""
         await self.session.drain(within)
 
     async def close(self) -> None:
@@ -570,7 +543,7 @@ class Handle:
 
         Raises the error that ended the run, where no caller has seen it yet.
         """
-        # The pump then closes its stream, which stops the work and leaves the run for `resume`.
+        # The task then closes its stream, which stops the work and leaves the run for `resume`.
         self._task.cancel()
         # `wait` and not `await`: the error is raised below, and only once.
         await asyncio.wait({self._task})
@@ -591,6 +564,11 @@ class Handle:
     def done(self) -> bool:
         """Whether the run has ended, or was left."""
         return self._task.done()
+
+    @property
+    def dropped(self) -> int:
+        """How many notices the readers were too slow for."""
+        return self._notices.dropped
 
     @property
     def reason(self) -> DoneReason | None:

@@ -13,18 +13,33 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from provers.tasks import turns
 
-from turnwheel import Agent, ChildSpec, Hook, HookCall, Limits, MemoryStore, Policy, Rule, hook, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    DoneReason,
+    Hook,
+    HookCall,
+    Limits,
+    MemoryStore,
+    Policy,
+    Rule,
+    hook,
+    tool,
+)
 from turnwheel.effects.config import OnLost, SideEffect, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
-from turnwheel.effects.messages import Outcome
+from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.engine.session.environment import Titles
+from turnwheel.engine.session.listing import listed
 from turnwheel.performers import command_hook
 from turnwheel.states.rules.limits import child_tools
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
 
@@ -178,6 +193,77 @@ except KeyboardInterrupt:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )
     assert ended.stdout == "stopped 1\n"
+
+
+# A caller that is cancelled
+
+
+async def once(agent: Agent, how: str) -> None:
+    if how == "run":
+        await agent.run("go")
+    async for _ in agent.stream("go"):
+        pass
+
+
+@pytest.mark.behaviour("a-cancelled-caller-aborts-the-run")
+@pytest.mark.parametrize("how", ["run", "stream"])
+@pytest.mark.parametrize("reply", [stalls("half an answer"), calls(("wait", {})), fails(Failure.OVERLOADED)])
+async def test_a_run_whose_caller_is_cancelled_ends_aborted(how: str, reply: Reply) -> None:
+    begun, ended = asyncio.Event(), list[object]()
+
+    @tool(side_effect="read_only")
+    async def wait() -> None:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    @hook(Hook.SESSION_END)
+    async def end(call: HookCall) -> None:
+        ended.append(call.payload["reason"])
+
+    before, store = asyncio.all_tasks(), MemoryStore()
+    agent, model = scripted(reply, tools=[wait], store=store, hooks=[end])
+    running = asyncio.ensure_future(once(agent, how))
+    tools = reply.stop is StopReason.TOOL_USE
+    assert await turns(1_000, lambda: begun.is_set() if tools else bool(model.requests))
+    await turns(5)
+    running.cancel()
+    await asyncio.wait({running})
+    assert (running.cancelled(), ended, asyncio.all_tasks()) == (True, ["aborted"], before)
+
+    [found] = await listed(store)
+    session = await scripted(says("done"), store=store)[0].session(found.session).load()
+    result = session.result()
+    assert (result.reason, result.spent.turns) == (DoneReason.ABORTED, begun.is_set())
+    assert result.spent.usage.total or reply.failure
+    assert (await session.run("again")).text == "done"
+
+
+async def test_a_run_that_is_out_of_time_ends_aborted_without_a_store_too() -> None:
+    ended = list[object]()
+
+    @hook(Hook.SESSION_END)
+    async def end(call: HookCall) -> None:
+        ended.append(call.payload["reason"])
+
+    agent = scripted(stalls("half"), hooks=[end])[0]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(agent.run("go"), 0.02)
+    assert ended == ["aborted"]
+
+
+async def test_a_store_that_fails_keeps_no_caller_that_is_cancelled() -> None:
+    store = FaultyStore()
+    agent, model = scripted(stalls("half"), store=store)
+    running = asyncio.ensure_future(agent.run("go"))
+    assert await turns(1_000, lambda: bool(model.requests))
+    store.works = False
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+
+
+# Leaving
 
 
 async def test_leaving_a_stream_early_leaves_no_task() -> None:

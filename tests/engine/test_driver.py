@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
+from provers.tasks import turns
 
 from turnwheel.effects import Effect
 from turnwheel.effects.config import ChildSpec, Config, ModelSpec, Retries, ToolSpec
-from turnwheel.effects.errors import NoPerformer
+from turnwheel.effects.errors import NoPerformer, StoreError
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -21,10 +23,11 @@ from turnwheel.effects.events import (
     ModelFinished,
     ModelStreamed,
     ToolFinished,
+    UserSent,
 )
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.notices import TextDelta
+from turnwheel.effects.notices import InputReceived, InterruptRequested, RunEnded, TextDelta, ToolStarted
 from turnwheel.effects.requests import AskApproval, CallModel, RunAgent, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.driver import Driver
@@ -45,6 +48,7 @@ CONFIG = Config(
     retries=Retries(base=1.0, jitter=0.0),
 )
 AT = 100.0
+FULL = StoreError("no space left")
 HIRES = calls(("hire", {"agent": "kid", "prompt": "go"}))
 
 
@@ -131,6 +135,89 @@ async def test_work_that_is_cancelled_before_it_began_still_answers() -> None:
     await driven(driver)
     assert driver.machine.done
     assert driver.machine.memory.history[-1].results[0].outcome is Outcome.CANCELLED
+
+
+# A reader that is busy delays the run, but no post
+
+
+class Told(Recorder):
+    """A journal that tells of each event, and then takes a turn to keep it; *full* for interrupts."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__()
+        self.full = full
+        self.heard = asyncio.Queue[Event]()
+
+    async def applied(self, event: Event, label: str, *_: object) -> None:
+        self.heard.put_nowait(event)
+        await asyncio.sleep(0)
+        if self.full and isinstance(event, Interrupted):
+            raise FULL
+        await super().applied(event, label)
+
+    async def has(self, event: Event) -> None:
+        while await self.heard.get() is not event:
+            pass
+        # The turn in which it is kept, and the one in which the reader could have had its effects.
+        await turns(3)
+
+
+async def busy(journal: Told) -> AsyncIterator[Effect]:
+    """The effects of a run whose reader says more and interrupts it, and is away until both are journaled."""
+    stopped = asyncio.Event()
+
+    async def look(*_: object) -> ToolFinished:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    two = calls(("look", {}), ("look", {}))
+    driver = driver_of(ScriptedModel(two, says("done")), tool=look, journal=journal)
+    async with aclosing(driver.effects(driver.machine.advance(at=AT))) as effects:
+        async for effect in effects:
+            yield effect
+            if isinstance(effect, ToolStarted) and not stopped.is_set():
+                for post in (UserSent(at=AT, id="more", text="more"), Interrupted(at=AT)):
+                    driver.post(post)
+                    await journal.has(post)
+                if not journal.full:
+                    await stopped.wait()
+
+
+async def test_an_interrupt_stops_the_work_however_slowly_notices_are_read() -> None:
+    async with asyncio.timeout(5):
+        seen = [type(effect) async for effect in busy(Told())]
+    kinds = (ToolStarted, InputReceived, InterruptRequested, RunEnded)
+    assert [kind for kind in seen if kind in kinds] == list(kinds)
+
+
+async def test_a_fault_while_the_reader_was_busy_is_raised_to_it() -> None:
+    seen = list[type[Effect]]()
+
+    async def read() -> None:
+        async with asyncio.timeout(5):
+            async for effect in busy(Told(full=True)):
+                seen.append(type(effect))  # a comprehension would lose all with the fault
+
+    with pytest.raises(StoreError, match="no space left"):
+        await read()
+    assert (ToolStarted in seen, InterruptRequested in seen) == (True, False)
+
+
+async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
+    before, journal = asyncio.all_tasks(), Told()
+    driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
+    async with asyncio.timeout(5), aclosing(driver.effects(driver.machine.advance(at=AT))) as effects:
+        async for effect in effects:
+            if isinstance(effect, TextDelta):
+                driver.post(stop := Interrupted(at=AT))
+                while await journal.heard.get() is not stop:
+                    pass
+                break
+    assert b"Interrupted" in journal.entries[-1]
+    assert before == asyncio.all_tasks()
 
 
 # Performers that fail

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Sequence
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
-from turnwheel.effects.errors import ConfigError, QueueFull, SessionClosed, StoreError, UnknownSession
-from turnwheel.effects.events import Failure
-from turnwheel.effects.messages import Role
+from turnwheel.effects.errors import (
+    ConfigError,
+    QueueFull,
+    SessionBusy,
+    SessionClosed,
+    StoreError,
+    UnknownSession,
+)
+from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
+from turnwheel.effects.history import TextPiece
+from turnwheel.effects.messages import Role, StopReason
 from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, RunStarted, TextDelta
+from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.session.session import HANDLE_BUFFER, Handle
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER
+from turnwheel.engine.session.runner import STARTED
+from turnwheel.engine.session.session import Handle
 from turnwheel.engine.session.singleton import Singleton
+from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
-WHOLE = " ".join(map(str, range(4 * HANDLE_BUFFER)))  # more pieces than may wait for a reader
+WHOLE = " ".join(map(str, range(4 * SUBSCRIBER_BUFFER)))  # more pieces than may wait for a reader
 MANY = says(WHOLE)
 ANSWERS = [says(f"answer {number}") for number in range(1, 20)]
 
@@ -108,12 +122,49 @@ async def _quiet() -> AsyncIterator[None]:
 # A handle
 
 
-async def test_waiting_reads_what_no_reader_does() -> None:
-    handle = session(MANY).start("go")
+async def test_a_run_without_a_reader_goes_on_to_its_end() -> None:
+    mine = session(MANY)
+    handle, watched = mine.start("go"), mine.subscribe()
     await read(handle, 3)
-    assert (await handle.wait()).text == WHOLE
-    assert await read(handle) == []
-    assert (await handle.wait()).text == WHOLE
+    await until(lambda: handle.done)
+    rest = await read(handle)
+    assert (len(rest), type(rest[-1])) == (SUBSCRIBER_BUFFER, RunEnded)
+    assert 0 < handle.dropped < len(WHOLE.split())
+    assert ((await handle.wait()).text, mine.result().reason) == (WHOLE, DoneReason.END_TURN)
+    await watched.aclose()
+
+
+async def test_a_reader_that_keeps_up_misses_nothing_of_a_burst() -> None:
+    async def ask(request: CallModel, _: PerformContext) -> ModelFinished:
+        pieces = tuple([TextPiece(text=f"{number} ") for number in range(500)])
+        end = StopReason.END_TURN
+        return ModelFinished(at=0.0, request=request.id, stop=end, usage=Usage(), pieces=pieces)
+
+    handle = Agent(model="scripted", performers={CallModel: ask}).session().start("go")
+    seen = text(await read(handle))
+    assert (seen, handle.dropped) == ("".join(f"{number} " for number in range(500)), 0)
+
+
+async def test_a_run_that_no_caller_holds_goes_on_to_its_end() -> None:
+    model, gates = ScriptedModel(calls(("pay", {})), says("done")), list[weakref.ref[asyncio.Event]]()
+
+    # Nothing of this run can be reached from outside of it.
+    async def ask(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
+        gates.append(weakref.ref(gate := asyncio.Event()))
+        await gate.wait()
+        return await model(request, scene)
+
+    policy = Policy(mode=PermissionMode.BYPASS)
+    Agent(model="scripted", tools=[pay], policy=policy, performers={CallModel: ask}).session().start("go")
+    for _ in range(2):
+        await until(lambda: gates)
+        gc.collect()
+        gate = gates.pop()()
+        assert gate is not None
+        gate.set()
+        del gate
+    await until(lambda: not STARTED)
+    assert len(model.requests) == 2
 
 
 @pytest.mark.parametrize("first", ["reader", "waiter"])
@@ -125,14 +176,6 @@ async def test_waiting_takes_nothing_away_from_a_reader(first: str) -> None:
         waiting, reading = asyncio.ensure_future(handle.wait()), asyncio.ensure_future(read(handle))
     assert text(await reading) == WHOLE
     assert (await waiting).text == WHOLE
-
-
-async def test_who_waits_goes_on_where_a_reader_stops() -> None:
-    handle = session(MANY).start("go")
-    waiting = asyncio.ensure_future(handle.wait())
-    seen = await read(handle, 5)
-    assert (await waiting).text == WHOLE
-    assert len(seen) == 5
 
 
 async def test_a_reader_that_just_breaks_out_is_gone_too() -> None:
@@ -242,6 +285,72 @@ async def test_a_run_that_is_gone_on_with_has_its_whole_account() -> None:
     assert (handle.reason, handle.turns) == (None, 1)
     await mine.approve(resting.waiting[0].id)
     assert (await handle.wait()).spent.turns == 2
+
+
+# What is called first is first, also before the run has had its first turn
+
+
+@pytest.mark.parametrize("kept", [Slow, MemoryStore])
+async def test_what_is_called_behind_a_start_comes_behind_it(kept: Callable[[], Store]) -> None:
+    mine = session(*ANSWERS, store=kept())
+    handle = mine.start("first")
+    later = [asyncio.ensure_future(mine.send(text)) for text in ("third", "fourth")]
+    await mine.send("second")
+    await asyncio.gather(*later)
+    await mine.send("fifth")
+    await handle.wait()
+    assert said(mine) == ["first", "second", "third", "fourth", "fifth"]
+
+
+async def test_a_steer_behind_a_start_is_for_its_run() -> None:
+    mine = session(calls(("pay", {})), says("done"), store=Slow())
+    handle = mine.start("first")
+    await mine.steer("second")
+    notices = await read(handle)
+    assert said(mine) == ["first", "second"]
+    assert len([notice for notice in notices if isinstance(notice, RunStarted)]) == 1
+
+
+@pytest.mark.parametrize(
+    "call", [lambda mine: mine.run("second"), lambda mine: mine.branch("")], ids=["run", "branch"]
+)
+async def test_a_start_has_the_session_before_what_is_called_behind_it(
+    call: Callable[[Session], Awaitable[object]],
+) -> None:
+    mine = session(*ANSWERS, store=Slow())
+    handle = mine.start("first")
+    with pytest.raises(SessionBusy):
+        await call(mine)
+    assert ((await handle.wait()).text, said(mine)) == ("answer 1", ["first"])
+
+
+async def test_a_start_that_is_given_up_lets_pass_what_is_behind_it() -> None:
+    mine = session(*ANSWERS, store=Slow())
+    for moment in range(8):
+        handle = mine.start("never")
+        sending = asyncio.ensure_future(mine.send(f"{moment}"))
+        giving_up = asyncio.ensure_future(mine.send("not this"))
+        await turns(moment)
+        giving_up.cancel()
+        await handle.close()
+        async with asyncio.timeout(10):
+            await sending
+        assert (await mine.resume()).reason is DoneReason.END_TURN, moment
+
+
+async def test_a_drain_behind_a_start_refuses_it() -> None:
+    drained = 0
+    for moment in range(12):
+        agent = Agent(model="scripted", store=Slow(), performers={CallModel: ScriptedModel(*ANSWERS)})
+        handle = agent.session("s").start("go")
+        await turns(moment)
+        await agent.drain()
+        try:
+            assert (await handle.wait()).text == "answer 1"
+        except SessionClosed:
+            drained += 1
+            assert not handle.session.unfinished
+    assert 1 < drained < 12
 
 
 # One agent for all channels

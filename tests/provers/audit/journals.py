@@ -123,7 +123,7 @@ class Kept:
                 self.ended.append(effect)
             case RunEnded(run=run, reason=reason, spent=spent):
                 self.spent += spent
-                if run in self.stopped and reason is not DoneReason.INTERRUPTED:
+                if run in self.stopped and reason not in {DoneReason.INTERRUPTED, DoneReason.ABORTED}:
                     self.faults.append(
                         f"run {run!r} was interrupted while it rested, and ended with {reason}"
                     )

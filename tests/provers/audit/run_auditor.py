@@ -143,6 +143,7 @@ class RunAuditor:
     over: int = 0
     interrupted: bool = False
     unpaid: bool = False
+    aborted: bool = False
     text: str = ""
 
     @classmethod
@@ -181,6 +182,7 @@ class RunAuditor:
             over=self.over,
             interrupted=self.interrupted,
             unpaid=self.unpaid,
+            aborted=self.aborted,
             text=self.text,
         )
 
@@ -241,6 +243,7 @@ class RunAuditor:
             if answered is None:
                 return [f"{type(event).__name__} for {event.request} was applied, which is not open"], None
             return [], answered
+        self.aborted |= isinstance(event, Interrupted) and event.aborted
         if isinstance(event, Interrupted) and stopping(now.state) is Stopping.INTERRUPTED:
             # Asked twice: what was cancelled is not waited for.
             self.open.clear()
@@ -401,7 +404,8 @@ class RunAuditor:
             faults.append(f"told are {told.spent}, used were {self.purse.spent}")
         if told.reason in USED_UP and self.purse.may_call(now.config) and not self.unpaid:
             faults.append(f"the run ended with {told.reason}, and there is more, {self.purse}")
-        if self.interrupted != (told.reason is DoneReason.INTERRUPTED):
+        stopped = DoneReason.ABORTED if self.aborted else DoneReason.INTERRUPTED
+        if self.interrupted != (told.reason is stopped):
             faults.append(f"the run ended with {told.reason}, interrupted: {self.interrupted}")
         if self.mail.refused and not self.interrupted and told.reason is not DoneReason.BLOCKED:
             faults.append(f"the prompt did not come in, and the run ended with {told.reason}")

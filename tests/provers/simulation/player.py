@@ -264,7 +264,7 @@ class Player:
                 request = run.requests[pick(self.choices, run.machine.state.open)]
                 run.feed(replies.progressed(self.choices, request, at))
             case "interrupt":
-                run.feed(Interrupted(at=at))
+                run.feed(Interrupted(at=at, aborted=int(at) % 3 == 0))
             case "steer":
                 run.feed(self.people.steer(at))
             case "hurry":
