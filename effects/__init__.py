@@ -40,6 +40,7 @@ from .errors import (
     QueueFull as QueueFull,
     SessionBusy as SessionBusy,
     SessionClosed as SessionClosed,
+    SessionOwner as SessionOwner,
     StoreConflict as StoreConflict,
     StoreError as StoreError,
     TooLarge as TooLarge,
@@ -49,6 +50,7 @@ from .errors import (
     UnknownRequest as UnknownRequest,
     UnknownRun as UnknownRun,
     UnknownSession as UnknownSession,
+    Workplace as Workplace,
     WorldError as WorldError,
 )
 from .events import (

@@ -10,7 +10,7 @@ An interrupt of the run that goes on here is journaled with the step that it cau
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from enum import Enum, auto
 from functools import partial
@@ -33,6 +33,7 @@ from ..recovery import recover
 from .children import Children, ChildRunner
 from .delivery import Broker
 from .environment import Titles
+from .lease import SessionLease
 from .titles import begin_title
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class SessionRunner:
         self.id = log.session
         self.log = log
         self.environment = environment
+        self.lease = SessionLease(log, environment)
         self.children = Children(self.log, environment, opens)
         self.broker = Broker(environment.watch.buffer)
         self.performers: Performers = environment.performers
@@ -119,12 +121,14 @@ class SessionRunner:
 
     # Running it
 
-    async def stream(self, prompt: Input | None, *, wait: bool) -> AsyncGenerator[Notice, None]:
+    async def stream(
+        self, prompt: Input | None, *, wait: bool, takeover: bool = False
+    ) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
         try:
-            begun = await self._first(prompt)
+            begun = await self._first(prompt, takeover=takeover)
             while begun is not None:
                 shown = self.environment.watch.shown(self._drive(*begun, wait=wait))
                 async with aclosing(shown) as notices:
@@ -151,8 +155,9 @@ class SessionRunner:
             self.log.listener = None
             self._change_owner(Owner.NONE)
             self.environment.at_work.discard(self.drain)
-            # Last: a caller that waits for it looks at the owner next.
+            # A caller that waits for it looks at the owner next.
             self._free.set()
+            await self.lease.release()
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
@@ -172,18 +177,24 @@ class SessionRunner:
         if self.owner is Owner.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
         if self.owner is not Owner.NONE:
-            raise errors.SessionBusy(self.id)
+            raise errors.SessionBusy(self.id, errors.Workplace.HERE)
         self._change_owner(Owner.CLAIMING)
         # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
             self.environment.at_work.add(self.drain)
         self._free.clear()
 
-    async def _first(self, prompt: Input | None) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _first(
+        self, prompt: Input | None, *, takeover: bool
+    ) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run that is opened or taken over; None where there is none."""
         log, environment = self.log, self.environment
         # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
         async with self._lock:
+            # Before the journal is read, which no other process drives any more then. No other process knows
+            # an id that was just made: the lease of that one can wait for the poller.
+            if not log.fresh:
+                await self.lease.take(takeover=takeover)
             await self._read()
             state = log.state
             check_runner(log, environment)
@@ -191,7 +202,7 @@ class SessionRunner:
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
                 if state.unfinished:
-                    raise errors.SessionBusy(self.id)
+                    raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
                 event = await self._posted(prompt)
             elif state.machine is None and not state.prompted:
                 raise errors.UnknownSession(self.id)
@@ -231,6 +242,8 @@ class SessionRunner:
         """The driver of a run for the next prompt, after the time in which its sender may add to it."""
         while True:
             async with self._lock:
+                # It may have run out while this waited for the sender.
+                await self.lease.take()
                 await self._read()
                 due = self._due()
                 if due is None:
@@ -305,8 +318,13 @@ class SessionRunner:
         # finds another owner at work ends this run, too: that owner drives both.
         self.children.wake, self.children.abort = driver.inbox.wake, stop
         effects = driver.effects(first, wait=wait)
+
+        async def keep() -> None:
+            # A run that rests may be taken over; a closed session must not take its lease back.
+            await self.lease.keep(wanted=not (driver.resting or self.owner is Owner.CLOSED))
+
         # Left in reverse order: the poller looks for another owner until the work has stopped.
-        async with polled(self.log, self.environment.poll, stop), aclosing(effects):
+        async with polled(self.log, self.lease.pause, keep, stop), aclosing(effects):
             async for effect in effects:
                 # A mode holds for the children, too. After the parent's own step: a crash in between leaves
                 # them with the old one, which `take_over` makes good.
@@ -379,10 +397,11 @@ class SessionRunner:
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
             if self.owner in {*RUNNING, Owner.LEAVING}:
-                raise errors.SessionBusy(self.id)
+                raise errors.SessionBusy(self.id, errors.Workplace.HERE)
             await self._read()
             if self.log.state.unfinished:
-                raise errors.SessionBusy(self.id)
+                await self.lease.check()
+                raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
             yield self.log
 
     # Letting go of it
@@ -423,9 +442,12 @@ class SessionRunner:
         try:
             if driver is not None:
                 await driver.leave()
+            # Here, too: the reader of the stream may never look at its end.
+            await self.lease.release()
         finally:
             # The parent's work is over by now, so no child is opened behind this.
-            await self.children.close()
+            if self.children.here:
+                await self.children.close()
             if self._title is not None:
                 # The tokens used until then are journaled. How it ended is logged, and must not break this.
                 self._title.cancel()
@@ -483,10 +505,13 @@ def check_reader(log: SessionLog, environment: Environment, event: Post) -> None
 
 @asynccontextmanager
 async def polled(
-    log: SessionLog, poll: float, stop: Callable[[errors.WorldError], None]
+    log: SessionLog,
+    poll: float,
+    keep: Callable[[], Awaitable[None]],
+    stop: Callable[[errors.WorldError], None],
 ) -> AsyncGenerator[None, None]:
     """
-    Read the inputs of other processes to the session of *log* every *poll* seconds.
+    Read the inputs of other processes to the session of *log* every *poll* seconds, and *keep* its lease.
 
     Where another process owns the session now, or wrote an unreadable entry, *stop* gets the error: the run
     stays as it is journaled.
@@ -494,6 +519,7 @@ async def polled(
 
     async def look() -> None:
         while True:
+            await keep()
             # Real seconds and not the session's clock: other processes do not live by a test's time.
             await asyncio.sleep(poll)
             try:
