@@ -191,12 +191,16 @@ class SessionLease:
     async def release(self) -> None:
         """Give it up, where it is here, also when this is cancelled; where the store fails it runs out."""
         if self._record is not None:
-            await finish(self._give_up())
+            try:
+                await self._give_up()
+            except asyncio.CancelledError:
+                # How far it came is not known, and giving up twice harms nothing.
+                await finish(self._give_up())
+                raise
 
     async def _give_up(self) -> None:
         async with self._lock:
-            held, self._record, self._due = self._record, None, 0.0
-            held_here.discard(self._token)
+            held = self._record
             if self._swap is not None and held is not None:
                 with suppress(WorldError):
                     found = await self._swap(self.log.session, held, None)
@@ -204,6 +208,8 @@ class SessionLease:
                     there = decoded(found)
                     if there is not None and there.token == self._token:
                         await self._swap(self.log.session, found, None)
+            self._record, self._due = None, 0.0
+            held_here.discard(self._token)
 
     async def check(self) -> None:
         """Raise `SessionBusy` where another object has it; it waits as `take` does."""

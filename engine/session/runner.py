@@ -153,11 +153,15 @@ class SessionRunner:
         finally:
             # Inputs go to the journal only from here on: this driver would never read them.
             self.log.listener = None
-            self._change_owner(Owner.NONE)
-            self.environment.at_work.discard(self.drain)
-            # A caller that waits for it looks at the owner next.
-            self._free.set()
-            await self.lease.release()
+            # The next caller waits until the lease is given up, too.
+            self._change_owner(Owner.LEAVING)
+            try:
+                await self.lease.release()
+            finally:
+                self._change_owner(Owner.NONE)
+                self.environment.at_work.discard(self.drain)
+                # Last: a caller that waits for it looks at the owner next.
+                self._free.set()
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.

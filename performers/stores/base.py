@@ -82,7 +82,7 @@ class LeasingStore(Store, Protocol):
 
     async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
         """
-        Put *wanted* in the place of *held* as the lease of *session*, None for none; what is there from then on.
+        Put *wanted* in the place of *held* as the lease of *session*, None for none; what is there now.
 
         Where another one than *held* is there, it stays. Comparing and writing are one step. A session need
         not be there, and one that is deleted loses its lease. A lease may be lost with the power.

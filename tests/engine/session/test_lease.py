@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from provers.tasks import turns
-from support.session_stage import House, Tape, Watch, outcomes, until
+from support.session_stage import House, Tape, Watch, outcomes, said, until
 
-from turnwheel import MemoryStore
+from turnwheel import MemoryStore, Singleton
 from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
@@ -156,6 +156,20 @@ async def test_a_run_that_waits_for_an_answer_has_none_until_it_goes_on(house: H
     assert outcomes(here) == [Outcome.OK] * 2
 
 
+async def test_a_singleton_leaves_the_queue_to_a_process_at_work(one: House) -> None:
+    here, there = one.process(DIGS, says("done"), says("and that")), one.process()
+    watch = Watch(here)
+    await until(lambda: one.ran)
+    async with Singleton(there, poll=0.0) as singleton:
+        await singleton.post("more")
+        await turns(50)
+        one.release()
+        await singleton.idle()
+        await watch.task
+        assert said(there) == ["go", "more"]
+        assert there.result().text == "and that"
+
+
 async def test_it_is_renewed_while_a_tool_runs(one: House) -> None:
     one.poll = SECONDS / 8
     session = one.session(DIGS, says("done"), lease=SECONDS)
@@ -212,6 +226,21 @@ async def test_a_run_that_is_cancelled_at_any_moment_leaves_none_behind() -> Non
         assert await lease_of(house) is None
         moment += 1
     assert moment > 20
+
+
+async def test_a_drain_while_a_run_gives_its_lease_up_loses_no_result() -> None:
+    ended = 0
+    for moment in range(60):
+        session = House(Slow()).session(says("done"))
+        running = asyncio.ensure_future(session.run("go", id="mine"))
+        await turns(moment)
+        await session.drain()
+        if [mail.id for mail in session.queue] or session.machine is None or session.unfinished:
+            await asyncio.wait([running])
+            continue
+        assert (await running).text == "done"
+        ended += 1
+    assert ended
 
 
 async def test_one_that_could_not_be_given_up_keeps_no_one_out_here() -> None:
