@@ -38,6 +38,7 @@ from .errors import (
     NewerVersion as NewerVersion,
     NoPerformer as NoPerformer,
     QueueFull as QueueFull,
+    RunFailed as RunFailed,
     SessionBusy as SessionBusy,
     SessionClosed as SessionClosed,
     SessionOwner as SessionOwner,
@@ -91,7 +92,13 @@ from .history import (
     clear_results as clear_results,
     merged as merged,
 )
-from .hooks import Hook as Hook, HookAnswer as HookAnswer, HookSaid as HookSaid, HookSpec as HookSpec
+from .hooks import (
+    Hook as Hook,
+    HookAnswer as HookAnswer,
+    HookSaid as HookSaid,
+    HookSpec as HookSpec,
+    OnError as OnError,
+)
 from .messages import (
     Binary as Binary,
     Finish as Finish,
@@ -110,6 +117,7 @@ from .notices import (
     AgentNoticed as AgentNoticed,
     AgentStarted as AgentStarted,
     AnswerDropped as AnswerDropped,
+    AnswerKept as AnswerKept,
     ApprovalRequested as ApprovalRequested,
     ApprovalResolved as ApprovalResolved,
     ApprovalWithdrawn as ApprovalWithdrawn,
@@ -132,6 +140,7 @@ from .notices import (
     LoopStage as LoopStage,
     ModelCalled as ModelCalled,
     Notice as Notice,
+    NoticesMissed as NoticesMissed,
     ReasoningDelta as ReasoningDelta,
     RequestDelayed as RequestDelayed,
     ResultsCleared as ResultsCleared,

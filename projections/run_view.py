@@ -13,8 +13,8 @@ from typing import ClassVar, Self, final
 import attrs
 
 from ..effects import notices
-from ..effects.history import History, ReasoningPiece, Rope, TextPiece
-from ..effects.messages import Finish, Message, Part, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
+from ..effects.history import History
+from ..effects.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
 from ..effects.notices import Notice, ReasoningDelta, TextDelta
 from .json_events import Events, JsonEvent
 
@@ -26,42 +26,25 @@ CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | n
 @attrs.frozen(kw_only=True)
 class OpenAnswer:
     """
-    The answer to *request* so far: its *pieces*, which came in so many *blocks* of text or thought.
+    What was seen of the answer under way: so many *characters* of text, in *blocks* of text or thought.
+
+    No text: the notice of its end has all of it, and this reader may have missed a part.
     """
 
-    request: str = ""
-    model: str = ""
-    pieces: Rope = attrs.field(factory=Rope.of)
+    characters: int = 0
     blocks: int = 0
-    last: type[TextPiece | ReasoningPiece] | None = None
+    last: type[TextDelta | ReasoningDelta] | None = None
 
     def add(self, delta: TextDelta | ReasoningDelta) -> OpenAnswer:
         """This answer with *delta*."""
-        piece = TextPiece(delta.text) if isinstance(delta, TextDelta) else ReasoningPiece(delta.text)
-        begins = type(piece) is not self.last
-        pieces = self.pieces.extend((piece,), 1)
-        return attrs.evolve(self, pieces=pieces, blocks=self.blocks + begins, last=type(piece))
+        text = len(delta.text) if isinstance(delta, TextDelta) else 0
+        begins = type(delta) is not self.last
+        return OpenAnswer(characters=self.characters + text, blocks=self.blocks + begins, last=type(delta))
 
-    def void(self) -> OpenAnswer:
-        """An empty answer to the same request."""
-        return OpenAnswer(request=self.request, model=self.model)
-
-    def parts(self) -> list[Text | Reasoning]:
-        """Its text and its thinking so far."""
-        return [
-            Text(text=piece.text) if isinstance(piece, TextPiece) else Reasoning(text=piece.text)
-            for piece in self.pieces.pieces
-            if isinstance(piece, TextPiece | ReasoningPiece)
-        ]
-
-    def texts(self) -> list[Text]:
-        """Its text so far, without its thinking."""
-        return [part for part in self.parts() if isinstance(part, Text)]
-
-    @property
-    def characters(self) -> int:
-        """The characters of text so far."""
-        return sum(len(part.text) for part in self.texts())
+    def lacks(self, message: Message) -> bool:
+        """Whether some of *message*, which is the whole answer, was not seen."""
+        # What was seen are parts of it in their order, so it is all of it where it is as long.
+        return self.characters != len(message.text)
 
 
 @final
@@ -88,8 +71,8 @@ class RunView:
     One run of *session*, as its notices have told so far.
 
     *begun*: an event of it is out. *since* is its start in seconds since the epoch, None if that was not
-    seen. *messages* are those of this run without the open *answer* and *batch*. *compacting* is the size of
-    the conversation that is being summarised.
+    seen. *messages* are those of this run without the open *answer* and *batch*, *inputs* the ids of what it
+    has read. *compacting* is the size of the conversation that is being summarised.
     """
 
     session: str
@@ -98,6 +81,7 @@ class RunView:
     answer: OpenAnswer = attrs.field(factory=OpenAnswer)
     batch: OpenBatch = attrs.field(factory=OpenBatch)
     messages: History = attrs.field(factory=History.of)
+    inputs: tuple[str, ...] = ()
     compacting: int | None = None
 
     @property
@@ -128,18 +112,20 @@ def follow(told: RunView, notice: Notice) -> RunView:
             after = attrs.evolve(told, answer=told.answer.add(notice))
         case notices.RunStarted(at=at):
             after = RunView(session=told.session, since=at)
-        case notices.AnswerDropped():
-            after = attrs.evolve(told, answer=told.answer.void())
-        case notices.TurnEnded(calls=calls):
-            finish = Finish(reason=notice.stop, sequence=notice.sequence)
-            after = _continued(told, (*told.answer.parts(), *calls, finish))
+        # A new request begins anew in any case: the end of the last answer may have been missed.
+        case notices.AnswerDropped() | notices.ModelCalled():
+            after = attrs.evolve(told, answer=OpenAnswer())
+        case notices.TurnEnded(message=message, calls=calls):
+            after = _continued(told, message)
             after = attrs.evolve(after, batch=OpenBatch(calls={call.id: call for call in calls}))
-        case notices.ModelCalled(request=request, model=model):
-            after = attrs.evolve(_cut(told), answer=OpenAnswer(request=request, model=model))
-        case notices.InputTaken(messages=messages):
-            after = _cut(told, *messages)
+        case notices.AnswerKept(message=message):
+            after = _continued(told, message)
+        case notices.InputTaken(messages=messages, ids=ids):
+            after = attrs.evolve(_continued(told, *messages), inputs=(*told.inputs, *ids))
+        case notices.InputBlocked(ids=ids):
+            after = attrs.evolve(told, inputs=(*told.inputs, *ids))
         case notices.RunEnded():
-            after = _cut(told)
+            after = _continued(told)
         case notices.CompactionStarted() | notices.Compacted() | notices.CompactionFailed():
             size = notice.size if isinstance(notice, notices.CompactionStarted) else None
             after = attrs.evolve(told, compacting=size)
@@ -148,24 +134,16 @@ def follow(told: RunView, notice: Notice) -> RunView:
     return after
 
 
-def _cut(told: RunView, *messages: Message) -> RunView:
-    """*told* with *messages*, behind an answer that is cut short: its text is kept, its thinking is not."""
-    texts = told.answer.texts()
-    return _continued(told, (*texts, Finish(reason=StopReason.INTERRUPTED)) if texts else (), *messages)
-
-
-def _continued(told: RunView, answer: tuple[Part, ...], *messages: Message) -> RunView:
-    """*told* with *messages*, behind the results of its batch, in the order of their calls, and *answer*."""
+def _continued(told: RunView, *messages: Message) -> RunView:
+    """*told* with *messages*, behind the results of its batch, in the order of their calls."""
     order = {name: index for index, name in enumerate(told.batch.calls)}
     results = sorted(told.batch.results, key=lambda result: order.get(result.call, len(order)))
-    ended = (
-        Message(role=Role.TOOL, parts=tuple(results)),
-        Message(role=Role.ASSISTANT, parts=answer, model=told.answer.model),
-    )
     history = told.messages
-    for message in (*[each for each in ended if each.parts], *messages):
+    if results:
+        history = history.append(Message(role=Role.TOOL, parts=tuple(results)))
+    for message in messages:
         history = history.append(message)
-    return attrs.evolve(told, answer=told.answer.void(), batch=OpenBatch(), messages=history)
+    return attrs.evolve(told, answer=OpenAnswer(), batch=OpenBatch(), messages=history)
 
 
 def _in_batch(told: RunView, notice: Notice) -> OpenBatch:
@@ -238,7 +216,8 @@ def blocks(message: Message, thinking: str, of_call: Callable[[ToolCall], JsonEv
         match part:
             case Text(text=text):
                 yield {"type": "text", "text": text}
-            case Reasoning(text=text):
+            # A signature without a text is for the provider alone.
+            case Reasoning(text=text) if text:
                 yield {"type": thinking, "thinking": text}
             case ToolCall():
                 yield of_call(part)

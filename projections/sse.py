@@ -12,8 +12,8 @@ from typing import ClassVar, final
 
 from ..effects import notices
 from ..effects.events import Approve, ApproveAlways
-from ..effects.messages import Outcome
-from ..effects.notices import LoopStage, Notice, ReasoningDelta, TextDelta
+from ..effects.messages import Message, Outcome
+from ..effects.notices import LoopStage, Notice, TextDelta
 from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, shown
 from .run_view import CallNotice, Projection, RunView, compaction_events
 
@@ -32,8 +32,6 @@ class SseEvents(Projection):
         match notice:
             case TextDelta(text):
                 yield {"type": "text_delta", "content": text}
-            case ReasoningDelta():
-                pass
             case notices.RunStarted(run=run, model=model, at=at):
                 yield {**self.start(after), "run_id": run, "model": model, "timestamp": at}
             case _ if isinstance(notice, CallNotice):
@@ -46,6 +44,8 @@ class SseEvents(Projection):
                 yield {"type": "approved", "resource_type": "tool_call", "preview_id": call}
             case notices.AgentNoticed():
                 yield from _of_child(notice, after)
+            case notices.TurnEnded(message=message) | notices.AnswerKept(message=message):
+                yield from _answered(before, message)
             case _:
                 yield from compaction_events(before, notice, "estimated_tokens")
                 if isinstance(notice, notices.RunEnded):
@@ -150,14 +150,9 @@ def _warned(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
         case notices.Warned(text=text):
             yield _warning("warned", text)
         case notices.AnswerDropped():
-            void = before.answer.characters
-            yield _warning("answer_dropped", "the last text is void", characters=void)
-        case notices.RetryScheduled(failure=failure, message=message, attempt=attempt, due=due):
-            yield _warning("retry", f"{failure.value}: {message}", attempt=attempt, due=due)
-        case notices.RequestDelayed(reason=reason, due=due):
-            yield _warning("held", reason, due=due)
-        case notices.FallbackUsed(failure=failure, message=message, model=model, instead_of=other):
-            yield _warning("fell_back", f"{failure.value}: {message}", model=model, instead_of=other)
+            yield _dropped(before)
+        case notices.NoticesMissed(count=count):
+            yield _warning("missed", f"{count} notices were missed", notices=count)
         case notices.LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN as stage, text=text):
             # A stop shows in the error that ends the run.
             more: JsonEvent = {"stage": stage.value, "tools": list(notice.tools), "count": notice.count}
@@ -169,7 +164,32 @@ def _warned(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
         case notices.CompactionFailed(reason=reason) if before.compacting is None:
             yield _warning("compaction_failed", reason)
         case _:
+            yield from _tried(notice)
+
+
+def _tried(notice: Notice) -> Iterator[JsonEvent]:
+    """Warnings about requests to models that failed or have to wait."""
+    match notice:
+        case notices.RetryScheduled(failure=failure, message=message, attempt=attempt, due=due):
+            yield _warning("retry", f"{failure.value}: {message}", attempt=attempt, due=due)
+        case notices.RequestDelayed(reason=reason, due=due):
+            yield _warning("held", reason, due=due)
+        case notices.FallbackUsed(failure=failure, message=message, model=model, instead_of=other):
+            yield _warning("fell_back", f"{failure.value}: {message}", model=model, instead_of=other)
+        case _:
             pass
+
+
+def _answered(before: RunView, message: Message) -> Iterator[JsonEvent]:
+    """The whole text of *message* in the place of what came of it, where some was missed."""
+    if before.answer.lacks(message):
+        if before.answer.characters:
+            yield _dropped(before)
+        yield {"type": "text_delta", "content": message.text}
+
+
+def _dropped(before: RunView) -> JsonEvent:
+    return _warning("answer_dropped", "the last text is void", characters=before.answer.characters)
 
 
 def _warning(code: str, message: str, **more: object) -> JsonEvent:

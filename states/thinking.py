@@ -30,7 +30,7 @@ from .context import Context, Memory
 from .rules import compaction, loops, model_messages
 from .rules.hooks import told
 from .rules.inputs import messages, next_prompt
-from .rules.limits import may_not_go_on
+from .rules.limits import ROOM_TO_THINK, SMALL_ANSWER, may_not_go_on
 from .rules.token_estimates import saved
 from .state import Compacting, CompactReason, Done, End, Go, Streaming, Thinking
 
@@ -66,7 +66,7 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
         case stages.Start():
             return _begin(ctx)
         case stages.Prompt():
-            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce), state, ctx)
+            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy), state, ctx)
         case stages.Steer():
             return _admit(tuple([mail.id for mail in ctx.memory.waiting(records.MailKind.STEER)]), state, ctx)
         case Go():
@@ -100,28 +100,32 @@ def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingS
 def _interrupted(stage: stages.Waiting, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
     draft.add(Cancel(request=stage.request), notices.InterruptRequested())
-    if isinstance(stage, stages.Reading | stages.Opening | stages.Admitting):
+    if isinstance(stage, UNREAD):
         # A prompt that had not come in yet never will. Left in the mail it would begin the next run, which
         # is the last thing that a person wants who has just said stop.
-        _block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
+        block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
 
 
 # The session begins, once: instruction files, then hooks.
 
 
+def started(ctx: Context) -> notices.RunStarted:
+    """The notice that a run begins."""
+    config, memory = ctx.config, ctx.memory
+    return notices.RunStarted(
+        run=memory.run,
+        model=memory.session.model,
+        tools=tuple([tool.name for tool in config.tools]),
+        at=ctx.now,
+        mode=memory.session.mode,
+        cwd=config.cwd,
+    )
+
+
 def _begin(ctx: Context) -> ThinkingStep:
     draft, config, memory = Draft(ctx), ctx.config, ctx.memory
-    draft.add(
-        notices.RunStarted(
-            run=memory.run,
-            model=memory.session.model,
-            tools=tuple([tool.name for tool in config.tools]),
-            at=ctx.now,
-            mode=memory.session.mode,
-            cwd=config.cwd,
-        )
-    )
+    draft.add(started(ctx))
     if isinstance(memory.session.instructions, records.SetInstructions):
         # An earlier run has begun the session. Files are not read again: a system prompt that changes in the
         # middle of a conversation costs the provider's cache of all that came before.
@@ -150,12 +154,13 @@ def source_of(memory: Memory) -> str:
 
 def _greeted(stage: stages.Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
-    said = record_answers(Hook.SESSION_START, event, draft)
+    said = record_answers(Hook.SESSION_START, event, ctx, draft)
     if said.verdict is not Verdict.DENY:
-        # Only now has the session begun: one that was refused asks again in its next run.
+        # Setting the instructions marks the session as begun. If a hook refused, the next run asks its hooks
+        # for the start of a session again.
         draft.add(records.SetInstructions(text=stage.instructions))
         return draft.to(Thinking(stage=stages.Prompt()))
-    _block(stage, said.because, draft, ctx)
+    block(stage, said.because, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
 
 
@@ -178,10 +183,10 @@ def _admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> ThinkingStep:
 def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """The hooks let the inputs in, or not."""
     draft = Draft(ctx)
-    said = record_answers(Hook.USER_PROMPT_SUBMIT, event, draft)
+    said = record_answers(Hook.USER_PROMPT_SUBMIT, event, ctx, draft)
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
-    _block(stage, said.because, draft, ctx)
+    block(stage, said.because, draft, ctx)
     prompted = any(
         mail.lane is records.MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids
     )
@@ -221,13 +226,17 @@ def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _block(stage: stages.Waiting, why: str, draft: Draft, ctx: Context) -> None:
+# The stages in which a run has not read the inputs that it begins with.
+UNREAD = stages.Start | stages.Reading | stages.Opening | stages.Prompt | stages.Admitting
+
+
+def block(stage: stages.Stage, why: str, draft: Draft, ctx: Context) -> None:
     """Take the inputs that this run was to begin with out of the mail, unread."""
     if isinstance(stage, stages.Admitting):
         ids = stage.ids
     else:
         # No input was let in yet. These are the ids that the stage `Prompt` would take.
-        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce)
+        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy)
     draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
 
 
@@ -242,7 +251,9 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
         return draft.to(Thinking(stage=End(reason=reason)))
-    if memory.session.mail and memory.waiting(records.MailKind.STEER):
+    # What cannot be answered any more is left for the next run.
+    steered = memory.session.mail and memory.waiting(records.MailKind.STEER)
+    if steered and not isinstance(_affordable(ctx), DoneReason):
         return draft.to(Thinking(stage=stages.Steer(), attempt=state.attempt))
     talk = memory.conversation
     before = compaction.before(config.compaction, talk.history, talk.cleared, talk.results)
@@ -290,9 +301,29 @@ def _break_loop(loop: loops.Loop, state: Thinking, ctx: Context) -> ThinkingStep
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
+def _longest(ctx: Context) -> int:
+    """How many tokens an answer has at most where no budget is short."""
+    # A model without a limit of its own answers no more than it can read.
+    return ctx.memory.progress.max_output or ctx.model.max_output or ctx.model.window
+
+
+def _affordable(ctx: Context) -> int | DoneReason:
+    """How many tokens of an answer can be paid, or the budget that pays for none worth its input."""
+    most = _longest(ctx)
+    return ctx.affordable(ctx.model, ctx.asked, most, min(most, SMALL_ANSWER))
+
+
 def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:
-    """Ask the model, with a word about a *loop* behind the words of hooks."""
+    """Ask the model, if that can be paid, with a word about a *loop* behind the words of hooks."""
     memory, model, draft = ctx.memory, ctx.model.name, Draft(ctx)
+    limit, thinking, answer = memory.progress.max_output or None, ctx.thinking, _affordable(ctx)
+    # Here and not with the other limits: cleared results may be what makes it payable.
+    if isinstance(answer, DoneReason):
+        return draft.to(Thinking(stage=End(reason=answer)))
+    if answer < _longest(ctx):
+        limit = answer
+        # Thinking counts against the answer, and providers refuse a limit that leaves nothing beside it.
+        thinking = thinking if thinking and answer > max(thinking, ROOM_TO_THINK) else None
     now, said = memory.conversation, memory.conversation.pending_context
     if loop is not None:
         if not loop.done and state.attempt == 1:  # a retry is no second detection
@@ -314,8 +345,8 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingSte
             model=model,
             view=view,
             system=ctx.system,
-            thinking=ctx.thinking,
-            max_output=memory.progress.max_output or None,
+            thinking=thinking,
+            max_output=limit,
             tools=offered,
             instructions="\n".join(said),
             attempt=state.attempt,
@@ -354,7 +385,7 @@ def _stop_hook(ctx: Context) -> Hook:
 def _may_end(stage: stages.Ending, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """Go on where a hook wants to or a person has said something meanwhile, and end otherwise."""
     draft = Draft(ctx)
-    said = record_answers(_stop_hook(ctx), event, draft)
+    said = record_answers(_stop_hook(ctx), event, ctx, draft)
     if said.go_on is not None:
         # The history ends with the model's own answer. It has to read something to have something to answer.
         more = user(said.go_on or model_messages.CONTINUE, ctx.now)

@@ -19,10 +19,12 @@ import attrs
 
 from ...effects.config import Config, ToolKind
 from ...effects.errors import (
+    ArgumentError,
     ConfigError,
     NewerVersion,
     SessionClosed,
     StoreConflict,
+    TurnwheelError,
     UnknownCall,
     UnknownSession,
     WorldError,
@@ -38,6 +40,7 @@ from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..inputs import Input
 from ..machine import ChildLink, agent_before, links_of
+from .environment import FAILED_REASONS
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
@@ -64,7 +67,7 @@ class Children:
     # By call. Also children that a caller only looks at, until `load` finds them ended.
     here: dict[str, ChildSession] = attrs.field(factory=dict, init=False)
     wake: Callable[[], None] = attrs.field(default=noop, init=False)
-    abort: Callable[[WorldError], None] = attrs.field(default=noop, init=False)
+    abort: Callable[[TurnwheelError], None] = attrs.field(default=noop, init=False)
 
     @cached_property
     def _memory(self) -> MemoryStore | None:
@@ -151,9 +154,6 @@ CHILD_SYSTEM = """\
 You are {name}, a helper of another agent. {description}
 Do what you are asked, with the tools you have, and end with a summary of your findings. Nobody can answer
 questions."""
-
-FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
-"""Reasons after which a child's answer counts as a failure. After a limit, its findings are worth reading."""
 
 TAKE_OVER_TRIES = 20
 """How often a child is taken over from a process that has not noticed yet that it lost the session."""
@@ -290,8 +290,9 @@ class _Run:
             answer = await self._answered()
         except SessionClosed:
             return None
-        except NewerVersion as error:
-            # A failure would be final for the parent. It stops instead, for a process of the newer version.
+        except (NewerVersion, ArgumentError) as error:
+            # A failure would be final for the parent. It stops instead, for a process of the newer version,
+            # or for one whose approver answers with a decision.
             self._children.abort(error)
             raise
         except WorldError as error:
@@ -351,10 +352,11 @@ class _Run:
             outcome = Outcome.CANCELLED
         elif result.reason in FAILED_REASONS:
             outcome = Outcome.ERROR
-        # A child that met a limit in the middle of its work has often written something before.
-        texts = (one.text for one in reversed(session.history) if one.role is Role.ASSISTANT and one.text)
-        text = result.text or next(texts, "") or "(the agent gave no answer)"
+        text = result.text or "(the agent gave no answer)"
         if result.reason is not DoneReason.END_TURN:
+            # A child that met a limit in the middle of its work has often written something before.
+            texts = (one.text for one in reversed(session.history) if one.role is Role.ASSISTANT and one.text)
+            text = result.text or next(texts, text)
             text += f"\n[ended: {result.reason}{': ' * bool(result.detail)}{result.detail}]"
         # Of all its runs: there are several where a person sent it prompts.
         return _answer(self._request, self._scene, text, outcome, session.spent)

@@ -24,7 +24,7 @@ from ...effects.notices import ApprovalRequested, Notice, SettingChanged
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
 from ...states.context import INPUTS
-from ...states.rules.inputs import prompt_group
+from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..driver import Driver, Performers
 from ..inputs import check_room
@@ -202,6 +202,8 @@ class SessionRunner:
             await self._read()
             state = log.state
             check_runner(log, environment)
+            if prompt is not None or state.unfinished or state.prompted:
+                check_models(log, environment)
             event = None
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
@@ -257,14 +259,10 @@ class SessionRunner:
 
     def _due(self) -> float | None:
         """Until when the sender of the next prompt may add to it; None where that time is over."""
-        window = self.environment.config.policy.coalesce
-        group = prompt_group(self.log.state.prompts, window)
-        # Prompts without a sender never merge: they may come from different people.
-        if not group or not group[0].sender:
-            return None
-        sent = group[-1].at
-        # A time in the future comes from another machine's clock, which may be hours ahead: not waited for.
-        return sent + window if sent <= self.environment.clock.now() < sent + window else None
+        policy = self.environment.config.policy
+        until, now = joins_until(self.log.state.prompts, policy), self.environment.clock.now()
+        # A prompt of the future comes from another machine's clock, which may be hours ahead: not waited for.
+        return until if until is not None and until - policy.coalesce <= now < until else None
 
     async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
@@ -311,9 +309,9 @@ class SessionRunner:
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
-        found: list[errors.WorldError] = []
+        found: list[errors.TurnwheelError] = []
 
-        def stop(error: errors.WorldError) -> None:
+        def stop(error: errors.TurnwheelError) -> None:
             found.append(error)
             # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
             driver.inbox.close()
@@ -488,6 +486,14 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
         way = "resume it where they are, or name them in Agent(retired=...)"
         msg = f"session {log.session!r} has tools that are not here: {', '.join(map(repr, lacking))}; {way}"
         raise errors.ConfigError(msg)
+
+
+def check_models(log: SessionLog, environment: Environment) -> None:
+    """Refuse to go on with models that cannot be asked: the run would end with their refusals."""
+    config = environment.config
+    chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
+    names = [model.name for model in (config.model, *config.models)]
+    environment.ready(*{chosen if chosen in names else config.model.name, config.fallback} - {""})
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:

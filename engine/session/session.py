@@ -21,13 +21,13 @@ from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
-from ...effects.messages import Role
-from ...effects.notices import InputBlocked, InputTaken, Notice, RunEnded
+from ...effects.messages import Outcome, Role
+from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
 from ...states.state import Done
-from ..inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
+from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
 from ..journal.summary import first_line
 from .environment import Environment, Result
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from ...effects.messages import Binary
-    from ...effects.notices import DoneReason
     from ...effects.records import Change
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -111,7 +110,10 @@ class Session:
         # An interrupt that waits for `resume` withdraws all of them: an answer could change nothing.
         quiet = self._log.state.stopped or not self._log.state.unfinished
         children = [] if quiet else self._runner.children.known
-        return (*self._log.state.questions, *[asked for child in children for asked in child.waiting])
+        own, machine = self._log.state.questions, self._log.state.machine
+        if machine is not None:
+            own = tuple([located(asked, self.id, machine.memory.run, machine.config) for asked in own])
+        return (*own, *[asked for child in children for asked in child.waiting])
 
     @property
     def children(self) -> tuple[ChildLink, ...]:
@@ -154,7 +156,12 @@ class Session:
             raise UnknownSession(self.id)
         over = machine.state if isinstance(machine.state, Done) else None
         # Back to the prompt and no further: an earlier run's answer is not this one's.
-        run = takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))
+        run = [*takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))]
+        # Results at a natural end are of calls that were skipped, or an empty answer, which is not kept, came
+        # behind them. No earlier answer is then the last.
+        ran = any(result.outcome is not Outcome.SKIPPED for message in run[:1] for result in message.results)
+        if ran and over is not None and over.reason is DoneReason.END_TURN:
+            run = []
         return Result(
             session=self.id,
             run=machine.memory.run,

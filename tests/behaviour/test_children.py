@@ -24,6 +24,7 @@ from turnwheel import (
     SetMode,
 )
 from turnwheel.effects import errors, events, notices, requests
+from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
@@ -156,10 +157,16 @@ async def test_the_rules_of_its_parent_hold_for_a_child(stage: Stage) -> None:
             "(the agent gave no answer)\n[ended: error: auth: scripted: auth]",
         ),
         ([says("")], Limits(), "ok", "(the agent gave no answer)"),
+        ([calls(("look", {}), text="I see a"), says("")], Limits(), "ok", "(the agent gave no answer)"),
         ([calls(("look", {}), text="I see a")], Limits(turns=1), "ok", "I see a\n[ended: max_turns]"),
-        ([calls(("look", {}), text="I see a")], Limits(tokens=15), "ok", "I see a\n[ended: token_budget]"),
+        (
+            [calls(("look", {}), text="I see a", usage=Usage(input=1_000))],
+            Limits(tokens=1_000),
+            "ok",
+            "I see a\n[ended: token_budget]",
+        ),
     ],
-    ids=["fails", "says nothing", "turns", "tokens"],
+    ids=["fails", "says nothing", "says nothing in the end", "turns", "tokens"],
 )
 async def test_however_a_child_ends_its_parent_reads_of_it_and_goes_on(
     stage: Stage, child: list[Reply], limits: Limits, outcome: str, result: str
@@ -297,14 +304,31 @@ async def test_a_run_rests_on_a_question_of_its_child(
 
 @pytest.mark.behaviour("a-childs-question-is-its-parents")
 async def test_an_approver_is_asked_about_a_childs_calls(stage: Stage) -> None:
-    asked: list[str] = []
+    asked: list[requests.AskApproval] = []
 
-    async def yes(question: requests.AskApproval) -> Approve:
-        asked.append(question.arguments)
+    def yes(question: requests.AskApproval) -> Approve:
+        asked.append(question)
         return Approve()
 
     result = await stage.session(*BUYS, approver=yes, **PAYER).run("go")
-    assert (result.text, asked, stage.ran) == ("done", ['{"amount": 3}'], ["pay 3"])
+    assert (result.text, stage.ran) == ("done", ["pay 3"])
+    [question] = asked
+    assert (question.values, question.agent, question.session) == (
+        {"amount": 3},
+        "scout",
+        f"s.{question.run}",
+    )
+
+
+@pytest.mark.behaviour("a-childs-question-is-its-parents")
+async def test_a_wrong_answer_to_a_childs_question_stops_its_parent(stage: Stage) -> None:
+    async with stage.session(*BUYS[:2], approver=lambda _: True, **PAYER) as session:
+        with pytest.raises(errors.ArgumentError, match="got bool"):
+            await session.run("go")
+    async with await stage.session(**PAYER).load() as session:
+        await session.approve(session.waiting[0].id, Approve())
+    result = await stage.session(*BUYS[2:], **PAYER).resume()
+    assert (result.text, stage.ran) == ("done", ["pay 3"])
 
 
 @pytest.mark.behaviour("a-childs-question-is-its-parents")

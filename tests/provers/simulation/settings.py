@@ -129,12 +129,12 @@ RULES = (
 
 HOOKS = (
     HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="[lws]*"),
-    HookSpec(name="second", hook=Hook.PRE_TOOL_USE, tool="write"),
+    HookSpec(name="second", hook=Hook.PRE_TOOL_USE, tool="write", on_error="deny"),
     HookSpec(name="audit", hook=Hook.POST_TOOL_USE),
     HookSpec(name="nurse", hook=Hook.POST_TOOL_USE_FAILURE, tool="w*"),
-    HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT),
+    HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT, on_error="deny"),
     HookSpec(name="usher", hook=Hook.SESSION_START),
-    HookSpec(name="clerk", hook=Hook.PRE_COMPACT),
+    HookSpec(name="clerk", hook=Hook.PRE_COMPACT, on_error="deny"),
     HookSpec(name="coach", hook=Hook.STOP),
 )
 """One hook for each place."""
@@ -350,6 +350,7 @@ def policy(choices: Choices) -> Policy:
         answer_within=weighted(choices, {None: 75, 3.0: 25}),
         continues=choices.below(3),
         coalesce=weighted(choices, {0.0: 70, 2.0: 30}),
+        coalesce_longest=weighted(choices, {0.0: 50, 3.0: 50}),
     )
 
 
