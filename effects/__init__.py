@@ -41,6 +41,7 @@ from .errors import (
     RunFailed as RunFailed,
     SessionBusy as SessionBusy,
     SessionClosed as SessionClosed,
+    SessionOwner as SessionOwner,
     StoreConflict as StoreConflict,
     StoreError as StoreError,
     TooLarge as TooLarge,
@@ -50,6 +51,7 @@ from .errors import (
     UnknownRequest as UnknownRequest,
     UnknownRun as UnknownRun,
     UnknownSession as UnknownSession,
+    Workplace as Workplace,
     WorldError as WorldError,
 )
 from .events import (

@@ -10,7 +10,7 @@ Every error of this library, by whose fault it is.
             UnknownRequest     (LookupError) no open question has this id
             UnknownCall        (LookupError) no call under way has this id
             UnknownRun         (LookupError) no run of the session has this id
-            SessionBusy        (RuntimeError) a run is already under way
+            SessionBusy        (RuntimeError) a run is already under way, or was left
             SessionClosed      (RuntimeError) the session was closed
             TooLarge           (ValueError) something is larger than its limit
             QueueFull          (RuntimeError) the input queue is full
@@ -31,6 +31,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import NoReturn, final
+
+import attrs
 
 
 class Choice(StrEnum):
@@ -120,16 +122,49 @@ class UnknownRun(CallerError, LookupError):
         return f"no run {self.run!r} in this session; there are: {_listed(self.runs)}"
 
 
-@final
-class SessionBusy(CallerError, RuntimeError):
-    """A run of session *session* is under way."""
+class Workplace(Choice):
+    """Where a session is at work: in this process, in another one, or in none, where its run was left."""
 
-    def __init__(self, session: str) -> None:
-        self.session = session
-        super().__init__(session)
+    HERE = "here"
+    ELSEWHERE = "elsewhere"
+    NOWHERE = "nowhere"
+
+
+@final
+@attrs.frozen
+class SessionOwner:
+    """The process *pid* of *host*, at work since *since* (epoch seconds), and its own name for itself."""
+
+    host: str
+    pid: int
+    worker: str
+    since: float
 
     def __str__(self) -> str:
-        return f"session {self.session!r} has a run under way; wait for it or interrupt it"
+        minutes, seconds = divmod(int(self.since) % 86_400, 60)
+        named = f" ({self.worker})" if self.worker else ""
+        since = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02} UTC"
+        return f"process {self.pid} of {self.host!r}{named} since {since}"
+
+
+@final
+class SessionBusy(CallerError, RuntimeError):
+    """Session *session* has a run that is not over; *at_work* says where, and *owner* which other process."""
+
+    def __init__(self, session: str, at_work: Workplace, owner: SessionOwner | None = None) -> None:
+        self.session = session
+        self.at_work = at_work
+        self.owner = owner
+        super().__init__(session, at_work, owner)
+
+    def __str__(self) -> str:
+        if self.at_work is Workplace.HERE:
+            problem = "has a run under way in this process; wait for it, send() to it, or interrupt() it"
+        elif self.at_work is Workplace.ELSEWHERE:
+            problem = f"is at work in {self.owner}; send() to it, or pass takeover=True"
+        else:
+            problem = "has a run that was left unfinished; call resume(), after approve() where it asks"
+        return f"session {self.session!r} {problem}"
 
 
 @final

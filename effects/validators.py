@@ -114,6 +114,7 @@ positive = must(
     lambda value: value is None or (_is_number(value) and value > 0),
 )
 not_negative = must("be a number, and not negative", lambda value: _is_number(value) and value >= 0)
+seconds = must("be a number of seconds above 0", lambda value: _is_number(value) and value > 0)
 not_empty = must("not be empty", lambda value: isinstance(value, str) and bool(value.strip()))
 share = must("be a number above 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1)
 # What every provider takes as the name of a tool.

@@ -15,7 +15,7 @@ import attrs
 
 from .. import effects
 from ..effects.secrets import as_secrets
-from ..effects.validators import as_texts, named
+from ..effects.validators import as_texts, named, seconds
 from ..performers.base import Clock, PerformContext, Performer, SystemClock, noop
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
@@ -314,6 +314,8 @@ class Agent:
 
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
+    A process at work renews its *lease* of the session, and is taken for gone after so many seconds without;
+    *worker* is its name for other processes.
     """
 
     model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(name=DEFAULT_MODEL), converter=_spec)
@@ -356,6 +358,8 @@ class Agent:
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
     retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
+    lease: float = attrs.field(default=2.0, validator=seconds)
+    worker: str = ""
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
@@ -406,6 +410,8 @@ class Agent:
             watch=self.watch,
             at_work=self._at_work,
             retired=self.retired,
+            lease=self.lease,
+            worker=self.worker,
             # A host that asks models itself has its own keys.
             ready=noop if effects.CallModel in self.performers else self._models.ready,
         )

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
         Wire as Wire,
     )
     from .secrets import MemoryVault as MemoryVault, Vault as Vault
-    from .stores.base import Durability as Durability, SessionInfo as SessionInfo, Store as Store
+    from .stores.base import (
+        Durability as Durability,
+        LeasingStore as LeasingStore,
+        SessionInfo as SessionInfo,
+        Store as Store,
+    )
     from .stores.memory import MemoryStore as MemoryStore
     from .stores.sqlite import SQLiteStore as SQLiteStore
     from .tools.builtin import builtin_tools as builtin_tools
@@ -61,7 +66,7 @@ _MODULES = {
     "models.router": ("Models", "wire_of"),
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),
     "secrets": ("MemoryVault", "Vault"),
-    "stores.base": ("Durability", "SessionInfo", "Store"),
+    "stores.base": ("Durability", "LeasingStore", "SessionInfo", "Store"),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SQLiteStore",),
     "tools.builtin": ("builtin_tools",),

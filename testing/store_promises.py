@@ -341,6 +341,33 @@ async def a_deleted_session_is_gone_and_may_come_again(store: Store) -> None:
         same("the entries of another", await _kept(store, name), [b"old", b"older"])
 
 
+# Leases, of a store that has them
+
+
+async def _leased(store: Store, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    """What `lease` of *store* returns; as if each were granted where the store has none."""
+    lease = getattr(store, "lease", None)
+    return wanted if lease is None else await lease(session, held, wanted)
+
+
+async def a_lease_goes_only_from_the_one_that_is_there(store: Store) -> None:
+    """Comparing and writing it are one step; it is no entry, and a deleted session has none."""
+    if not hasattr(store, "lease"):
+        return
+    for session in ("s", "t"):
+        same("a lease that is free", await _leased(store, session, None, None), None)
+        same("a lease that was free", await _leased(store, session, None, b"a"), b"a")
+    for held, wanted in [(None, b"b"), (b"b", b"c"), (b"b", None), (None, None), (b"b", b"b")]:
+        same("a lease that is held", await _leased(store, "s", held, wanted), b"a")
+    same("a lease that is renewed", await _leased(store, "s", b"a", b"\0'"), b"\0'")
+    same("a lease that is given up", await _leased(store, "s", b"\0'", None), None)
+    same("a lease of another", await _leased(store, "s", b"\0'", b"d"), None)
+    same("the sessions", list(await store.list()), [])
+    await store.append("t", 0, [b"x"])
+    await store.delete("t")
+    same("the lease of a deleted session", await _leased(store, "t", None, None), None)
+
+
 # Seconds in which work that was left behind would show.
 LATER = 0.05
 
@@ -358,7 +385,15 @@ async def a_closed_store_says_so(store: Store) -> None:
     await store.append("s", 0, [b"a"])
     await asyncio.gather(store.close(), store.close())
     await store.close()
-    for name, given in {"append": ("s", 1, [b"b"]), "load": ("s",), "list": (), "delete": ("s",)}.items():
+    calls: dict[str, tuple[object, ...]] = {
+        "append": ("s", 1, [b"b"]),
+        "load": ("s",),
+        "list": (),
+        "delete": ("s",),
+    }
+    if hasattr(store, "lease"):
+        calls["lease"] = ("s", None, b"mine")
+    for name, given in calls.items():
         try:
             found = await getattr(store, name)(*given)
         except StoreError:
@@ -490,6 +525,16 @@ async def of_writers_in_many_stores_one_goes_on(share: Opened) -> None:
         others = {type(outcome) for outcome in outcomes if outcome != length + 3}
         same("what the others are told", others, {StoreConflict})
         same("the last entries", await _kept(opened[length % 6], "s", length), winners * 3)
+
+
+async def of_many_that_want_a_lease_one_gets_it(share: Opened) -> None:
+    """All others see whose it is."""
+    opened = [await share() for _ in range(6)]
+    wants = (_leased(store, "s", None, f"{n}".encode()) for n, store in enumerate(opened))
+    found = await asyncio.gather(*wants)
+    if hasattr(opened[0], "lease"):
+        same("how many got a lease of 6 that want it", len(set(found)), 1)
+        same("whose it is", await _leased(opened[1], "s", None, None), found[0])
 
 
 async def many_may_make_the_place_at_once(share: Opened) -> None:

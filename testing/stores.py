@@ -38,6 +38,11 @@ class StoreOver:
         """Forget *session*."""
         return await self.kept.delete(session)
 
+    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        """Put the lease *wanted* in the place of *held*; where *kept* has no leases, any is granted."""
+        keeps = getattr(self.kept, "lease", None)
+        return wanted if keeps is None else await keeps(session, held, wanted)
+
     async def close(self) -> None:
         """Close *kept*."""
         await self.kept.close()

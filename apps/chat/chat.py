@@ -15,6 +15,7 @@ from collections.abc import Generator
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any, final
 
+from ...effects.errors import SessionBusy
 from ...effects.messages import Role
 from ...effects.notices import Notice, RunEnded, RunStarted
 from ...effects.requests import AskApproval
@@ -143,7 +144,11 @@ class ChatCommand:
         while True:
             # An unfinished run is ours only at the start. One that appears later belongs to another worker.
             if ours if session.unfinished else self._due(workspace):
-                await self._run(workspace)
+                try:
+                    await self._run(workspace, takeover=ours and self.options.takeover)
+                except SessionBusy:
+                    self.face.aside.line(OTHER_WORKER, "yellow")
+                    await self._look(workspace)
                 if self.signals.ended_by is not None:
                     return  # SIGTERM drained the run
             elif self._all_read:
@@ -162,8 +167,9 @@ class ChatCommand:
         queue, now = workspace.session.queue, workspace.agent.clock.now()
         return bool(queue) and (self._woken or self._all_read or now - queue[0].at > POLL_SECONDS)
 
-    async def _run(self, workspace: Workspace) -> None:
-        async with self.face.busy(), aclosing(workspace.session.stream(wait=True)) as notices:
+    async def _run(self, workspace: Workspace, *, takeover: bool) -> None:
+        stream = workspace.session.stream(wait=True, takeover=takeover)
+        async with self.face.busy(), aclosing(stream) as notices:
             async for notice in notices:
                 self._track(notice)
                 editing = self.face.editing

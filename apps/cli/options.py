@@ -120,6 +120,7 @@ _SHARED: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--dir", "directories", type=DIRECTORY, multiple=True, help="Another directory for the file tools."
     ),
+    click.option("--takeover", is_flag=True, help="Take the session from a process that is at work on it."),
     click.option("--yes", is_flag=True, help="Answer every question with yes."),
     _rules(Verdict.ALLOW, "Run TOOL or TOOL:ARGUMENT=GLOB without a question."),
     _rules(Verdict.ASK, "Ask about such calls, whatever allows them."),

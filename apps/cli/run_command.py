@@ -81,6 +81,9 @@ class RunCommand:
         pace = CLI_PACE if self.out.is_terminal else 0.0
         async with open_workspace(self.options, self._performers(), pace) as workspace:
             self._check(workspace)
+            if self.options.resume is not None and not self.options.takeover:
+                # Before anything is changed or shown: its work is neither lost nor ours.
+                await workspace.session.check_free()
             await apply_choices(self.options, workspace)
             self._begin(workspace)
             try:
@@ -137,7 +140,10 @@ class RunCommand:
 
     async def _watch(self, workspace: Workspace) -> None:
         self.signals.interrupts(workspace.session)
-        async with aclosing(workspace.session.stream(self.options.prompt, wait=workspace.waits)) as notices:
+        stream = workspace.session.stream(
+            self.options.prompt, wait=workspace.waits, takeover=self.options.takeover
+        )
+        async with aclosing(stream) as notices:
             async for notice in notices:
                 self._track(notice, workspace)
                 if self.face is not None:

@@ -59,6 +59,7 @@ class RunOptions:
     resume: str | None = None
     session: str | None = None
     newest: bool = False
+    takeover: bool = False
     title: str | None = None
     store: Path
     cwd: Path = Path()

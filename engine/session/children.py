@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 
 @final
+@attrs.define(eq=False)
 class Children:
     """
     The children of the session of *log*, which works in *environment*, by the calls they work for.
@@ -59,16 +61,18 @@ class Children:
     with an error.
     """
 
-    def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
-        # By call. Also children that a caller only looks at, until `load` finds them ended.
-        self.here: dict[str, ChildSession] = {}
-        self.wake: Callable[[], None] = noop
-        self.abort: Callable[[TurnwheelError], None] = noop
-        self.log = log
-        self._environment = environment
-        self._opens = opens
+    log: SessionLog
+    _environment: Environment
+    _opens: OpenSession
+    # By call. Also children that a caller only looks at, until `load` finds them ended.
+    here: dict[str, ChildSession] = attrs.field(factory=dict, init=False)
+    wake: Callable[[], None] = attrs.field(default=noop, init=False)
+    abort: Callable[[TurnwheelError], None] = attrs.field(default=noop, init=False)
+
+    @cached_property
+    def _memory(self) -> MemoryStore | None:
         # A child always has a journal: it may be opened twice in one run, and must know what it did.
-        self._memory = None if log.kept else MemoryStore()
+        return None if self.log.kept else MemoryStore()
 
     @property
     def links(self) -> tuple[ChildLink, ...]:

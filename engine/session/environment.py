@@ -55,7 +55,8 @@ class Environment:
     Every *poll* seconds a running session reads the inputs of other processes from its store. *watch* says
     what subscribers see. *redactor* takes secrets out of approvals. *at_work* holds the running sessions.
     For a child, *task* is its first prompt, and *rested* is called when it waits only for people. *retired*
-    are names of tools without which a run goes on that had them.
+    are names of tools without which a run goes on that had them. A process that works on a session says so
+    every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there.
     """
 
     config: Config
@@ -77,6 +78,9 @@ class Environment:
     at_work: set[Drain] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
     retired: tuple[str, ...] = ()
+    # Long enough for a disk that stalls or a tool that blocks the event loop for a moment.
+    lease: float = 2.0
+    worker: str = ""
     # Raises for models that cannot be asked here: a run is not begun for them.
     ready: Callable[..., None] = noop
 

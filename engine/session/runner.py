@@ -34,6 +34,7 @@ from ..recovery import recover
 from .children import Children, ChildRunner
 from .delivery import Broker
 from .environment import Titles
+from .lease import SessionLease
 from .titles import begin_title
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class SessionRunner:
         self.id = log.session
         self.log = log
         self.environment = environment
+        self.lease = SessionLease(log, environment)
         self.children = Children(self.log, environment, opens)
         self.broker = Broker(environment.watch.buffer)
         self.performers: Performers = environment.performers
@@ -175,7 +177,12 @@ class SessionRunner:
             self._leave(place)
 
     async def stream(
-        self, prompt: Input | None, *, wait: bool, place: asyncio.Event | None = None
+        self,
+        prompt: Input | None,
+        *,
+        wait: bool,
+        takeover: bool = False,
+        place: asyncio.Event | None = None,
     ) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`. *place* is in the line."""
         if place is not None:
@@ -185,7 +192,7 @@ class SessionRunner:
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
         try:
-            begun = await self._first(prompt, place)
+            begun = await self._first(prompt, place, takeover=takeover)
             while begun is not None:
                 shown = self.environment.watch.shown(self._drive(*begun, wait=wait))
                 async with aclosing(shown) as notices:
@@ -210,10 +217,15 @@ class SessionRunner:
         finally:
             # Inputs go to the journal only from here on: this driver would never read them.
             self.log.listener = None
-            self._change_owner(Owner.NONE)
-            self.environment.at_work.discard(self.drain)
-            # Last: a caller that waits for it looks at the owner next.
-            self._free.set()
+            # The next caller waits until the lease is given up, too.
+            self._change_owner(Owner.LEAVING)
+            try:
+                await self.lease.release()
+            finally:
+                self._change_owner(Owner.NONE)
+                self.environment.at_work.discard(self.drain)
+                # Last: a caller that waits for it looks at the owner next.
+                self._free.set()
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
@@ -233,7 +245,7 @@ class SessionRunner:
         if self.owner is Owner.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
         if self.owner is not Owner.NONE:
-            raise errors.SessionBusy(self.id)
+            raise errors.SessionBusy(self.id, errors.Workplace.HERE)
         self._change_owner(Owner.CLAIMING)
         # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
@@ -241,7 +253,7 @@ class SessionRunner:
         self._free.clear()
 
     async def _first(
-        self, prompt: Input | None, place: asyncio.Event | None
+        self, prompt: Input | None, place: asyncio.Event | None, *, takeover: bool
     ) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run that is opened or taken over; None where there is none."""
         log, environment = self.log, self.environment
@@ -250,6 +262,10 @@ class SessionRunner:
             # From here on the lock keeps the order.
             if place is not None:
                 self._leave(place)
+            # Before the journal is read, which no other process drives any more then. No other process knows
+            # an id that was just made: the lease of that one can wait for the poller.
+            if not log.fresh:
+                await self.lease.take(takeover=takeover)
             await self._read()
             state = log.state
             check_runner(log, environment)
@@ -259,7 +275,7 @@ class SessionRunner:
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
                 if state.unfinished:
-                    raise errors.SessionBusy(self.id)
+                    raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
                 event = await self._posted(prompt)
             elif state.machine is None and not state.prompted:
                 raise errors.UnknownSession(self.id)
@@ -299,6 +315,8 @@ class SessionRunner:
         """The driver of a run for the next prompt, after the time in which its sender may add to it."""
         while True:
             async with self._lock:
+                # It may have run out while this waited for the sender.
+                await self.lease.take()
                 await self._read()
                 due = self._due()
                 if due is None:
@@ -372,8 +390,13 @@ class SessionRunner:
         # finds another owner at work ends this run, too: that owner drives both.
         self.children.wake, self.children.abort = driver.inbox.wake, stop
         effects = driver.effects(first, wait=wait)
+
+        async def keep() -> None:
+            # A run that rests may be taken over; a closed session must not take its lease back.
+            await self.lease.keep(wanted=not (driver.resting or self.owner is Owner.CLOSED))
+
         # Left in reverse order: the poller looks for another owner until the work has stopped.
-        async with polled(self.log, self.environment.poll, stop), aclosing(effects):
+        async with polled(self.log, self.lease.pause, keep, stop), aclosing(effects):
             async for effect in effects:
                 # A mode holds for the children, too. After the parent's own step: a crash in between leaves
                 # them with the old one, which `take_over` makes good.
@@ -450,10 +473,11 @@ class SessionRunner:
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
             if self.owner in {*RUNNING, Owner.LEAVING}:
-                raise errors.SessionBusy(self.id)
+                raise errors.SessionBusy(self.id, errors.Workplace.HERE)
             await self._read()
             if self.log.state.unfinished:
-                raise errors.SessionBusy(self.id)
+                await self.lease.check()
+                raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
             yield self.log
 
     # Letting go of it
@@ -494,9 +518,12 @@ class SessionRunner:
         try:
             if driver is not None:
                 await driver.leave()
+            # Here, too: the reader of the stream may never look at its end.
+            await self.lease.release()
         finally:
             # The parent's work is over by now, so no child is opened behind this.
-            await self.children.close()
+            if self.children.here:
+                await self.children.close()
             if self._title is not None:
                 # The tokens used until then are journaled. How it ended is logged, and must not break this.
                 self._title.cancel()
@@ -562,10 +589,13 @@ def check_reader(log: SessionLog, environment: Environment, event: Post) -> None
 
 @asynccontextmanager
 async def polled(
-    log: SessionLog, poll: float, stop: Callable[[errors.WorldError], None]
+    log: SessionLog,
+    poll: float,
+    keep: Callable[[], Awaitable[None]],
+    stop: Callable[[errors.WorldError], None],
 ) -> AsyncGenerator[None, None]:
     """
-    Read the inputs of other processes to the session of *log* every *poll* seconds.
+    Read the inputs of other processes to the session of *log* every *poll* seconds, and *keep* its lease.
 
     Where another process owns the session now, or wrote an unreadable entry, *stop* gets the error: the run
     stays as it is journaled.
@@ -573,6 +603,7 @@ async def polled(
 
     async def look() -> None:
         while True:
+            await keep()
             # Real seconds and not the session's clock: other processes do not live by a test's time.
             await asyncio.sleep(poll)
             try:

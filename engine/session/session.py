@@ -283,9 +283,22 @@ class Session:
         sender = self._environment.new_id() if id is None else id
         return await self._to_the_end(self.stream(prompt, files=files, id=sender, wait=wait), sender)
 
-    async def resume(self, *, wait: bool = False) -> Result:
-        """Go on with the run that rests or lost its process, and then with the prompts in the queue."""
-        return await self._to_the_end(self.stream(wait=wait), None)
+    async def resume(self, *, wait: bool = False, takeover: bool = False) -> Result:
+        """
+        Go on with the run that rests or lost its process, and then with the prompts in the queue.
+
+        Raises `SessionBusy` where another process is at work on the session, unless *takeover* takes the
+        session from it: its open work is then treated as that of a lost process.
+        """
+        return await self._to_the_end(self.stream(wait=wait, takeover=takeover), None)
+
+    async def check_free(self) -> None:
+        """
+        Raise `SessionBusy` with the owner where another process, or another object, works on the session.
+
+        It waits up to a lease for a process of another machine, of which only its renewals tell that it runs.
+        """
+        await self._runner.lease.check()
 
     async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
         """The result of the run that took the prompt of *sender*, once *stream* has ended."""
@@ -320,6 +333,7 @@ class Session:
         files: tuple[Binary, ...] = (),
         id: str | None = None,
         wait: bool = False,
+        takeover: bool = False,
     ) -> AsyncGenerator[Notice, None]:
         """
         As `run`, or as `resume` without a *prompt*, yielding notices as they come.
@@ -330,7 +344,7 @@ class Session:
         # Not a generator itself: arguments are checked when it is called, and not when it is first iterated.
         self._check_own()
         sent = None if prompt is None else self._input(prompt, files, id)
-        return self._runner.stream(sent, wait=wait)
+        return self._runner.stream(sent, wait=wait, takeover=takeover)
 
     def _check_own(self) -> None:
         """Leave a child's conversation to its parent."""

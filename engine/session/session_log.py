@@ -64,7 +64,8 @@ class SessionLog:
         self.listener: Callable[[Event], None] | None = None
         self._redactor = redactor
         self._store = store
-        self._fresh = fresh
+        # Whether no other process can know the session yet.
+        self.fresh = fresh
         # How many entries of other processes were taken in.
         self._taken_up = 0
         # The key of the summary in the store; None where another writer may have changed it.
@@ -90,9 +91,9 @@ class SessionLog:
 
     async def read(self) -> None:
         """Read the new entries of the journal, or all of them where `state` is stale."""
-        if self._store is None or self._fresh:
+        if self._store is None or self.fresh:
             # Only the first read is saved: by the next one, other processes may know the id.
-            self._fresh = False
+            self.fresh = False
             return
         known = 0 if self.stale else self.length
         entries = await self._store.load(self.session, known)

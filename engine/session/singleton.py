@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-from ...effects.errors import ConfigError, QueueFull, SessionClosed, WorldError
+from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed, WorldError
 
 if TYPE_CHECKING:
     from ...effects.messages import Binary
@@ -106,6 +106,12 @@ class Singleton:
                 except SessionClosed:
                     # Drained: a caller that posts now gets the same error from the session.
                     return
+                except SessionBusy:
+                    # Another process is at work, and answers the queue, too. Where it is lost, this goes on.
+                    await asyncio.sleep(self._poll)
+                    with suppress(WorldError):
+                        await self.session.load()
+                    continue
             if not self._news.is_set():
                 self._idle.set()
                 await self._wait_for_news()

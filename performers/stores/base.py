@@ -71,3 +71,20 @@ class Store(Protocol):
     async def close(self) -> None:
         """Let go of files and threads, when the calls before are done. Closing twice is fine."""
         ...
+
+
+class LeasingStore(Store, Protocol):
+    """
+    A `Store` that also keeps leases: for each session one record, which says who is at work on it.
+
+    A store may do without: a session at work is then taken over by any process that resumes it.
+    """
+
+    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        """
+        Put *wanted* in the place of *held* as the lease of *session*, None for none; what is there now.
+
+        Where another one than *held* is there, it stays. Comparing and writing are one step. A session need
+        not be there, and one that is deleted loses its lease. A lease may be lost with the power.
+        """
+        ...

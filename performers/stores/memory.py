@@ -33,6 +33,7 @@ class MemoryStore:
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._sessions: dict[str, _Session] | None = {}
+        self._leases: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
     async def append(
@@ -82,12 +83,27 @@ class MemoryStore:
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
         with self._lock:
+            self._leases.pop(session, None)
             return self._open().pop(session, None) is not None
+
+    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
+        with self._lock:
+            self._open()
+            there = self._leases.get(session)
+            if there != held:
+                return there
+            if wanted is None:
+                self._leases.pop(session, None)
+            else:
+                self._leases[session] = wanted
+            return wanted
 
     async def close(self) -> None:
         """Forget everything. Closing twice is fine."""
         with self._lock:
             self._sessions = None
+            self._leases.clear()
 
     def _open(self) -> dict[str, _Session]:
         if self._sessions is None:

@@ -43,8 +43,9 @@ T = TypeVar("T")
 # What a thread is handed; None ends it.
 Jobs: TypeAlias = "SimpleQueue[StoreJob[Any] | None]"
 
-# What a job does. Those that write, one behind the other, may share a transaction.
-JobKind = Literal["read", "write", "end"]
+# What a job does. Those that write, one behind the other, may share a transaction. One of leases alone does
+# not wait for the disk: what ends all processes at once ends their leases, too.
+JobKind = Literal["read", "write", "lease", "end"]
 
 
 @final
@@ -102,6 +103,10 @@ class SQLiteStore:
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
         return await self._do(partial(delete, session), "write")
+
+    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
+        return await self._do(partial(lease, session, held, wanted), "read" if held == wanted else "lease")
 
     async def close(self) -> None:
         """Close the file when the jobs before are done. Closing twice is fine."""
@@ -181,10 +186,11 @@ def _work_off(jobs: Jobs, file: StoreFile) -> bool:
     while not jobs.empty():  # no other thread takes any, so `get` cannot block
         waiting.append(jobs.get())
     # Grouped by neighbours and not sorted: a read that came behind a write has to see it.
-    for kind, alike in groupby(waiting, lambda job: "end" if job is None else job.kind):
+    for kind, alike in groupby(waiting, _group):
         group = [job for job in alike if job is not None]
         if kind == "write":
-            outcomes = file.write([job.work for job in group])
+            lasting = any(job.kind == "write" for job in group)
+            outcomes = file.write([job.work for job in group], lasting=lasting)
         elif kind == "read":
             outcomes = [file.read(job.work) for job in group]
         else:
@@ -197,6 +203,12 @@ def _work_off(jobs: Jobs, file: StoreFile) -> bool:
         if kind == "end":
             return False
     return True
+
+
+def _group(job: StoreJob[Any] | None) -> JobKind:
+    """The kind of *job*, by which neighbours are done together."""
+    kind = "end" if job is None else job.kind
+    return "write" if kind == "lease" else kind
 
 
 def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
@@ -300,4 +312,18 @@ def delete(session: str, db: sqlite3.Connection) -> bool:
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
     db.execute(f"delete {of_it}", found)
     db.execute("delete from sessions where id = ?", found)
+    db.execute("delete from leases where session = ?", (session,))
     return True
+
+
+def lease(session: str, held: bytes | None, wanted: bytes | None, db: sqlite3.Connection) -> bytes | None:
+    """Put *wanted* in the place of *held* as the lease of *session*; the lease from then on."""
+    found = db.execute("select body from leases where session = ?", (session,)).fetchone()
+    there: bytes | None = found and found[0]
+    if there != held or held == wanted:
+        return there
+    if wanted is None:
+        db.execute("delete from leases where session = ?", (session,))
+    else:
+        db.execute("insert or replace into leases values (?, ?)", (session, wanted))
+    return wanted

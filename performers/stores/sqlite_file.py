@@ -66,13 +66,15 @@ class StoreFile:
         """What *work* finds out."""
         return self._done(lambda db: [work(db)])[0]
 
-    def write(self, works: Sequence[StoreWork[T]]) -> list[T | Exception]:
+    def write(self, works: Sequence[StoreWork[T]], *, lasting: bool = True) -> list[T | Exception]:
         """
         What came of each of *works*, done in one transaction that is kept by now.
 
         One that fails has done nothing and the others have; where the transaction fails, all have failed.
+        One that need not be *lasting* waits for no disk, and survives the end of this process only.
         """
-        return self._done(partial(_in_one, works), len(works))
+        relaxed = not lasting and self._durability == "power"
+        return self._done(partial(_relaxed if relaxed else _in_one, works), len(works))
 
     def _done(self, work: StoreWork[list[T | Exception]], count: int = 1) -> list[T | Exception]:
         """The outcomes of *work*, as many as *count*."""
@@ -224,6 +226,15 @@ def _torn(path: str, size: int) -> bool:
     return False  # it cannot be read, and SQLite will say so
 
 
+def _relaxed(works: Sequence[StoreWork[T]], db: sqlite3.Connection) -> list[T | Exception]:
+    """As `_in_one`, without waiting for the disk."""
+    db.execute(f"pragma synchronous = {_SYNCHRONOUS['process']}")
+    try:
+        return _in_one(works, db)
+    finally:
+        db.execute(f"pragma synchronous = {_SYNCHRONOUS['power']}")
+
+
 def _in_one(works: Sequence[StoreWork[T]], db: sqlite3.Connection) -> list[T | Exception]:
     """What came of each of *works*, once all of them are kept in one transaction."""
     alone = len(works) == 1  # so there is nothing to take back but the transaction
@@ -258,7 +269,7 @@ def _apart(work: StoreWork[T], db: sqlite3.Connection) -> T | Exception:
 
 
 # The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it.
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 
 # An append costs the pages that it touches. Entries are only ever added behind all others, of any session,
 # which is cheapest: in the middle of a tree full pages are moved about. Neighbours of one session form a
@@ -266,7 +277,7 @@ LAYOUT_VERSION = 3
 # with the last stretch of all touches the page of the entry and no other. Only where another session came
 # between does a new stretch begin, which is a small row. The length of a session and the time of its last
 # entry are read off that entry, so its own row changes with its summary only, which is seldom.
-SCHEMA = """
+_JOURNALS = """
 create table sessions (
     id integer primary key,
     session text not null unique,
@@ -284,12 +295,19 @@ create table entries (
 );
 """
 
+# By name and not by the id of the session, which may have no entry yet when a process begins to work on it.
+_LEASES = """
+create table leases (session text primary key, body blob not null) without rowid;
+"""
+
+SCHEMA = _JOURNALS + _LEASES
+
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
     1: ("alter table sessions add column about blob not null default x''",),
     2: (
         "alter table sessions rename to older_sessions; alter table entries rename to older_entries",
-        SCHEMA,
+        _JOURNALS,
         """
 insert into sessions (session, created, about) select session, created, about from older_sessions;
 insert into stretches select id << 32, id from sessions;
@@ -299,6 +317,7 @@ drop table older_entries;
 drop table older_sessions
 """,
     ),
+    3: (_LEASES,),
 }
 
 # Stands in the header of the file, so that another program's database is never taken for one of ours.

@@ -282,6 +282,19 @@ async def test_what_is_at_work_ends_and_the_rest_is_for_others(stage: Stage) -> 
 
 
 @pytest.mark.behaviour("one-of-two-goes-on")
+async def test_who_is_at_work_is_not_disturbed(stage: Stage) -> None:
+    first, other = stage.session(calls(("dig", {})), says("done")), stage.session(says("mine"))
+
+    async def go_on(_: ToolOutput) -> None:
+        with pytest.raises(errors.SessionBusy, match="session 's' has a run under way"):
+            await other.resume()
+        stage.release()
+
+    result = await stage.play(first, on={ToolOutput: go_on})
+    assert (result.text, stage.outcomes(first)) == ("done", ["dig: ok"])
+
+
+@pytest.mark.behaviour("one-of-two-goes-on")
 async def test_who_is_overtaken_is_told(stage: Stage) -> None:
     first = stage.session(calls(("dig", {})))
     other = stage.session(says("done"), says("also done"))
@@ -290,7 +303,7 @@ async def test_who_is_overtaken_is_told(stage: Stage) -> None:
     async def go_on(_: ToolOutput) -> None:
         await first.send("and then")
         stage.release()
-        await other.resume()
+        await other.resume(takeover=True)
 
     try:
         await stage.play(first, on={ToolOutput: go_on})

@@ -42,7 +42,18 @@ SAID = [
         "the text of a prompt has 5,000,000 characters, and may have 4,000,000",
     ),
     (errors.QueueFull("s", 3), "session 's' has 3 prompts waiting; send this one again later"),
-    (errors.SessionBusy("s"), "session 's' has a run under way; wait for it or interrupt it"),
+    (
+        errors.SessionBusy("s", errors.Workplace.HERE),
+        "session 's' has a run under way in this process; wait for it, send() to it, or interrupt() it",
+    ),
+    (
+        errors.SessionBusy("s", errors.Workplace.ELSEWHERE, errors.SessionOwner("h", 9, "", 3_661.5)),
+        "session 's' is at work in process 9 of 'h' since 01:01:01 UTC; send() to it, or pass takeover=True",
+    ),
+    (
+        errors.SessionBusy("s", errors.Workplace.NOWHERE),
+        "session 's' has a run that was left unfinished; call resume(), after approve() where it asks",
+    ),
     (errors.SessionClosed("s"), "session 's' is closed; open it again from its store"),
     (errors.StoreError("store 'a.db' is closed"), "store 'a.db' is closed"),
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from itertools import count
@@ -225,12 +225,15 @@ class House:
 class Watch:
     """Drives *session* in the background and keeps its notices."""
 
-    def __init__(self, session: Session, prompt: str | None = "go", *, wait: bool = True) -> None:
+    def __init__(
+        self, session: Session, prompt: str | None = "go", *, wait: bool = True, takeover: bool = False
+    ) -> None:
         self.notices: list[Notice] = []
-        self.task = asyncio.ensure_future(self._watch(session, prompt, wait=wait))
+        stream = session.stream(prompt, id=prompt, wait=wait, takeover=takeover)
+        self.task = asyncio.ensure_future(self._watch(stream))
 
-    async def _watch(self, session: Session, prompt: str | None, *, wait: bool) -> None:
-        async with aclosing(session.stream(prompt, id=prompt, wait=wait)) as notices:
+    async def _watch(self, stream: AsyncGenerator[Notice, None]) -> None:
+        async with aclosing(stream) as notices:
             async for notice in notices:
                 self.notices.append(notice)
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 from provers.crash.points import Notebook
 
 from turnwheel import Agent, Result, Session, SQLiteStore, tool
@@ -41,16 +42,21 @@ def say(**what: object) -> None:
 
 
 class Desk:
-    """What this process works with: its *notes*, and which *signals* it gets at which tools."""
+    """
+    What this process works with: its *notes*, which *signals* it gets at which tools, and their *pipes*.
+    """
 
     def __init__(self, notes: Path) -> None:
         self.notes = Notebook(notes, os.getpid())
         self.signals: dict[str, int] = {}
+        self.pipes: dict[str, str] = {}
 
     async def work(self, name: str, context: ToolContext[Desk]) -> str:
         self.notes.note("tool", tool=name, key=context.key, session=context.session)
         if name in self.signals:
             os.kill(os.getpid(), self.signals.pop(name))
+        if name in self.pipes:
+            await asyncio.to_thread(Path(self.pipes.pop(name)).read_text)
         await asyncio.sleep(0.01)
         self.notes.note("ran", tool=name, key=context.key, session=context.session)
         return f"{name} ran"
@@ -117,7 +123,7 @@ async def race(session: Session, task: Task) -> Result:
 
 DO: dict[str, Callable[[Session, Task], Awaitable[Result | str | None]]] = {
     "run": lambda session, task: session.run(task["text"], id=task["id"], wait=task.get("wait", False)),
-    "resume": lambda session, task: session.resume(wait=task.get("wait", False)),
+    "resume": lambda session, task: session.resume(takeover=task.get("takeover", False)),
     "approve": approve,
     "send": lambda session, task: session.send(task["text"], id=task["id"]),
     "steer": lambda session, task: session.steer(task["text"], Steering.WHEN_DONE, id=task["id"]),
@@ -127,7 +133,7 @@ DO: dict[str, Callable[[Session, Task], Awaitable[Result | str | None]]] = {
 
 async def done(agent: Agent, task: Task) -> dict[str, object]:
     try:
-        async with agent.session(task["session"]) as session:
+        async with attrs.evolve(agent, lease=task.get("lease", 2.0)).session(task["session"]) as session:
             result = await DO[task["do"]](session, task)
     except TurnwheelError as error:
         return {"told": type(error).__name__, "says": str(error)}
@@ -143,7 +149,7 @@ async def main(path: str, notes: str) -> None:
     )
     while line := sys.stdin.readline():  # nothing else is to be done meanwhile
         task = json.loads(line)
-        desk.signals = task.get("signals", {})
+        desk.signals, desk.pipes = task.get("signals", {}), task.get("pipes", {})
         say(**await done(agent, task))
     await store.close()
 

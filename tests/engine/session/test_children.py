@@ -649,7 +649,7 @@ async def test_a_child_that_may_not_work_any_more_is_stopped_and_paid_for(
 async def test_one_of_two_processes_goes_on_with_a_child(house: House) -> None:
     here, watch = await begun(house)
     there = house.process(says("done"), digger=(says("dug"),))
-    other = Watch(there, None)
+    other = Watch(there, None, takeover=True)
     await until(lambda: house.ran == ["dig", "dig"])
     house.release()
     await other.task
@@ -681,7 +681,7 @@ async def test_a_child_is_taken_over_from_a_process_that_does_not_know_yet_that_
     theirs.release()
     there = theirs.process(says("done"), digger=(says("dug"),))
     async with asyncio.timeout(10):
-        await there.resume()
+        await there.resume(takeover=True)
         with pytest.raises(errors.StoreConflict):
             await watch.task
     assert tape.meddlers == []

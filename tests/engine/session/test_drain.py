@@ -458,7 +458,7 @@ async def test_a_process_that_was_overtaken_hands_nothing_over(house: House) -> 
     session, watch = await begun(house, DIGS_AND_BUYS)
     leaving = asyncio.ensure_future(session.drain())
     await turns(5)
-    going = asyncio.ensure_future(house.session(DONE).resume())
+    going = asyncio.ensure_future(house.session(DONE).resume(takeover=True))
     await turns(30)
     house.release()
     await going

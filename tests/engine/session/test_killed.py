@@ -55,9 +55,9 @@ class Desk:
         """Start a run of the session ``s``; the model that answers without a key does what *prompt* says."""
         return self.run("--session", "s", "--model", f"openai:stand-in-{model}", *options, prompt)
 
-    def resume(self) -> tuple[int, Lines, str]:
+    def resume(self, *options: str) -> tuple[int, Lines, str]:
         """Go on with the session ``s``; see `finish`."""
-        return finish(self.run("--resume", "s"))
+        return finish(self.run("--resume", "s", *options))
 
     def answer(self, how: str, request: object) -> str:
         """Have *request* answered by a command; its words."""
@@ -212,7 +212,9 @@ def test_of_two_that_go_on_only_one_does(desk: Desk) -> None:
     fifo = desk.fifo()
     first = desk.begin("run: echo $$ > fifo; cat fifo", "--allow", "bash")
     int(fifo.read_text("utf-8"))
-    assert desk.resume()[0] == 0  # it takes over a run that is not lost
+    code, notices, err = desk.resume()
+    assert (code, notices, f"is at work in process {first.pid} of" in err) == (2, [], True)
+    assert desk.resume("--takeover")[0] == 0
     code, _, err = finish(first)  # it need not wait for its tool to see that
     assert (code, "another process went on with it" in err) == (1, True)
     desk.ended_well()

@@ -147,7 +147,8 @@ def test_one_begins_another_says_yes_a_third_steers_and_a_fourth_ends_it(crew: C
 
 def test_others_speak_to_a_process_that_is_at_work_and_dies(crew: Crew) -> None:
     first, second, third, fourth = crew(4)
-    first.begin("run", "killed", text="job one", id="first", wait=True, signals={"pay": signal.SIGKILL})
+    how = {"wait": True, "signals": {"pay": signal.SIGKILL}, "lease": 3_600.0}
+    first.begin("run", "killed", text="job one", id="first", **how)
     second.do("approve", "killed")
     first.process.communicate()  # what is left of it, which is nothing
     third.do("steer", "killed", text="steer: be kind", id="the steer")
@@ -178,21 +179,47 @@ def test_of_some_that_go_on_at_once_one_does_and_nothing_is_lost(count: int, cre
         assert len(losers) < count
         assert {each["reason"] for each in said if "told" not in each} == {"end_turn"}
         assert sorted(crew.kept(session).taken) == ["first", *[f"more {mine}" for mine in range(count)]]
-    assert set(told) == {"StoreConflict"}
+    assert set(told) == {"SessionBusy"}
+
+
+@pytest.mark.parametrize("do", ["resume", "run"])
+def test_a_session_at_work_is_refused_and_none_of_its_work_is_cut(
+    do: str, crew: Crew, tmp_path: Path
+) -> None:
+    first, second = crew(2)
+    session, pipe = f"alive {do}", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    first.begin("run", session, text="job one", id="first", wait=True, pipes={"pay": str(pipe)})
+    second.do("approve", session)
+    # It opens when the tool reads, which is at work from then on.
+    with pipe.open("w"):
+        told = second.do(do, session, text="another", id="another")
+        assert told["told"] == "SessionBusy"
+        assert f"is at work in process {first.process.pid} of" in told["says"]
+    assert first.says()["text"] == "Done: job one"
+    assert set(map(tuple, outcomes(crew.kept(session)).values())) == {(Outcome.OK,)}
+
+
+def resumed(worker: Worker, session: str) -> Said:
+    """What comes of it when *worker* goes on with *session*, as soon as it may."""
+    while "told" in (said := worker.do("resume", session)):
+        assert said["told"] == "SessionBusy"
+    return said
 
 
 @pytest.mark.parametrize("tool", ["peek", "pay", "put"])
 def test_one_that_was_overtaken_in_its_sleep_stops_when_it_wakes(tool: str, crew: Crew) -> None:
     sleeper, other = crew(2)
     session = f"asleep at {tool}"
-    sleeper.begin("run", session, text="job one", id="first", wait=True, signals={tool: signal.SIGSTOP})
+    how = {"wait": True, "signals": {tool: signal.SIGSTOP}, "lease": 0.2}
+    sleeper.begin("run", session, text="job one", id="first", **how)
     if tool != "peek":
         other.do("approve", session)
     os.waitid(os.P_PID, sleeper.process.pid, os.WSTOPPED)
     if tool == "peek":
-        other.do("resume", session)
+        resumed(other, session)
         other.do("approve", session)
-    assert other.do("resume", session)["text"] == "Done: job one"
+    assert resumed(other, session)["text"] == "Done: job one"
     before = crew.noted("tool", session)
     sleeper.process.send_signal(signal.SIGCONT)
     said = sleeper.says()

@@ -345,7 +345,7 @@ async def test_a_process_that_is_overtaken_stops_at_once(house: House, script: R
     here, there = house.process(script), house.process(says("mine"))
     watch = Watch(here)
     await watch.until(reached)
-    other = Watch(there, None, wait=False)
+    other = Watch(there, None, wait=False, takeover=True)
     with pytest.raises(StoreConflict, match="another process went on with it"):
         await watch.task
     house.release()

@@ -69,7 +69,7 @@ async def test_a_second_run_is_refused_and_changes_nothing(one: House) -> None:
     with pytest.raises(SessionBusy, match="session 's' has a run under way"):
         await second
     await first
-    with pytest.raises(SessionBusy):
+    with pytest.raises(SessionBusy, match="session 's' has a run that was left unfinished; call resume"):
         await session.run("another")
     assert session.history[0].text == "a"
 
@@ -82,7 +82,9 @@ async def test_two_processes_cannot_both_go_on(one: House) -> None:
     first, second = one.session(stalls("mine")), one.session(says("no, mine"), says("well!"))
     under_way = asyncio.ensure_future(first.resume())
     await until(lambda: first.running)
-    assert (await second.resume()).text == "no, mine"
+    with pytest.raises(SessionBusy, match="session 's' has a run under way"):
+        await second.resume()
+    assert (await second.resume(takeover=True)).text == "no, mine"
     with pytest.raises(StoreConflict, match="another process went on with it"):
         await under_way
     assert (await second.run("well?")).text == "well!"

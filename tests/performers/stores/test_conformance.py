@@ -186,6 +186,22 @@ class Mistaken(StoreOver):
             case _:
                 return await self.kept.delete(session) or self.mistake == "says yes"
 
+    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        self._open()
+        match self.mistake:
+            case "leases to all":
+                held = await super().lease(session, None, None)
+            case "leases once":  # a lease that is held is not given up
+                wanted = held if wanted is None else wanted
+            case "leases here":  # others do not see it
+                self.memo.setdefault(session, held)
+                self.memo[session] = wanted if self.memo[session] == held else self.memo[session]
+                found: bytes | None = self.memo[session]
+                return found
+            case _:
+                pass
+        return await super().lease(session, held, wanted)
+
     async def close(self) -> None:
         match self.mistake:
             case "stays open":
@@ -248,12 +264,14 @@ MISTAKES = {
     "a deleted session is gone and may come again": ["deletes nothing", "deletes more"],
     "an unknown session is empty": ["says yes"],
     "a closed store says so": ["stays open", "complains"],
+    "a lease goes only from the one that is there": ["leases to all", "leases once"],
 }
 LASTING = {  # of what is opened again, and of what others have open
     "what was cancelled is there or not when it is opened again": "closes in between",
     "what returned is there for others": "writes when closed",
     "of writers in many stores one goes on": "compares what it remembers",
     "many may make the place at once": "makes the place anew",
+    "of many that want a lease one gets it": "leases here",
 }
 REOPENED = "what was kept is there when it is opened again"
 CHECKS = {check.name: check for check in checks()}

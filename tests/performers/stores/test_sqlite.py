@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.performers.stores import sqlite
 from turnwheel.performers.stores.base import Durability
 from turnwheel.performers.stores.sqlite import SQLiteStore
+from turnwheel.performers.stores.sqlite_file import StoreFile
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 from turnwheel.testing.stores import StoreOver
@@ -345,3 +347,16 @@ def test_sqlite_is_imported_with_the_first_use_of_a_store() -> None:
     code = "import sys, turnwheel; turnwheel.SQLiteStore('agent.db'); print('sqlite3' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+async def test_a_lease_alone_waits_for_no_disk_and_an_append_after_it_does(path: Path) -> None:
+    file = StoreFile(str(path), str(path), "power")
+    synchronous = partial(one_number, "pragma synchronous")
+    assert file.write([synchronous], lasting=False) == [1]
+    assert file.write([synchronous]) == [2]
+    assert file.close() is None
+
+
+def one_number(question: str, db: sqlite3.Connection) -> int:
+    answer: int = db.execute(question).fetchone()[0]
+    return answer

@@ -178,5 +178,7 @@ def lived(case: Case, folder: Path, alone: Undisturbed) -> Lived:
     # A model is asked for a title in the background, once: that one may be lost.
     title = TITLE[script.titles] if script.titles == "inline" else ""
     faults = faults or list(life_faults(remains, alone.shapes, title, overtaken=bool(woken)))
+    if not woken and remains.of("refused"):
+        faults.append("a process is refused, although all before it are gone")
     faults += gentle_faults(remains) if case.gentle else []
     return Lived(case=case, deaths=deaths, woken=woken, remains=remains, faults=faults)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from provers.crash.points import Notebook, PointedStore, Points
 from provers.crash.script import (
+    CONTENDS,
     CONTROLS,
     DENIED,
     FULL,
@@ -36,7 +37,7 @@ from provers.crash.script import (
     speech,
 )
 from turnwheel.effects.config import ChildSpec, ModelSpec, Policy, Steering
-from turnwheel.effects.errors import SessionClosed, UnknownCall
+from turnwheel.effects.errors import SessionBusy, SessionClosed, UnknownCall
 from turnwheel.effects.events import (
     Approve,
     Decision,
@@ -160,9 +161,12 @@ class Life:
 
     async def _go_on(self, session: Session) -> None:
         """Run until it rests or is over, and answer what it rests on."""
-        async with aclosing(session.stream()) as notices:
-            async for notice in notices:
-                self._told(notice)
+        try:
+            await self._run(session)
+        except SessionBusy:
+            # One that is frozen still has it, for all that anybody knows.
+            self.notes.note("refused")
+            await self._run(session, takeover=True)
         for question in () if self._leaving else session.waiting:
             self.asked(question)
             if STOPPED in question.arguments:
@@ -170,6 +174,11 @@ class Life:
                 return
             await session.approve(question.id, self.decided(question), by="a person")
             self.points(f"answered about {question.tool}")
+
+    async def _run(self, session: Session, *, takeover: bool = False) -> None:
+        async with aclosing(session.stream(takeover=takeover)) as notices:
+            async for notice in notices:
+                self._told(notice)
 
     async def _stop_at_rest(self, session: Session) -> None:
         """Interrupt *session* while it rests, where nobody did."""
@@ -282,6 +291,21 @@ class Life:
             await self.say("third", self._other.send("third: talk", id="third"))
         elif what == GIVES_UP:
             await self.order("give up", self.give_up)
+        elif what == CONTENDS:
+            await self._contend()
+
+    async def _contend(self) -> None:
+        """Have another worker try to go on with the session, which is at work."""
+        others = [
+            note["process"] for note in Notebook.read(self._folder / NOTES) if note["kind"] == "process"
+        ]
+        if max(others) > self.number:
+            return  # this one slept, and its session is at work elsewhere, or over
+        try:
+            await self._agent.session(SESSION, self._elsewhere).resume()
+        except SessionBusy:
+            return
+        self.notes.note("fault", says="a session at work is taken over")
 
     def _hooks(self) -> tuple[HostHook[Awaitable[HookAnswer | None]], ...]:
         async def looked(about: HookCall) -> None:

@@ -194,6 +194,11 @@ class PointedStore:
         """Forget *session*."""
         return await self._kept.delete(session)
 
+    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        """As a store does; what it writes to the file are moments, too."""
+        with self._busy():
+            return await self._kept.lease(session, held, wanted)
+
     async def close(self) -> None:
         """Let go."""
         await self._kept.close()

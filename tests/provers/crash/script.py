@@ -47,6 +47,9 @@ PROMPTS = {"first": "first: " + "and so on " * 60, "second": "second: burn it", 
 CONTROLS, STEERS, SENDS, GIVES_UP = "first, 0.0", "first, 0.1", "first, 1.1", "second, 1.0"
 """The tools while which somebody changes a setting, steers, sends the last prompt, and gives up a call."""
 
+CONTENDS = "first, 0.2"
+"""The tool, an unsafe one, while which another worker tries to go on with the session."""
+
 FULL, DENIED, STOPPED = "first, 2.0", "second, 2.0", "stopped, 0.0"
 """The call by which the window is nearly full, and those about which a person says no, and interrupts."""
 

@@ -182,7 +182,7 @@ class SessionPlayer:
         )
         made = agent.session(SESSION)
         setting = made._environment  # pyright: ignore[reportPrivateUsage]  # no host wants to set this
-        return Session(SESSION, attrs.evolve(setting, poll=self._poll), self.world.store)
+        return Session(SESSION, attrs.evolve(setting, poll=self._poll, lease=3_600.0), self.world.store)
 
     def _check(self, faults: list[str]) -> None:
         faults = faults + self.world.faults
@@ -261,15 +261,16 @@ class SessionPlayer:
 
     async def _watch(self, session: Session, prompt: str | None, how: str) -> None:
         seen = PATIENCE if how == "all" else 1 + self._choices.below(40)
+        takeover = chance(self._choices, 70)
         if how == "break":
             self._astray = True
-            async for notice in session.stream(prompt):
+            async for notice in session.stream(prompt, takeover=takeover):
                 seen -= 1
                 await self._noticed(session, notice)
                 if not seen:
                     break
             return
-        async with aclosing(session.stream(prompt)) as notices:
+        async with aclosing(session.stream(prompt, takeover=takeover)) as notices:
             async for notice in notices:
                 seen -= 1
                 await self._noticed(session, notice)

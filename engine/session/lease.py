@@ -1,0 +1,276 @@
+"""
+The lease of a session: a record in its store that says which process is at work on it.
+
+Theory of operation. A process that works on a session keeps a record in the store and renews it. Another one
+looks at that record first, and takes the work over only from a process that is gone or hangs, or where a
+caller insists. The record protects work and not the journal: the compare-and-set of the journal decides who
+goes on, as it does for a store without leases. A clock that is set changes nothing here. On one boot of a
+machine all processes share the monotonic clock; of another machine's process an observer knows only whether
+it renews its record while the observer watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+from uuid import uuid4
+
+import attrs
+
+from ...effects.errors import SessionBusy, SessionOwner, Workplace, WorldError
+from ...performers.worker_pool import finish
+
+if TYPE_CHECKING:
+    from .environment import Environment
+    from .session_log import SessionLog
+
+RENEWALS = 3
+"""Renewals within the time of a lease: one that comes late loses nothing."""
+
+LOOKS = 4
+"""How often an observer looks at the lease of another machine within its time."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class LeaseRecord:
+    """
+    What the store keeps: *owner* is at work for *seconds* from *renewed* on, by the clock of *machine*.
+
+    *born* tells its process from a later one with the same pid, *token* its session object from others.
+    """
+
+    host: str
+    pid: int
+    worker: str
+    since: float
+    machine: str
+    born: str
+    token: str
+    seconds: float
+    renewed: float
+
+    @property
+    def owner(self) -> SessionOwner:
+        """The process, for people."""
+        return SessionOwner(self.host, self.pid, self.worker, self.since)
+
+    @property
+    def at_work(self) -> Workplace | None:
+        """Where its process is at work now; None for one of another machine, of which that is not known."""
+        if not self.machine or self.machine != machine():
+            return None
+        if time.monotonic() - self.renewed > self.seconds or not runs(self.pid, self.born):
+            return Workplace.NOWHERE
+        if self.pid != os.getpid():
+            return Workplace.ELSEWHERE
+        # One that this process could not give up is over all the same.
+        return Workplace.HERE if self.token in held_here else Workplace.NOWHERE
+
+
+FIELDS = [field.name for field in attrs.fields(LeaseRecord)]
+
+held_here: set[str] = set()
+"""The tokens of the leases that this process has now."""
+
+
+def decoded(data: bytes | None) -> LeaseRecord | None:
+    """The record that *data* holds; None where it holds none."""
+    if data is None:
+        return None
+    with suppress(ValueError, TypeError, KeyError):
+        known = json.loads(data)
+        return LeaseRecord(**{name: known[name] for name in FIELDS})
+    return None
+
+
+# Processes of this machine
+
+
+@cache
+def machine() -> str:
+    """The boot and the namespaces in which pids and the monotonic clock mean the same; empty if not known."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return " ".join([boot, *[str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "time")]])
+    return ""
+
+
+def born(pid: int) -> str:
+    """When process *pid* began, in ticks since the boot; empty where that cannot be read."""
+    with suppress(OSError):
+        # Behind the last bracket, since the name of a program may have any characters.
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        # A zombie has ended, although its parent has not asked for its exit code yet.
+        return "ended" if fields[0] in "ZX" else fields[19]
+    return ""
+
+
+def runs(pid: int, began: str) -> bool:
+    """Whether the process *pid* that *began* then still runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # Another user's, whose beginning may be hidden from this one.
+        pass
+    return born(pid) in {began, ""}
+
+
+Swap = Callable[[str, "bytes | None", "bytes | None"], Awaitable["bytes | None"]]
+"""See `LeasingStore.lease`."""
+
+
+@final
+@attrs.define(eq=False)
+class SessionLease:
+    """
+    The lease of the session of *log*, which works in *environment*; it does nothing where there are none.
+
+    A child has none: it is its parent's work.
+    """
+
+    log: SessionLog
+    environment: Environment
+    _since: float = attrs.field(default=0.0, init=False)
+    # The latest record that was written for this object, or may have been.
+    _record: bytes | None = attrs.field(default=None, init=False)
+    # When it is to be renewed, by the monotonic clock.
+    _due: float = attrs.field(default=0.0, init=False)
+    # A renewal and a release at the same time could leave a record behind.
+    _lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
+
+    @cached_property
+    def _token(self) -> str:
+        return uuid4().hex
+
+    @cached_property
+    def _swap(self) -> Swap | None:
+        leases = self.log.kept and self.environment.task is None
+        return getattr(self.log.store, "lease", None) if leases else None
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two looks of a poller that renews this lease."""
+        return min(self.environment.poll, self.environment.lease / RENEWALS)
+
+    async def take(self, *, takeover: bool = False) -> None:
+        """
+        Take the lease, for work that is about to begin; with *takeover* also from a process at work.
+
+        Raises `SessionBusy`. It waits up to the time of a lease for a process of another machine.
+        """
+        # Between two runs it is here, and young.
+        if self._swap is None or time.monotonic() < self._due:
+            return
+        async with self._lock:
+            found = await self._put(self._swap, _any if takeover else self._over)
+        if found is not None:
+            raise self._busy(found)
+
+    async def keep(self, *, wanted: bool) -> None:
+        """Renew it where the next look may come too late for that; give it up where it is not *wanted*."""
+        if not wanted:
+            await self.release()
+        elif self._swap is not None and time.monotonic() + self.pause > self._due:
+            # A store that fails is tried again at the next look.
+            async with self._lock:
+                with suppress(WorldError):
+                    # Where another process has it, that one is about to write to the journal, which decides.
+                    await self._put(self._swap, _known_over)
+
+    async def release(self) -> None:
+        """Give it up, where it is here, also when this is cancelled; where the store fails it runs out."""
+        if self._record is not None:
+            try:
+                await self._give_up()
+            except asyncio.CancelledError:
+                # How far it came is not known, and giving up twice harms nothing.
+                await finish(self._give_up())
+                raise
+
+    async def _give_up(self) -> None:
+        async with self._lock:
+            held = self._record
+            if self._swap is not None and held is not None:
+                with suppress(WorldError):
+                    found = await self._swap(self.log.session, held, None)
+                    # A renewal that was cut off may not have come to the store.
+                    there = decoded(found)
+                    if there is not None and there.token == self._token:
+                        await self._swap(self.log.session, found, None)
+            self._record, self._due = None, 0.0
+            held_here.discard(self._token)
+
+    async def check(self) -> None:
+        """Raise `SessionBusy` where another object has it; it waits as `take` does."""
+        found = None if self._swap is None else decoded(await self._swap(self.log.session, None, None))
+        if found is not None and not await self._over(found):
+            raise self._busy(found)
+
+    async def _put(self, swap: Swap, over: Callable[[LeaseRecord], Awaitable[bool]]) -> LeaseRecord | None:
+        """Write a record in the place of none, of ours or of one that is *over*; else the one that stays."""
+        held = self._record
+        if held is None:
+            self._since = time.time()
+        while True:
+            # Kept before the store has it: where this is cut off, `release` has to look for it.
+            self._record = wanted = self._made()
+            held_here.add(self._token)
+            found = await swap(self.log.session, held, wanted)
+            if found == wanted:
+                self._due = time.monotonic() + self.environment.lease / RENEWALS
+                return None
+            there = decoded(found)
+            if there is not None and there.token != self._token and not await over(there):
+                self._record, self._due = None, 0.0
+                held_here.discard(self._token)
+                return there
+            held = found
+
+    def _made(self) -> bytes:
+        record = LeaseRecord(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            worker=self.environment.worker,
+            since=self._since,
+            machine=machine(),
+            born=born(os.getpid()),
+            token=self._token,
+            seconds=self.environment.lease,
+            renewed=time.monotonic(),
+        )
+        return json.dumps(attrs.asdict(record)).encode()
+
+    async def _over(self, found: LeaseRecord) -> bool:
+        """Whether the work that *found* stands for is over; of another machine's, once it was watched."""
+        ours, where = found.token == self._token, found.at_work
+        if ours or where is not None:
+            return ours or where is Workplace.NOWHERE
+        for _ in range(LOOKS):
+            await asyncio.sleep(found.seconds / LOOKS)
+            now = None if self._swap is None else decoded(await self._swap(self.log.session, None, None))
+            if now != found:
+                return now is None
+        return True
+
+    def _busy(self, found: LeaseRecord) -> SessionBusy:
+        where = Workplace.HERE if found.at_work is Workplace.HERE else Workplace.ELSEWHERE
+        return SessionBusy(self.log.session, where, found.owner)
+
+
+async def _any(_: LeaseRecord) -> bool:
+    return True
+
+
+async def _known_over(found: LeaseRecord) -> bool:
+    return found.at_work is Workplace.NOWHERE

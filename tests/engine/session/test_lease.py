@@ -1,0 +1,279 @@
+"""Who is at work on a session: what its lease says to others, and what becomes of one that is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from provers.tasks import turns
+from support.session_stage import House, Tape, Watch, outcomes, said, until
+
+from turnwheel import MemoryStore, Singleton
+from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
+from turnwheel.effects.messages import Outcome
+from turnwheel.effects.notices import ApprovalRequested, ToolStarted
+from turnwheel.engine.session.lease import born, decoded, machine
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.scripted import calls, says
+
+DIGS = calls(("dig", {}))
+SECONDS = 0.04
+
+
+def record(**other: Any) -> bytes:
+    """The lease of a process that is at work: the one that began this one."""
+    pid = os.getppid()
+    known = {"host": "h", "pid": pid, "worker": "w", "since": 0.0, "machine": machine(), "born": born(pid)}
+    return json.dumps({**known, "token": "t", "seconds": 60.0, "renewed": time.monotonic(), **other}).encode()
+
+
+async def lease_of(house: House, held: bytes | None = None, wanted: bytes | None = None) -> bytes | None:
+    swap = getattr(house.store, "lease", None)
+    assert swap is not None
+    found: bytes | None = await swap("s", held, wanted)
+    return found
+
+
+async def left(house: House, lease: bytes) -> None:
+    """A run that a process has left in the middle of its work, and *lease*."""
+    async with house.session(DIGS) as session, aclosing(session.stream("go")) as notices:
+        async for notice in notices:
+            if isinstance(notice, ToolStarted):
+                break
+    assert await lease_of(house) is None
+    assert await lease_of(house, None, lease) == lease
+    house.release()
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize("since", [-1e9, 0.0, 1e12])
+async def test_a_process_at_work_keeps_its_session(one: House, since: float) -> None:
+    """However its clock and ours are set."""
+    await left(one, record(since=since))
+    other = one.session(says("mine"))
+    for do in (other.resume, lambda: other.run("more"), other.check_free, other.fork):
+        with pytest.raises(
+            SessionBusy, match=rf"'s' is at work in process {os.getppid()} of 'h' \(w\)"
+        ) as busy:
+            await do()
+        assert busy.value.at_work is Workplace.ELSEWHERE
+        assert busy.value.owner is not None
+    assert (await other.resume(takeover=True)).text == "mine"
+    assert await lease_of(one) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"pid": 2**22 + 1},
+        {"born": "1"},
+        {"renewed": -3_600.0},
+        {"pid": os.getpid(), "born": born(os.getpid())},
+    ],
+    ids=["gone", "its pid used again", "hangs", "left behind here"],
+)
+async def test_one_of_this_machine_that_is_not_at_work_is_known_at_once(
+    one: House, other: dict[str, Any]
+) -> None:
+    await left(one, record(**other))
+    async with asyncio.timeout(10):
+        assert (await one.session(says("mine")).resume()).text == "mine"
+
+
+async def test_one_that_has_ended_is_gone_before_its_parent_looks(one: House) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        began = born(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222  # it is over at once
+        await left(one, record(pid=process.pid, born=began))
+        assert (await one.session(says("mine")).resume()).text == "mine"
+
+
+async def test_one_that_cannot_be_read_is_none(one: House) -> None:
+    await left(one, b"{}")
+    assert (await one.session(says("mine")).resume()).text == "mine"
+
+
+@pytest.mark.parametrize("fate", ["silent", "renewed", "given up"])
+async def test_one_of_another_machine_counts_by_what_is_seen_of_it(one: House, fate: str) -> None:
+    """Its clocks say nothing here: one whole lease without a renewal does."""
+    foreign = {"machine": "another", "seconds": SECONDS}
+    await left(one, record(**foreign))
+    began, going = time.monotonic(), asyncio.ensure_future(one.session(says("mine")).resume())
+    await turns(10)
+    if fate != "silent":
+        later = record(**foreign, renewed=-5.0) if fate == "renewed" else None
+        await lease_of(one, await lease_of(one), later)
+    if fate == "renewed":
+        with pytest.raises(SessionBusy, match="is at work in process"):
+            await going
+        return
+    assert (await going).text == "mine"
+    assert fate == "given up" or time.monotonic() - began >= SECONDS
+
+
+# When a session has one
+
+
+async def test_it_is_held_while_a_run_is_at_work_and_no_longer(house: House) -> None:
+    session = house.session(calls(("dig", {})), calls(("pay", {})), says("done"), worker="the first")
+    async with session:
+        watch = Watch(session, wait=False)
+        await until(lambda: house.ran == ["dig"])
+        found = decoded(await lease_of(house))
+        assert found is not None
+        assert (found.pid, found.worker, found.seconds) == (os.getpid(), "the first", 2.0)
+        house.release()
+        await watch.task
+        # It rests on a question.
+        assert await lease_of(house) is None
+        await session.approve(session.waiting[0].id)
+        assert (await session.resume()).text == "done"
+        assert await lease_of(house) is None
+
+
+async def test_a_run_that_waits_for_an_answer_has_none_until_it_goes_on(house: House) -> None:
+    here = house.process(calls(("pay", {})), DIGS, says("done"))
+    watch = Watch(here)
+    await watch.until(ApprovalRequested)
+    while await lease_of(house) is not None:
+        await turns(1)
+    await house.process().approve(here.waiting[0].id)
+    await until(lambda: "dig" in house.ran)
+    with pytest.raises(SessionBusy):
+        await house.process().resume()
+    house.release()
+    await watch.task
+    assert outcomes(here) == [Outcome.OK] * 2
+
+
+async def test_a_singleton_leaves_the_queue_to_a_process_at_work(one: House) -> None:
+    here, there = one.process(DIGS, says("done"), says("and that")), one.process()
+    watch = Watch(here)
+    await until(lambda: one.ran)
+    async with Singleton(there, poll=0.0) as singleton:
+        await singleton.post("more")
+        await turns(50)
+        one.release()
+        await singleton.idle()
+        await watch.task
+        assert said(there) == ["go", "more"]
+        assert there.result().text == "and that"
+
+
+async def test_it_is_renewed_while_a_tool_runs(one: House) -> None:
+    one.poll = SECONDS / 8
+    session = one.session(DIGS, says("done"), lease=SECONDS)
+    running = asyncio.ensure_future(session.run("go"))
+    await until(lambda: one.ran)
+    seen = {await lease_of(one)}
+    while len(seen) < 5:
+        await asyncio.sleep(SECONDS / 8)
+        seen.add(await lease_of(one))
+    assert None not in seen
+    one.release()
+    assert (await running).text == "done"
+
+
+async def test_a_session_that_is_closed_gives_it_up_although_its_stream_is_never_read_again(
+    one: House,
+) -> None:
+    session = one.session(DIGS)
+    stream = session.stream("go")
+    async for notice in stream:
+        if isinstance(notice, ToolStarted):
+            break
+    await turns(5)
+    assert await lease_of(one) is not None
+    await session.close()
+    await turns(5)
+    assert await lease_of(one) is None
+    await stream.aclose()
+
+
+class Slow(Tape):
+    """A store whose leases take turns of the event loop, and that may *fail* to give one up."""
+
+    fails = False
+
+    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        await asyncio.sleep(0)
+        if self.fails and wanted is None and held is not None:
+            msg = "no lease is given up here"
+            raise StoreError(msg)
+        found = await super().lease(session, held, wanted)
+        await asyncio.sleep(0)
+        return found
+
+
+async def test_a_run_that_is_cancelled_at_any_moment_leaves_none_behind() -> None:
+    moment, over = 0, False
+    while not over:
+        house = House(Slow())
+        running = asyncio.ensure_future(house.session(calls(("look", {})), says("done")).run("go"))
+        over = await turns(moment, running.done)
+        running.cancel()
+        await asyncio.wait([running])
+        assert await lease_of(house) is None
+        moment += 1
+    assert moment > 20
+
+
+async def test_a_drain_while_a_run_gives_its_lease_up_loses_no_result() -> None:
+    ended = 0
+    for moment in range(60):
+        session = House(Slow()).session(says("done"))
+        running = asyncio.ensure_future(session.run("go", id="mine"))
+        await turns(moment)
+        await session.drain()
+        if [mail.id for mail in session.queue] or session.machine is None or session.unfinished:
+            await asyncio.wait([running])
+            continue
+        assert (await running).text == "done"
+        ended += 1
+    assert ended
+
+
+async def test_one_that_could_not_be_given_up_keeps_no_one_out_here() -> None:
+    store = Slow()
+    store.fails = True
+    house = House(store)
+    await house.session(calls(("pay", {}))).run("go")
+    assert await lease_of(house) is not None
+    assert (await house.session().resume()).waiting
+
+
+class Plain:
+    """A store without leases."""
+
+    def __init__(self) -> None:
+        kept = MemoryStore()
+        self.append, self.load, self.list = kept.append, kept.load, kept.list
+        self.delete, self.close = kept.delete, kept.close
+
+
+async def test_without_leases_the_journal_alone_decides() -> None:
+    store: Store = Plain()
+    house = House(store)
+    here, there = house.process(DIGS), house.process(says("mine"))
+    watch = Watch(here)
+    await until(lambda: house.ran)
+    house.release()
+    assert (await there.resume()).text == "mine"
+    with pytest.raises(StoreConflict):
+        await watch.task
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, "2"])
+def test_a_lease_is_a_time(one: House, seconds: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Agent.lease must be a number of seconds above 0"):
+        one.agent(lease=seconds)
