@@ -424,7 +424,7 @@ SAID_ELSEWHERE: Final = frozenset(
     | {notices.RunStarted, notices.ModelCalled, notices.ToolStarted, notices.AgentStarted, notices.TurnEnded}
     | {notices.InputTaken, notices.InputReceived, notices.InterruptRequested, notices.SettingChanged}
     | {notices.HookAsked, notices.HookEnded, notices.ApprovalRequested, notices.ApprovalResolved}
-    | {notices.CompactionStarted}
+    | {notices.CompactionStarted, notices.CallDelta}
 )
 
 

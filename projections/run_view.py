@@ -8,14 +8,14 @@ follows from the notices alone, so each subscriber can project them, in this pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, Self, final
+from typing import ClassVar, NamedTuple, Self, final
 
 import attrs
 
 from ..effects import notices
-from ..effects.history import History, ReasoningPiece, Rope, TextPiece
+from ..effects.history import CallPiece, History, Piece, ReasoningPiece, Rope, TextPiece
 from ..effects.messages import Finish, Message, Part, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
-from ..effects.notices import Notice, ReasoningDelta, TextDelta
+from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
 from .json_events import Events, JsonEvent
 
 CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | notices.CallSettled
@@ -23,24 +23,45 @@ CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | n
 
 
 @final
+class OpenCall(NamedTuple):
+    """A call that the model is still writing: its *block* of the answer, and its *tool* if that was told."""
+
+    block: int
+    tool: str
+
+
+@final
 @attrs.frozen(kw_only=True)
 class OpenAnswer:
     """
-    The answer to *request* so far: its *pieces*, which came in so many *blocks* of text or thought.
+    The answer to *request* so far: its *pieces*, which came in so many *blocks*: texts, thoughts and calls.
+
+    *calls* has the block of each call by its index.
     """
 
     request: str = ""
     model: str = ""
     pieces: Rope = attrs.field(factory=Rope.of)
     blocks: int = 0
-    last: type[TextPiece | ReasoningPiece] | None = None
+    last: type[Piece] | None = None
+    calls: Mapping[int, OpenCall] = attrs.field(factory=dict)
 
-    def add(self, delta: TextDelta | ReasoningDelta) -> OpenAnswer:
+    def add(self, delta: TextDelta | ReasoningDelta | CallDelta) -> OpenAnswer:
         """This answer with *delta*."""
+        if isinstance(delta, CallDelta):
+            return self._with_call(delta)
         piece = TextPiece(delta.text) if isinstance(delta, TextDelta) else ReasoningPiece(delta.text)
         begins = type(piece) is not self.last
         pieces = self.pieces.extend((piece,), 1)
         return attrs.evolve(self, pieces=pieces, blocks=self.blocks + begins, last=type(piece))
+
+    def _with_call(self, delta: CallDelta) -> OpenAnswer:
+        call = self.calls.get(delta.index)
+        if call is not None and not delta.tool:
+            return self
+        block = self.blocks if call is None else call.block
+        calls = {**self.calls, delta.index: OpenCall(block, delta.tool)}
+        return attrs.evolve(self, blocks=max(self.blocks, block + 1), last=CallPiece, calls=calls)
 
     def void(self) -> OpenAnswer:
         """An empty answer to the same request."""
@@ -124,7 +145,7 @@ def follow(told: RunView, notice: Notice) -> RunView:
     """*told* with *notice*."""
     after = told
     match notice:
-        case TextDelta() | ReasoningDelta():
+        case TextDelta() | ReasoningDelta() | CallDelta():
             after = attrs.evolve(told, answer=told.answer.add(notice))
         case notices.RunStarted(at=at):
             after = RunView(session=told.session, since=at)

@@ -13,7 +13,7 @@ from typing import ClassVar, final
 from ..effects import notices
 from ..effects.events import Approve, ApproveAlways
 from ..effects.messages import Outcome
-from ..effects.notices import LoopStage, Notice, ReasoningDelta, TextDelta
+from ..effects.notices import CallDelta, LoopStage, Notice, TextDelta
 from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, shown
 from .run_view import CallNotice, Projection, RunView, compaction_events
 
@@ -32,8 +32,10 @@ class SseEvents(Projection):
         match notice:
             case TextDelta(text):
                 yield {"type": "text_delta", "content": text}
-            case ReasoningDelta():
-                pass
+            case CallDelta(index=index, arguments=fragment):
+                # How much, not what: a secret in a fragment cannot be told from other text.
+                of: JsonEvent = {"index": index, "tool_name": after.answer.calls[index].tool}
+                yield {"type": "tool_call_delta", **of, "characters": len(fragment)}
             case notices.RunStarted(run=run, model=model, at=at):
                 yield {**self.start(after), "run_id": run, "model": model, "timestamp": at}
             case _ if isinstance(notice, CallNotice):

@@ -23,7 +23,7 @@ from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
 
 # By name, as all that each piece of an answer needs: a look-up less, a hundred times a second.
-from ..effects.notices import DoneReason, ReasoningDelta, TextDelta
+from ..effects.notices import CallDelta, DoneReason, ReasoningDelta, TextDelta
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, SetMaxOutput
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
@@ -92,13 +92,15 @@ def _gathered(state: Streaming, event: ModelStreamed) -> Streaming:
 
 
 def deltas(pieces: Iterable[Piece]) -> list[Effect]:
-    """What a watcher sees of *pieces*: text and thinking, as they arrived."""
-    # Calls are not shown as they grow: half of an argument is no information, and the whole call comes with
-    # the end of the turn.
+    """What a watcher sees of *pieces*: text, thinking and calls, as they arrived."""
     return [
-        TextDelta(piece.text) if isinstance(piece, TextPiece) else ReasoningDelta(piece.text)
+        TextDelta(piece.text)
+        if isinstance(piece, TextPiece)
+        else CallDelta(piece.index, piece.name, piece.arguments)
+        if isinstance(piece, CallPiece)
+        else ReasoningDelta(piece.text)
         for piece in pieces
-        if not isinstance(piece, CallPiece) and piece.text
+        if (piece.name or piece.arguments if isinstance(piece, CallPiece) else piece.text)
     ]
 
 
@@ -256,7 +258,7 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep
         return draft.to(Thinking(stage=Go(), attempt=state.attempt + 1))
     # An answer of which text was seen is not asked for again: it cannot be taken back from a person who read
     # it, and a second answer would be another one. A lost answer is the exception, since the process that
-    # showed it is gone. Thinking answers nothing, and calls are not shown as they grow.
+    # showed it is gone. Thinking answers nothing, and a call that was not whole did nothing.
     silent = lost or not state.pieces.count
     if not silent and event.should_retry is not False:
         pieces = [piece for piece in state.pieces.pieces if isinstance(piece, TextPiece)]

@@ -17,7 +17,15 @@ from weakref import WeakSet
 import attrs
 
 from ...effects.errors import ConfigError
-from ...effects.notices import AnswerDropped, Notice, ReasoningDelta, RunEnded, TextDelta, TurnEnded
+from ...effects.notices import (
+    AnswerDropped,
+    CallDelta,
+    Notice,
+    ReasoningDelta,
+    RunEnded,
+    TextDelta,
+    TurnEnded,
+)
 from ...effects.validators import positive
 
 if TYPE_CHECKING:
@@ -188,6 +196,9 @@ async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenera
             # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
             if isinstance(notice, TextDelta | ReasoningDelta):
                 held.append(notice)
+                continue
+            # The whole call comes with the end of the turn.
+            if isinstance(notice, CallDelta):
                 continue
             # The model is asked again: its text so far is no part of the conversation.
             if isinstance(notice, AnswerDropped):

@@ -43,9 +43,11 @@ from turnwheel.effects.events import (
 from turnwheel.effects.messages import Message, Role
 from turnwheel.effects.notices import (
     AnswerDropped,
+    CallDelta,
     DoneReason,
     Ignored,
     InterruptRequested,
+    ModelCalled,
     ReasoningDelta,
     RetryScheduled,
     RunEnded,
@@ -127,6 +129,8 @@ class RunAuditor:
     over: int = 0
     interrupted: bool = False
     text: str = ""
+    # The arguments that were streamed, by the number of their call.
+    bits: dict[int, str] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, machine: Machine) -> RunAuditor:
@@ -164,6 +168,7 @@ class RunAuditor:
             over=self.over,
             interrupted=self.interrupted,
             text=self.text,
+            bits=dict(self.bits),
         )
 
     def reconfigured(self, config: Config) -> None:
@@ -210,10 +215,15 @@ class RunAuditor:
         for effect in now.effects:
             if isinstance(effect, TextDelta):
                 self.text += effect.text
+            elif isinstance(effect, CallDelta):
+                self._bit(effect)
             elif not isinstance(effect, ReasoningDelta):
                 return [f"{streamed} led to {effect}"]
         same = now.remembered is now.memory and now.following.open == now.state.open
         return [] if same else [f"{streamed} changed more than the answer"]
+
+    def _bit(self, delta: CallDelta) -> None:
+        self.bits[delta.index] = self.bits.get(delta.index, "") + delta.arguments
 
     def _event(self, now: Transition) -> tuple[list[str], Request | None]:
         """What is wrong with the event, and the request that it closed, if it is an answer."""
@@ -294,6 +304,8 @@ class RunAuditor:
             return []
         said, self.text = self.text, ""
         faults = [] if said == message.text else [f"streamed was {said!r}, kept is {message.text!r}"]
+        unsaid = [call for call in message.calls if call.arguments not in self.bits.values()]
+        faults += [f"streamed was {self.bits}, kept are {unsaid}"] if unsaid else []
         again = [call.id for call in message.calls if call.id in self.known]
         self.known.update({call.id: None for call in message.calls})
         told = [effect.calls for effect in now.effects if isinstance(effect, TurnEnded)]
@@ -308,8 +320,12 @@ class RunAuditor:
         match effect:
             case TextDelta(text):
                 self.text += text
+            case CallDelta():
+                self._bit(effect)
             case AnswerDropped():
                 self.text = ""
+            case ModelCalled():
+                self.bits.clear()
             case InterruptRequested():
                 self.interrupted = True
             case TurnEnded(turn=turn):
