@@ -109,8 +109,9 @@ class RunView:
     One run of *session*, as its notices have told so far.
 
     *begun*: an event of it is out. *since* is its start in seconds since the epoch, None if that was not
-    seen. *messages* are those of this run without the open *answer* and *batch*. *compacting* is the size of
-    the conversation that is being summarised.
+    seen. *messages* are those of this run without the open *answer* and *batch*; *earlier* are those of the
+    runs before, None where they are not kept. *compacting* is the size of the conversation that is being
+    summarised.
     """
 
     session: str
@@ -120,11 +121,20 @@ class RunView:
     batch: OpenBatch = attrs.field(factory=OpenBatch)
     messages: History = attrs.field(factory=History.of)
     compacting: int | None = None
+    earlier: History | None = None
 
     @property
     def last_answer(self) -> Message | None:
         """The last answer of the run, whole or cut short."""
         return next((each for each in reversed(self.messages) if each.role is Role.ASSISTANT), None)
+
+    def next_run(self) -> RunView:
+        """The view of the run that follows this one."""
+        earlier = self.earlier
+        if earlier is not None:
+            for message in self.messages:
+                earlier = earlier.append(message)
+        return RunView(session=self.session, earlier=earlier)
 
     def child(self, call: str) -> RunView:
         """The view of the child that works on *call*."""
@@ -148,7 +158,7 @@ def follow(told: RunView, notice: Notice) -> RunView:
         case TextDelta() | ReasoningDelta() | CallDelta():
             after = attrs.evolve(told, answer=told.answer.add(notice))
         case notices.RunStarted(at=at):
-            after = RunView(session=told.session, since=at)
+            after = attrs.evolve(told.next_run(), since=at)
         case notices.AnswerDropped():
             after = attrs.evolve(told, answer=told.answer.void())
         case notices.TurnEnded(calls=calls):
@@ -239,7 +249,7 @@ class Projection:
             # The run was taken over, or its start was dropped on the way: readers still need a beginning.
             events = (self.start(told), *events)
         if isinstance(notice, notices.RunEnded):
-            return RunView(session=told.session), events
+            return after.next_run(), events
         if events and not after.begun:
             after = attrs.evolve(after, begun=True)
         return after, events
