@@ -109,15 +109,16 @@ class RunView:
     One run of *session*, as its notices have told so far.
 
     *begun*: an event of it is out. *since* is its start in seconds since the epoch, None if that was not
-    seen. *messages* are those of this run without the open *answer* and *batch*; *earlier* are those of the
-    runs before, None where they are not kept. *compacting* is the size of the conversation that is being
-    summarised.
+    seen. *answered* is the request of the last answer. *messages* are those of this run without the open
+    *answer* and *batch*; *earlier* are those of the runs before, None where they are not kept. *compacting*
+    is the size of the conversation that is being summarised.
     """
 
     session: str
     begun: bool = False
     since: float | None = None
     answer: OpenAnswer = attrs.field(factory=OpenAnswer)
+    answered: str = ""
     batch: OpenBatch = attrs.field(factory=OpenBatch)
     messages: History = attrs.field(factory=History.of)
     compacting: int | None = None
@@ -196,7 +197,9 @@ def _continued(told: RunView, answer: tuple[Part, ...], *messages: Message) -> R
     history = told.messages
     for message in (*[each for each in ended if each.parts], *messages):
         history = history.append(message)
-    return attrs.evolve(told, answer=told.answer.void(), batch=OpenBatch(), messages=history)
+    answered = told.answer.request if answer else told.answered
+    void = told.answer.void()
+    return attrs.evolve(told, answered=answered, answer=void, batch=OpenBatch(), messages=history)
 
 
 def _in_batch(told: RunView, notice: Notice) -> OpenBatch:
