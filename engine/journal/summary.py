@@ -10,7 +10,16 @@ import attrs
 from ...effects.config import Config
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
-from ...states.state import Confirming, Done
+from ...states.state import (
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    State,
+    Streaming,
+    Thinking,
+)
 from .entries import RunOpened
 from .fold import SessionState
 
@@ -38,6 +47,28 @@ class SessionStatus(StrEnum):
     RESTING = "resting"
     UNFINISHED = "unfinished"
     UNREADABLE = "unreadable"
+
+
+class Activity(StrEnum):
+    """What a session does now, in the four words of others; the label of its state says more."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    STREAMING = "streaming"
+    EXECUTING_TOOLS = "executing_tools"
+
+
+def activity_of(state: State | None) -> Activity:
+    """What a session with a run in *state* does, None for no run."""
+    match state:
+        case None | Done():
+            return Activity.IDLE
+        case Streaming():
+            return Activity.STREAMING
+        case Executing() | Confirming() | Dispatching():
+            return Activity.EXECUTING_TOOLS
+        case Thinking() | Compacting():
+            return Activity.RUNNING
 
 
 @final

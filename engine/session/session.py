@@ -29,7 +29,7 @@ from ...effects.validators import clean, named
 from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
-from ..journal.summary import first_line
+from ..journal.summary import Activity, activity_of, first_line
 from .environment import Environment, Result
 from .runner import Owner, SessionRunner
 from .session_log import SessionLog
@@ -104,6 +104,11 @@ class Session:
         """Whether the run in this process waits only for people."""
         driver = self._runner.driver
         return driver is not None and driver.resting
+
+    @property
+    def activity(self) -> Activity:
+        """What the latest run does, in few words; the `label` of the machine's state says it exactly."""
+        return activity_of(None if self.machine is None else self.machine.state)
 
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
