@@ -478,3 +478,7 @@ CONFIRMED = Policy(concurrency=Concurrency.PARALLEL_READS, answer_within=300.0, 
 
 # Of one agent that many channels feed: messages in quick succession are one, a no ends the turn.
 SINGLETON = Policy(on_denial=OnDenial.INTERRUPT, coalesce=2.0)
+
+# Its retries: eight where the provider is busy, none for another failure. Its channels wait as long as it
+# takes: no other limit holds either.
+SINGLETON_RETRIES = Retries(overloaded=8, failed=0, longest=None)
