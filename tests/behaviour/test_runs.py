@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects import errors, events, messages
+from turnwheel.effects.messages import Finish, Message
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallSettled,
@@ -39,6 +40,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.engine.session.delivery import Subscription
 from turnwheel.performers.stores.base import Store
+from turnwheel.projections import AgentEvents
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
@@ -127,6 +129,41 @@ def test_a_limit_of_nothing_is_refused(field: str, value: int) -> None:
 
 
 # An interrupt
+
+
+@pytest.mark.behaviour("an-interrupt-keeps-what-was-read", "an-interrupt-stops-the-tools")
+@pytest.mark.parametrize(
+    ("reply", "at", "stored"),
+    [
+        (stalls("As far"), TextDelta, ["interrupted"]),
+        (calls(("dig", {})), ToolOutput, ["tool_use", "cancelled"]),
+    ],
+    ids=["an answer", "a tool"],
+)
+async def test_what_a_person_cancelled_says_so_where_it_is_stored_and_told(
+    stage: Stage, reply: Reply, at: type, stored: list[str]
+) -> None:
+    session, told = stage.session(reply), AgentEvents.of("s")
+    await stage.play(session, on={at: lambda _: session.interrupt()})
+    [event] = [event for notice in stage.notices for event in told.take(notice)]
+    message = event["message"]
+    assert isinstance(message, dict)
+    assert message["parts"][-1] == {"type": "finish", "reason": "canceled"}
+    history = [message async for message in kept(stage)]
+    assert [*ends_of(history)] == stored
+
+
+async def kept(stage: Stage) -> AsyncIterator[Message]:
+    """The messages behind the prompt, as another process reads them from the store."""
+    async with stage.session() as session:
+        for message in session.history.slice(1, 9):
+            yield message
+
+
+def ends_of(history: Iterable[Message]) -> Iterator[str]:
+    for message in history:
+        yield from (part.reason.value for part in message.parts if isinstance(part, Finish))
+        yield from (result.outcome.value for result in message.results)
 
 
 @pytest.mark.behaviour("an-interrupt-ends-a-run-wherever-it-is")
