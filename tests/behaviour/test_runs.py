@@ -569,6 +569,39 @@ async def test_interrupting_ends_the_run_and_closing_leaves_it(stage: Stage) -> 
     assert (await session.start().wait()).text == "whole"
 
 
+@pytest.mark.behaviour("a-handle-takes-inputs")
+async def test_a_handle_takes_what_comes_later(stage: Stage) -> None:
+    session = stage.session(calls(("dig", {})), *map(says, ("one", "two", "three")), models=["other"])
+    handle = session.start("go")
+    async for notice in handle:
+        if isinstance(notice, ToolOutput):
+            await handle.control(SetModel(model="other"))
+            assert await handle.send("and then?", id="a") == "a"
+            stage.release()
+    await handle.steer("one more", id="b")
+    await stage.until(lambda: stage.asked == 4 and not session.running)
+    users = [line.removeprefix("user: ") for line in stage.said(session) if line.startswith("user")]
+    assert users == ["go", "and then?", "one more"]
+    assert [request.model for request in stage.model.requests] == ["scripted", *["other"] * 3]
+    assert session.result().text == "three"
+
+
+@pytest.mark.behaviour("an-input-begins-a-run-where-asked")
+async def test_inputs_of_an_idle_session_begin_one_run_after_the_other(stage: Stage) -> None:
+    session = stage.session(*map(says, ("one", "two", "three", "four")))
+    await session.send("first")
+    await asyncio.sleep(0)
+    assert (session.running, len(session.queue)) == (False, 1)
+    await asyncio.gather(*[session.send(text, id=text, start=True) for text in ("second", "third")])
+    await session.send("second", id="second", start=True)
+    await stage.until(lambda: stage.asked == 3 and not session.running)
+    await session.steer("last", start=True)
+    await stage.until(lambda: stage.asked == 4 and not session.running)
+    users = [line for line in stage.said(session) if line.startswith("user")]
+    assert users == ["user: first", "user: second", "user: third", "user: last"]
+    assert (session.queue, session.result().text) == ((), "four")
+
+
 @pytest.mark.behaviour("a-handle-stops-or-leaves")
 async def test_one_run_at_a_time(stage: Stage) -> None:
     session = stage.session(says("done"))
