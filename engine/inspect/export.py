@@ -64,13 +64,13 @@ def export_entries(
             # The older messages stay: a summary changes what the model sees, not what happened.
             summary = isinstance(effect, ReplaceHistory)
             made = effect.head if isinstance(effect, ReplaceHistory) else ()
-            for message in (effect.message,) if isinstance(effect, AppendMessage) else made:
-                answers = message.role is Role.ASSISTANT and not summary
+            for said in (effect.message,) if isinstance(effect, AppendMessage) else made:
+                answers = said.role is Role.ASSISTANT and not summary
                 number += not answers
                 name = after if answers else f"{after}.{number}"
                 of = {"id": name, "session": session, "run": run, "summary": summary}
                 # By the converter: msgspec alone would leave out the types of the parts.
-                messages.append({**of, **converter.unstructure(message, Message)})
+                messages.append({**of, **converter.unstructure(said, Message)})
     runs = tree.runs()
     _add_parents(messages, {each.run: each.parent for each in runs})
     document = {
