@@ -322,7 +322,7 @@ class Agent:
         The store is read when the session is first used. A known *id* goes on where it was.
         """
         # Not `fresh`, even where the id is generated: a caller may hand its name to another process at once.
-        name = _new_id() if id is None else id
+        name = _new_session() if id is None else id
         named("the id of a session", name)
         return self._session(name, self.store if store is None else store, {})
 
@@ -410,7 +410,7 @@ class Agent:
     def _once(self) -> Session:
         # Without a store the session is gone after this call: a question in it could never be answered.
         fallback: Performers = {effects.AskApproval: refuse} if self.store is None else {}
-        return self._session(_new_id(), self.store, fallback, fresh=True)
+        return self._session(_new_session(), self.store, fallback, fresh=True)
 
     def run_sync(self, prompt: str) -> Result:
         """`run` for callers that are not async; inside a running event loop it blocks that loop."""
@@ -442,6 +442,11 @@ class Agent:
         await self.aclose()
 
 
+def _new_session() -> str:
+    # A whole UUID: sessions of many processes meet in one store, and two of one name would be one.
+    return uuid.uuid4().hex
+
+
 def _new_id() -> str:
-    # 48 random bits: short enough to type, and a clash is refused by the store anyway.
+    # 48 random bits, for runs and inputs: short enough to type, and they meet within one session only.
     return uuid.uuid4().hex[:12]
