@@ -38,6 +38,7 @@ from .errors import (
     NewerVersion as NewerVersion,
     NoPerformer as NoPerformer,
     QueueFull as QueueFull,
+    RunFailed as RunFailed,
     SessionBusy as SessionBusy,
     SessionClosed as SessionClosed,
     StoreConflict as StoreConflict,
@@ -89,7 +90,13 @@ from .history import (
     clear_results as clear_results,
     merged as merged,
 )
-from .hooks import Hook as Hook, HookAnswer as HookAnswer, HookSaid as HookSaid, HookSpec as HookSpec
+from .hooks import (
+    Hook as Hook,
+    HookAnswer as HookAnswer,
+    HookSaid as HookSaid,
+    HookSpec as HookSpec,
+    OnError as OnError,
+)
 from .messages import (
     Binary as Binary,
     Finish as Finish,

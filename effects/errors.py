@@ -19,6 +19,7 @@ Every error of this library, by whose fault it is.
             StoreConflict      another process wrote to the session first
             JournalError       (ValueError) what is stored cannot be understood
                 NewerVersion   a later turnwheel wrote it
+            RunFailed          (RuntimeError) a run ended with an error, as `Result.raise_for_error` tells
         InternalError          (AssertionError) a bug of ours; please report it
             IllegalTransition  a handler went where the table has no row
             NoPerformer        nothing performs an effect of this type
@@ -216,6 +217,21 @@ class NewerVersion(JournalError):
             f"{self.where} has version {self.version}, known here is {self.known}: "
             "upgrade turnwheel, or go on with the one that wrote it"
         )
+
+
+@final
+class RunFailed(WorldError, RuntimeError):
+    """Run *run* of session *session* ended for *reason*, which *detail* says more of."""
+
+    def __init__(self, session: str, run: str, reason: str, detail: str) -> None:
+        self.session = session
+        self.run = run
+        self.reason = reason
+        self.detail = detail
+        super().__init__(session, run, reason, detail)
+
+    def __str__(self) -> str:
+        return f"run {self.run!r} ended with {self.reason}: {self.detail}".removesuffix(": ")
 
 
 class InternalError(TurnwheelError, AssertionError):

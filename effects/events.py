@@ -20,7 +20,7 @@ from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
 from .records import Change
 from .usage import Spent, Usage
-from .validators import globs, must
+from .validators import as_arguments, globs, must
 
 # JSON has no word for the others, so they would come back as something else.
 _finite = must(
@@ -103,7 +103,8 @@ class ModelFinished(_Reply):
     """
     A model answered. *pieces* are the last ones, or all of an answer that was not streamed.
 
-    *seconds* is how long it took; *sequence* the stop sequence it met.
+    *seconds* is how long it took; *sequence* the stop sequence it met. *offered* are the tools that it was
+    shown where its performer showed it fewer than the request has: no other may run. None: it saw them all.
     """
 
     stop: StopReason = attrs.field(converter=StopReason)
@@ -111,6 +112,7 @@ class ModelFinished(_Reply):
     pieces: tuple[Piece, ...] = ()
     seconds: float = attrs.field(default=0.0, validator=_finite)
     sequence: str = ""
+    offered: tuple[str, ...] | None = None
 
 
 @final
@@ -166,9 +168,13 @@ class ToolLost(_Reply):
 @final
 @attrs.frozen(kw_only=True)
 class Approve:
-    """Yes. *arguments*, where given, take the place of the model's: JSON text, checked as theirs were."""
+    """
+    Yes. *arguments*, a dict, take the place of the model's and are checked as theirs were.
 
-    arguments: str = ""
+    They are kept as JSON text.
+    """
+
+    arguments: str = attrs.field(default="", converter=as_arguments)
 
 
 @final

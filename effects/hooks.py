@@ -14,7 +14,7 @@ import attrs
 
 from .errors import Choice
 from .permissions import Rule, Verdict
-from .validators import globs, not_empty, positive
+from .validators import as_arguments, globs, not_empty, positive
 
 
 class Hook(Choice):
@@ -39,6 +39,13 @@ class Hook(Choice):
 ABOUT_TOOLS = frozenset({Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE, Hook.POST_TOOL_USE_FAILURE})
 
 
+class OnError(Choice):
+    """What a hook that fails comes to: a denial, or no say."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
 @final
 @attrs.frozen(kw_only=True)
 class HookSpec:
@@ -46,7 +53,7 @@ class HookSpec:
     One hook of the host's: *name* is what its callable is known by, *hook* where it is asked.
 
     *tool* and *where* are globs as in a `Rule`, and say which calls it is asked about. *timeout* in seconds:
-    a hook that takes longer has no say.
+    a hook that takes longer has failed. *on_error* says what becomes of that.
     """
 
     name: str = attrs.field(validator=not_empty)
@@ -54,6 +61,8 @@ class HookSpec:
     tool: str = "*"
     where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
     timeout: float | None = attrs.field(default=60.0, validator=positive)
+    # As before there was a choice, for journals from then. `hook` makes every guard of a call deny.
+    on_error: OnError = attrs.field(default=OnError.ALLOW, converter=OnError)
 
     def matches(self, hook: Hook, tool: str, arguments: Mapping[str, object]) -> bool:
         """Whether this hook is asked at *hook*, about a call of *tool* with *arguments*."""
@@ -70,14 +79,14 @@ class HookAnswer:
     What a hook says. Everything is optional; a hook that says nothing lets things take their course.
 
     *verdict* is on a call before it runs, on a prompt, or on a compaction, with a *reason* that a person or
-    the model reads. *arguments*, JSON text, take the place of a call's. *context* is added to the
-    instructions of the next model call. *go_on*: at a stop, the run goes on and the model reads *reason*.
-    *interrupt*: a denial also ends the run.
+    the model reads. *arguments*, a dict, take the place of a call's; they are kept as JSON text. *context* is
+    added to the instructions of the next model call. *go_on*: at a stop, the run goes on and the model reads
+    *reason*. *interrupt*: a denial also ends the run.
     """
 
     verdict: Verdict | None = attrs.field(default=None, converter=attrs.converters.optional(Verdict))
     reason: str = ""
-    arguments: str = ""
+    arguments: str = attrs.field(default="", converter=as_arguments)
     context: str = ""
     go_on: bool = False
     interrupt: bool = False

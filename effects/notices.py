@@ -12,7 +12,7 @@ from .hooks import Hook, HookSaid
 from .messages import Message, Outcome, StopReason, ToolCall
 from .permissions import Basis, PermissionMode, Verdict
 from .records import Change, Record
-from .requests import Cancel, Request
+from .requests import AskApproval, Cancel, Request
 from .usage import Spent, Usage
 
 # Notices of what keeps a long run going; part of the union in `notices`.
@@ -275,6 +275,18 @@ class ApprovalRequested:
     arguments: str
     why: str = ""
     due: float | None = None
+
+    @classmethod
+    def of(cls, question: AskApproval) -> ApprovalRequested:
+        """The notice that *question* is open."""
+        return cls(
+            request=question.id,
+            call=question.call,
+            tool=question.tool,
+            arguments=question.arguments,
+            why=question.why,
+            due=question.due,
+        )
 
 
 @final

@@ -9,8 +9,9 @@ die with their Cancel.
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
-from typing import TypeGuard, final, get_args
+from typing import Any, TypeGuard, final, get_args
 
 import attrs
 
@@ -65,6 +66,7 @@ class CallModel:
     """
     Ask a model. *tools* are the names offered in this very request: no other may run.
 
+    A performer may offer fewer, and says so in its answer.
     *system* is the system prompt, which stays the same through a session; *instructions* are added behind it
     for this request. *thinking* is how many tokens it may think, None for the provider's own way;
     *max_output* is how many it may answer with, None for what is configured. Answered by any number of
@@ -108,7 +110,8 @@ class AskApproval:
     Ask a person whether a call may run, *why* says what made it a question.
 
     *due* is when it is too late, in seconds since the epoch, or None. Answered by one `ApprovalGiven`,
-    whenever that comes.
+    whenever that comes. *session*, *run* and *agent*, empty for the first agent, are where it is asked; a
+    machine knows no session, so they are filled in for approvers.
     """
 
     id: str
@@ -117,6 +120,15 @@ class AskApproval:
     arguments: str
     why: str = ""
     due: float | None = None
+    session: str = ""
+    run: str = ""
+    agent: str = ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The arguments by their names; a change in there changes no call."""
+        found: dict[str, Any] = json.loads(self.arguments)
+        return found
 
     @property
     def again(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar, cast
 
 import attrs
 
@@ -180,6 +180,21 @@ def as_texts(texts: Iterable[str]) -> tuple[str, ...]:
         msg = f"texts must be a tuple; got str (write ({texts!r},))"
         raise ArgumentError(msg)
     return tuple(texts)
+
+
+def as_arguments(given: Mapping[str, object] | str) -> str:
+    """The arguments of a call as JSON text, which is what is stored; a text stays as it is."""
+    if isinstance(given, str):
+        return given
+    # Without the value in the error: it may be a secret, and errors end up in logs.
+    if not isinstance(cast("object", given), Mapping):
+        msg = f"arguments must be a dict, or the JSON text of one; got {type(given).__name__}"
+        raise ArgumentError(msg)
+    try:
+        return json.dumps(dict(given), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"arguments must be a dict that JSON can hold: {error}"
+        raise ArgumentError(msg) from error
 
 
 def once(what: str, names: list[str]) -> None:

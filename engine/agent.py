@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import uuid
 from asyncio import gather
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +16,7 @@ import attrs
 from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, named
-from ..performers.base import Clock, PerformContext, Performer, SystemClock
+from ..performers.base import Clock, PerformContext, Performer, SystemClock, noop
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
@@ -25,9 +26,10 @@ from ..performers.stores.base import Store
 from ..performers.tools.decorator import Tool
 from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
+from ..performers.worker_pool import WorkerPool
 from ..states.rules.hooks import told
 from .driver import Performers
-from .inputs import approval_event
+from .inputs import approval_event, located
 from .prices import PriceList, priced
 from .session.children import refuse
 from .session.delivery import Delivery
@@ -81,20 +83,66 @@ async def sleep(request: effects.SetTimer, scene: PerformContext) -> effects.Tim
     return effects.TimerFired(at=scene.clock.now(), request=request.id)
 
 
-Approver = Callable[[effects.AskApproval], Awaitable[effects.Decision | None]]
-"""Decides a question, or leaves it to another approver by None."""
+Approver = Callable[[effects.AskApproval], effects.Decision | Awaitable[effects.Decision | None] | None]
+"""Decides a question, or leaves it to another approver by None. One that is not async runs in a thread."""
 
 
 async def ask(
-    approver: Approver, request: effects.AskApproval, scene: PerformContext
+    approver: Approver, pool: WorkerPool, request: effects.AskApproval, scene: PerformContext
 ) -> effects.ApprovalGiven | None:
-    """Perform `AskApproval` by *approver*, however long it takes; None leaves it to another approver."""
-    decision = await approver(request)
+    """
+    Perform `AskApproval` by *approver*, however long it takes; None leaves it to another approver.
+
+    Raises `ArgumentError` for an answer that is no decision: the question stays open, and the run stops.
+    """
+    question = located(request, scene.session, scene.run, scene.config)
+    call = getattr(approver, "__call__", None)  # noqa: B004  # of an object it is what may be async
+    decision: object
+    if inspect.iscoroutinefunction(approver) or inspect.iscoroutinefunction(call):
+        decision = approver(question)
+    else:
+        # It may ask at a terminal: in the event loop it would hold up every session.
+        decision = await pool.start(partial(approver, question), None, _as_it_is, _as_it_is).result()
+    if isinstance(decision, Exception):
+        raise decision
+    if inspect.isawaitable(decision):
+        decision = await decision
     # It stays open, for `Session.approve` from any process.
     if decision is None:
         return None
-    # Checked here: a wrong answer of a host becomes a denial, and not a journal that cannot be read.
-    return approval_event(request.id, decision, scene.clock.now(), "callback")
+    return approval_event(request.id, cast("effects.Decision", decision), scene.clock.now(), "callback")
+
+
+def _as_it_is(value: object) -> object:
+    # An exit of the approver is none of the process.
+    exits = isinstance(value, BaseException) and not isinstance(value, Exception)
+    return RuntimeError(repr(value)) if exits else value
+
+
+ToolChoice = Callable[[PerformContext], Iterable[str] | Awaitable[Iterable[str]]]
+"""Names the tools of the next turn, by what the conversation has come to; called in the event loop."""
+
+
+async def offer(
+    choose: ToolChoice,
+    known: Sequence[str],
+    inner: Performer[effects.CallModel],
+    request: effects.CallModel,
+    scene: PerformContext,
+) -> effects.Answer | None:
+    """Perform `CallModel` by *inner*, with those of its tools only that *choose* names, of those *known*."""
+    if request.purpose is not effects.Purpose.TURN:
+        return await inner(request, scene)
+    chosen = choose(scene)
+    names = as_texts(await chosen if inspect.isawaitable(chosen) else chosen)
+    # The agent's, also in a child that has some of them: one function is for both.
+    if unknown := [name for name in names if name not in known]:
+        msg = f"tools_for: no tool {unknown[0]!r}; there are: {', '.join(known) or 'none'}"
+        raise effects.ConfigError(msg)
+    offered = tuple([name for name in request.tools if name in names])
+    answer = await inner(attrs.evolve(request, tools=offered), scene)
+    # In the answer, which the journal keeps: the machine lets no other tool run.
+    return attrs.evolve(answer, offered=offered) if isinstance(answer, effects.ModelFinished) else answer
 
 
 # Converters: each makes the caller's value what the field holds, and names the caller's mistake
@@ -253,12 +301,13 @@ class Agent:
 
     Work. *tools* are made with `tool`, *hooks* with `hook`; *children* are agents that the model may start,
     with the parent's tools only. *instructions* are files such as ``AGENTS.md``, read when a session starts.
-    File tools may touch *cwd* and *directories*; tools get *deps* on request. *limits* hold for each run,
-    *session_limits* for all runs of a session. *stop* are stop sequences.
+    File tools may touch *cwd* and *directories*; tools get *deps* on request. *tools_for* names those of the
+    *tools* that a turn offers, given a `PerformContext`; without it each turn offers all. *limits* hold for
+    each run, *session_limits* for all runs of a session. *stop* are stop sequences.
 
-    People. *rules* decide calls; *approver* answers the other questions, or returns None to leave one open.
-    Without an approver a run rests on them. *titles* says how sessions get titles, *watch* what subscribers
-    get. *secrets* names what is redacted; *vault* keeps the values, by default in memory.
+    People. *rules* decide calls; *approver*, async or not, answers the other questions, or returns None to
+    leave one open. Without an approver a run rests on them. *titles* says how sessions get titles, *watch*
+    what subscribers get. *secrets* names what is redacted; *vault* keeps the values, by default in memory.
 
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
@@ -269,6 +318,7 @@ class Agent:
     models: tuple[effects.ModelSpec, ...] = attrs.field(default=(), converter=_specs)
     fallback: effects.ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
+    tools_for: ToolChoice | None = None
     system: str = ""
     instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     limits: effects.Limits = effects.Limits()
@@ -308,6 +358,8 @@ class Agent:
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _reader: InstructionReader = attrs.field(init=False, default=attrs.Factory(_reader_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
+    # Its own: approvers may wait for people, and would take the threads of tools and hooks.
+    _approvals: WorkerPool = attrs.field(init=False, factory=WorkerPool, repr=False)
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
     # One set for all its sessions, which `drain` goes through.
     _at_work: set[Drain] = attrs.field(init=False, factory=set, repr=False)
@@ -351,6 +403,8 @@ class Agent:
             watch=self.watch,
             at_work=self._at_work,
             retired=self.retired,
+            # A host that asks models itself has its own keys.
+            ready=noop if effects.CallModel in self.performers else self._models.ready,
         )
         return Session(name, environment, store, fresh=fresh)
 
@@ -373,9 +427,13 @@ class Agent:
         }
         # Without one a question has no performer, and so the run rests on it.
         if self.approver is not None:
-            found[effects.AskApproval] = partial(ask, self.approver)
+            found[effects.AskApproval] = partial(ask, self.approver, self._approvals)
         # The caller's last: a test replaces the model, a host runs tools elsewhere.
-        return {**found, **self.performers}
+        made = {**found, **self.performers}
+        if self.tools_for is not None:
+            known = tuple([tool.name for tool in self.config.tools])
+            made[effects.CallModel] = partial(offer, self.tools_for, known, made[effects.CallModel])
+        return made
 
     async def _session_ended(self, session: str, reason: str) -> None:
         """Run the hooks for the end of a session."""

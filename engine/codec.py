@@ -14,7 +14,7 @@ from typing import Any
 
 import cattrs
 import msgspec
-from cattrs.gen import make_dict_unstructure_fn
+from cattrs.gen import make_dict_unstructure_fn, override
 from cattrs.strategies import configure_tagged_union
 
 from .. import effects, states
@@ -84,6 +84,10 @@ SETTINGS = (
 )
 """The settings of a run, the inner classes first."""
 
+# Their fields that came in the midst of a version. What they are by default is what was done before them.
+NEWER_FIELDS: dict[type, dict[str, Any]] = {effects.HookSpec: {"on_error": override(omit_if_default=True)}}
+"""Settings that are left out at their default."""
+
 
 def _unstructure_rope(rope: effects.Rope) -> dict[str, Any]:
     # As a flat list: how a rope is cut into chunks is of no concern to a reader, and may change.
@@ -137,7 +141,8 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     made.register_structure_hook(effects.Rope, _structure_rope)
     for settings in SETTINGS:
         # In full: a default that changes one day must not change the settings of an old run.
-        made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
+        later = NEWER_FIELDS.get(settings, {})
+        made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made, **later))
     # A notice may hold a notice, so its hooks cannot wait for those of the union.
     made.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
     made.register_structure_hook(effects.AgentNoticed, _structure_passed_on)

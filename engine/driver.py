@@ -10,7 +10,6 @@ nothing: the order of the inbox and the machine do.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -22,8 +21,8 @@ from typing import Any, Protocol, assert_never, final
 import attrs
 
 from ..effects import Effect, events, is_request, requests
-from ..effects.errors import NoPerformer, WorldError
-from ..effects.events import Event, ModelStreamed, joined
+from ..effects.errors import ArgumentError, NoPerformer, WorldError
+from ..effects.events import Entered, Event, ModelStreamed, joined
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
 from ..effects.requests import AskApproval, Cancel, Request, SetTimer
@@ -34,12 +33,14 @@ from ..performers.base import (
     PerformContext,
     Performer,
     SystemClock,
+    logger,
     no_full_result,
     noop,
+    warn,
 )
 from ..states.rules import model_messages
 from ..states.state import Confirming
-from .machine import Machine, ignored
+from .machine import Machine, error_line, ignored
 
 Performers = Mapping[type, Performer[Any]]
 """The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
@@ -48,8 +49,8 @@ Performers = Mapping[type, Performer[Any]]
 class EventSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
-    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], /) -> None:
-        """Keep *event*, which led to the state *label* with *effects*."""
+    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], failed: str, /) -> None:
+        """Keep *event*, which led to the state *label* with *effects*; *failed* is the error of a handler."""
         ...
 
     async def flush(self) -> None:
@@ -117,6 +118,8 @@ class Driver:
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
+    # What an approver answered wrongly, which ends `effects`.
+    _mistake: ArgumentError | None = attrs.field(default=None, init=False)
 
     def post(self, event: Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
@@ -169,7 +172,8 @@ class Driver:
 
         It ends when the run is over, is drained, or rests and *wait* is false. *first* are the effects of the
         run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
-        waits for it to end. Raises `StoreConflict` where another process drives the session now.
+        waits for it to end. Raises `StoreConflict` where another process drives the session now, and
+        `ArgumentError` where an approver's answer is no decision.
         """
         log = step_log(self.session, self.machine)
         self._begun = False
@@ -177,6 +181,9 @@ class Driver:
             # Inputs from before the takeover may cancel what *first* would begin: they come first.
             self._hold = Hold.AT_FIRST
         effects = first
+        if not (self.machine.state.open or self.machine.done):
+            # Its beginning failed where it was opened.
+            self.inbox.put(Entered(at=self.clock.now()))
         try:
             # Closed while an event was being journaled: its requests are for the next owner.
             while not self.inbox.closed:
@@ -201,16 +208,18 @@ class Driver:
                 if event is None or isinstance(event, PassThroughNotice):
                     effects = () if event is None else (event,)
                     continue
-                effects = self.machine.advance(event)
+                effects, failed = self._advance(event)
                 # Written ahead: no request of this event starts before the journal has the event. A crash in
                 # between repeats a request that never began; the other order would repeat a payment.
                 # Ignored events change nothing, so the journal can do without them.
                 if self.journal is not None and not ignored(effects):
-                    await self.journal.applied(event, self.machine.state.label, effects)
+                    await self.journal.applied(event, self.machine.state.label, effects, failed)
                 log(event, effects)
             # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
             if self._hold is Hold.ALL:
                 self._perform(effects)
+            if self._mistake is not None:
+                raise self._mistake
         finally:
             # Also where the caller left: its generator is closed in the middle of a `yield`.
             await self._stop()
@@ -218,6 +227,18 @@ class Driver:
                 # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
                 with suppress(WorldError):
                     await self.journal.flush()
+
+    def _advance(self, event: Event) -> tuple[tuple[Effect, ...], str]:
+        """The effects of *event*, and the error of a bug of ours, which ends the run."""
+        try:
+            return self.machine.advance(event), ""
+        except Exception as error:  # a bug of ours, of any kind
+            # Raised, it would leave a session that fails in this way each time it is gone on with.
+            if (log := logger(self.session)) is not None:
+                state, kind = self.machine.state.label, type(event).__name__
+                log.exception("a handler failed", event_type=kind, state=state)
+            failed = error_line(error)
+            return self.machine.fail(event, failed), failed
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
@@ -296,8 +317,16 @@ class Driver:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
         answer: Event | None
+        if isinstance(error, ArgumentError) and isinstance(request, AskApproval):
+            # An approver that answers `True` is a mistake of the host, and no person's no. The question stays
+            # open for an approver that works.
+            self._mistake = error
+            self.inbox.close()
+            return
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
+            if not task.cancelled():
+                warn(self.session, "a performer raised", error, request=type(request).__name__)
             answer = failed_answer(request, error, now)
         elif task.result() is None and work.resting is not None:
             # A child that was drained. Its questions stay open, and the next owner goes on with it.
@@ -458,15 +487,6 @@ def _marked_again(request: Request, answer: events.Answer) -> events.Answer:
         return answer
     outcome = Outcome.UNKNOWN if answer.outcome is Outcome.CANCELLED else answer.outcome
     return attrs.evolve(answer, outcome=outcome, content=model_messages.run_again(answer.content))
-
-
-def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was configured with
-    """The log of *session*, or None: a library logs nothing before its host called `structlog.configure`."""
-    # A host that has not imported structlog has not configured it, and need not wait for the import.
-    structlog = sys.modules.get("structlog")
-    if structlog is None or not structlog.is_configured():
-        return None
-    return structlog.get_logger("turnwheel").bind(session=session)
 
 
 def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None]:

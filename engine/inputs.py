@@ -87,6 +87,13 @@ def check_question(
     return answer
 
 
+def located(
+    question: effects.AskApproval, session: str, run: str, config: effects.Config
+) -> effects.AskApproval:
+    """*question* with its *session*, its *run* and the agent of *config*, for who answers many."""
+    return attrs.evolve(question, session=session, run=run, agent=config.agent)
+
+
 def cancel_event(call: str, machine: Machine | None, at: float) -> effects.CallCancelled:
     """The event that cancels *call* of *machine*; raises `UnknownCall` where it has a result already."""
     calls = () if machine is None else calls_in(machine.state)
@@ -109,14 +116,13 @@ def approval_event(request: str, decision: effects.Decision, at: float, by: str)
         case effects.Deny(message=str(message), interrupt=bool()):
             validators.within("the message of a no", len(message), validators.MAX_DENIAL)
             decision = attrs.evolve(given, message=validators.clean(message))
-        case effects.Approve(arguments=str(arguments)):
+        case effects.Approve(arguments=arguments):
             validators.within("the arguments of a call", len(arguments), validators.MAX_CALL_ARGUMENTS)
             decision = attrs.evolve(given, arguments=validators.clean(arguments))
-        case effects.Approve() | effects.Deny():
+        case effects.Deny(message=message, interrupt=interrupt):
             # Another type would be written, and the journal could not be read again.
-            fields = [(field.name, getattr(given, field.name)) for field in attrs.fields(type(given))]
-            kinds = [f"{name}: {type(value).__name__}" for name, value in fields]
-            msg = f"arguments (JSON) and message must be text, interrupt a bool; got {', '.join(kinds)}"
+            kinds = f"message: {type(message).__name__}, interrupt: {type(interrupt).__name__}"
+            msg = f"the message of a no must be text, interrupt a bool; got {kinds}"
             raise effects.ArgumentError(msg)
         case effects.ApproveAlways(where=where):
             # A grant is checked at every later call: its size is paid for as long as the session lives.

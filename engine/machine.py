@@ -36,9 +36,13 @@ from ..states.table import LEGAL
 from .journal.entries import RunOpened
 from .rendering import state_line
 
-# A limit and not a hope: a loop here would hang its process. Each restart would fold into it again.
+# Without a limit, a loop here would hang its process, and again at each restart, when the journal is folded.
 MAX_ENTERED = 50
 """States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
+
+
+MAX_ERROR = 500
+"""Characters of an error of ours that the end of a run keeps."""
 
 
 def transition(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:
@@ -300,6 +304,18 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         self.state, self.memory = state, memory
         return effects
 
+    def fail(self, event: Event, error: str) -> tuple[Effect, ...]:
+        """
+        End the run with *error*, which `advance` raised on *event*; return the effects.
+
+        What came in with *event* is kept for the next run. Nothing is waited for any more.
+        """
+        # From where the machine was before the event: of the steps that it led to, all are undone.
+        memory = self.memory.receive(event)
+        self.state, effects = done.failed(self.state, Context(self.config, memory, event), error)
+        self.memory = memory.record(effects)
+        return effects
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Machine):
             return NotImplemented
@@ -341,6 +357,11 @@ def _under(session: SessionMemory, config: Config) -> SessionMemory:
     model = session.model if "model" in chosen else config.model.name
     mode = session.mode if "mode" in chosen else config.policy.mode
     return attrs.evolve(session, model=model, mode=mode, chosen=chosen)
+
+
+def error_line(error: Exception) -> str:
+    """*error* as the end of a run tells it."""
+    return f"internal error: {type(error).__name__}: {error}".removesuffix(": ")[:MAX_ERROR]
 
 
 def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Event, Done]:

@@ -62,7 +62,8 @@ def price_of(
     # Several where the day has cheaper hours; the highest of each rate is taken below.
     holding = list(_holding(info, at))
     rates = {key: rate for key, unit in UNITS.items() if (rate := _rate(holding, unit, spec.window))}
-    # Without both, a run would count as cheap that is not. Better no price: a budget in money then refuses.
+    # Without one of the two rates the cost would be too low. So there is no price, and a run with a budget in
+    # USD refuses this model.
     if not {"input", "output"} <= rates.keys():
         return None
     source = [f"genai-prices {version}", f"{found.id}/{info.id}"]
@@ -120,7 +121,7 @@ def _holding(info: ModelInfo, at: datetime) -> Iterator[ModelPrice]:
     if isinstance(info.prices, ModelPrice):
         yield info.prices
         return
-    # From the newest back. Prices by the hour are collected on the way: a run may last into their hours.
+    # Prices for certain hours are kept even if they do not hold now: the run may still go on in those hours.
     for each in reversed(info.prices):
         if isinstance(each.constraint, TimeOfDateConstraint):
             yield each.prices

@@ -305,7 +305,7 @@ def said_of(said: tuple[HookSaid, ...]) -> str:
 
 
 def _said(one: HookSaid) -> str:
-    # A failed hook has no say, so nothing of its answer is shown.
+    # What a failed hook wanted to say does not count, so nothing of its answer is shown.
     if one.fault:
         return f"failed {quoted(one.fault)}"
     return "" if one.answer == HookAnswer() else fields_of(one.answer)

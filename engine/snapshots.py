@@ -29,7 +29,7 @@ from .codec import UNREADABLE, decode, encode
 
 # A snapshot may be thrown away, since the journal folds to the same machine. So none is ever migrated.
 SNAPSHOT_VERSION = 3
-"""The version of a snapshot; see `entries.SNAPSHOT_VERSION` for when to raise it. No other one is read."""
+"""The version of a snapshot; see `entries.VERSION` for when to raise it. No other one is read."""
 
 NAME = "this snapshot"
 
@@ -352,7 +352,8 @@ def _between(state: states.State, memory: states.Memory) -> states.Thinking | st
             pass
         case states.Streaming() | states.Compacting() if stage.stopping is Stopping.INTERRUPTED:
             reason = effects.DoneReason.INTERRUPTED
-        # From here the conversation decides and not the snapshot: it shows whose turn it is.
+        # In all other cases the state of the snapshot is ignored: the last message of the history shows whose
+        # turn it is.
         case _:
             last = memory.history[-1] if memory.history else None
             if memory.session.mail or (last is not None and last.role is not effects.Role.ASSISTANT):

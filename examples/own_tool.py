@@ -1,9 +1,10 @@
 """An agent with your own tools, which asks before it pays. It needs OPENAI_API_KEY, or a base_url."""
 
 import asyncio
+import sys
 
 from turnwheel import Agent, Approve, Deny, SQLiteStore, tool
-from turnwheel.effects import ApprovalRequested, TextDelta
+from turnwheel.effects import ApprovalRequested, ConfigError, RunFailed, TextDelta
 
 
 @tool(side_effect="read_only")
@@ -36,7 +37,11 @@ async def main() -> None:
                     await session.approve(request, Approve() if yes else Deny())
                 case _:
                     pass
+        session.result().raise_for_error()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except (ConfigError, RunFailed) as error:  # no key, or no connection: it says what to do
+        sys.exit(str(error))

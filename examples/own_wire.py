@@ -130,3 +130,9 @@ def lines(base_url: str) -> HTTPModel:
     """The performer for a server at *base_url*."""
     endpoint = Endpoint(base_url=base_url, headers={}, login="this server knows no keys")
     return HTTPModel(LinesWire(), endpoint)
+
+
+if __name__ == "__main__":
+    # There is no such server, so an answer is read as one would send it.
+    parser = LinesParser()
+    print(*parser.feed(b'{"say": "Hi"}\n{"end": "done", "read": 3, "wrote": 1}\n'), parser.end(), sep="\n")

@@ -19,7 +19,7 @@ def at_most_a_hundred(about: HookCall) -> HookAnswer | None:
     """Lower a payment that is too high, instead of a denial."""
     if int(about.arguments["cents"]) <= 100:
         return None
-    return HookAnswer(arguments=f'{{"account": "{about.arguments["account"]}", "cents": 100}}')
+    return HookAnswer(arguments={**about.arguments, "cents": 100})
 
 
 async def main() -> None:
@@ -45,7 +45,7 @@ async def main() -> None:
     rent, food = resting.waiting
     elsewhere = agent.session("household")  # as in another process
     await elsewhere.approve(food.id, Deny(message="not from this account"), by="Ann")
-    await session.approve(rent.id, Approve(arguments='{"account": "rent", "cents": 90}'), by="Bob")
+    await session.approve(rent.id, Approve(arguments={"account": "rent", "cents": 90}), by="Bob")
     print((await session.resume()).text)
 
     for moment in (await explain(store, "household", rent.call)).moments:

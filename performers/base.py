@@ -9,9 +9,11 @@ it can and still returns its answer, so that what was really used and done is kn
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import attrs
 
@@ -110,3 +112,20 @@ class Performer(Protocol[R_contra]):
         None leaves it to another process, for a question, or to later, for a child.
         """
         ...
+
+
+def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was configured with
+    """The log of *session*, or None: a library logs nothing before its host called `structlog.configure`."""
+    # A host that has not imported structlog has not configured it, and need not wait for the import.
+    structlog = sys.modules.get("structlog")
+    if structlog is None or not structlog.is_configured():
+        return None
+    return structlog.get_logger("turnwheel").bind(session=session)
+
+
+def warn(session: str, fault: str, error: BaseException, **about: str) -> None:
+    """Log a warning that the host's code raised *error*: *fault*, what it is *about*, and the traceback."""
+    if (log := logger(session)) is not None:
+        # The frames and the type, not the text: that may hold a secret, and is redacted where it is kept.
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        log.warning(fault, error=type(error).__name__, traceback=frames, **about)

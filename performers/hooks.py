@@ -2,7 +2,7 @@
 Hooks of the host: `hook` and `command_hook` make one, `HookRunner` performs `FireHook`.
 
 Theory of operation. A hook is the host's code, and nothing it does may end the run it has a say in. One that
-raises, hangs, or returns no answer has a fault: the fault is reported, and the hook has no say.
+raises, hangs, or returns no answer has a fault: it is reported, and the machine decides what it comes to.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import msgspec
 
 from ..effects import FireHook, Hook, HookAnswer, HookAnswered, HookSaid, HookSpec, Verdict, clean
 from ..effects.errors import ArgumentError, ConfigError
-from ..effects.hooks import ABOUT_TOOLS
+from ..effects.hooks import ABOUT_TOOLS, OnError
 from ..effects.validators import MAX_CALL_ARGUMENTS, once
-from .base import Clock, PerformContext, SystemClock
+from .base import Clock, PerformContext, SystemClock, warn
 from .tools.decorator import unusable
 from .tools.process import ProcessEnd, run
 from .tools.runner import error_text, truncate
@@ -83,6 +83,9 @@ class HookCall:
     now: float = 0.0
 
 
+# What a hook that fails comes to, or its value.
+OnErrorName = OnError | Literal["deny", "allow"]
+
 # What a hook returns: None where it has nothing to say.
 HookReturn = HookAnswer | None
 
@@ -116,20 +119,22 @@ def hook(
     where: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
     name: str | None = None,
+    on_error: OnErrorName | None = None,
 ) -> Callable[[Callable[[HookCall], HookResult]], HostHook[HookResult]]:
     """
     Make a function of a `HookCall`, sync or async, a hook: ``@hook(Hook.PRE_TOOL_USE, tool="write")``.
 
     It returns a `HookAnswer`, or None where it has nothing to say. *tool* and *where* are globs, for a tool's
     name and for arguments by their names, and choose the calls it is asked about. *timeout* is in seconds; a
-    hook that takes longer has no say. *name* replaces the function's own. Raises `ConfigError` or
-    `ArgumentError` where it cannot be a hook.
+    hook that takes longer has failed. *name* replaces the function's own. *on_error* says what a hook that
+    fails comes to: ``"deny"``, the default before a tool is used, or ``"allow"``, that it has no say. Raises
+    `ConfigError` or `ArgumentError` where it cannot be a hook.
     """
 
     def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
         called = function.__name__ if name is None else name
-        return HostHook(_spec(at, called, tool, where, timeout), function)
+        return HostHook(_spec(at, called, tool, where, timeout, on_error), function)
 
     return make
 
@@ -144,6 +149,7 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     where: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
     name: str | None = None,
+    on_error: OnErrorName | None = None,
 ) -> HostHook[Awaitable[HookReturn]]:
     """
     A hook that is a program: *command* and its arguments, run in the directory *cwd*, without a shell.
@@ -170,7 +176,7 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
         return command_answer(about.hook, ended)
 
     called = Path(words[0]).name if name is None else name
-    return hook(at, tool=tool, where=where, timeout=timeout, name=called)(ask)
+    return hook(at, tool=tool, where=where, timeout=timeout, name=called, on_error=on_error)(ask)
 
 
 @final
@@ -205,7 +211,8 @@ class HookRunner:
         about = HookCall(hook=request.hook, session=scene.session, run=scene.run, call=request.call)
         arguments = ""
         for name in request.names:
-            one = await self._ask(name, partial(_filled, about, request.payload, arguments, scene.clock))
+            call = partial(_filled, about, request.payload, arguments, scene.clock)
+            one = await self._ask(name, scene.session, call)
             said.append(one)
             if one.answer.verdict is Verdict.DENY and request.hook in DENIABLE:
                 break  # no later hook could undo a denial, so none is asked
@@ -217,10 +224,10 @@ class HookRunner:
         """Call every hook at *hook* with *payload*, JSON text, one after the other; return those at fault."""
         call = partial(_filled, HookCall(hook=hook, session=session), payload, "", self._clock)
         names = [name for name, each in self._hooks.items() if each.spec.matches(hook, "", {})]
-        said = [await self._ask(name, call) for name in names]
+        said = [await self._ask(name, session, call) for name in names]
         return tuple([one for one in said if one.fault])
 
-    async def _ask(self, name: str, call: Callable[[], HookCall]) -> HookSaid:
+    async def _ask(self, name: str, session: str, call: Callable[[], HookCall]) -> HookSaid:
         """The say of the hook *name*; raises nothing but our own cancellation."""
         asked = self._hooks.get(name)
         if asked is None:
@@ -232,7 +239,7 @@ class HookRunner:
                 partial(asked, call()),
                 f"hook {name}" if is_async else None,
                 partial(checked_answer, name),
-                partial(_raised, name),
+                partial(_raised, name, session),
             )
             # Nothing stops a thread, so it gets no grace: waiting for it would only hold up the run.
             return await work.result(seconds, grace=GRACE if is_async else 0.0)
@@ -283,21 +290,22 @@ def _fault_in(answer: HookAnswer) -> str:
         value: object = getattr(answer, field)
         if not isinstance(value, kind):
             return f"its {field} must be a {kind.__name__}; got {value!r}"
-    arguments = cast("object", answer.arguments)
-    if isinstance(arguments, str) and len(arguments) > MAX_CALL_ARGUMENTS:
+    arguments = answer.arguments
+    if len(arguments) > MAX_CALL_ARGUMENTS:
         return f"its arguments have {len(arguments):,} characters, and may have {MAX_CALL_ARGUMENTS:,}"
     try:
-        if arguments != "":
+        if arguments:
             _object(arguments)
     except ValueError as error:
-        return f"its arguments must be the text of a JSON object; got {arguments!r} ({error})"
+        return f"its arguments must be a dict, or the JSON text of one; got {arguments!r} ({error})"
     return ""
 
 
-def _raised(name: str, error: BaseException) -> HookSaid:
+def _raised(name: str, session: str, error: BaseException) -> HookSaid:
     if isinstance(error, asyncio.CancelledError):
         # Where we cancelled it, its answer is not read any more. So it did this itself.
         return _at_fault(name, "it cancelled itself")
+    warn(session, "a hook raised", error, hook=name)
     kind = type(error).__name__
     return _at_fault(name, f"it raised {kind}: {error_text(error)}".removesuffix(f": {kind}"))
 
@@ -306,11 +314,11 @@ def _at_fault(name: str, fault: str) -> HookSaid:
     return HookSaid(name=name, fault=truncate(fault, MAX_HOOK_TEXT))
 
 
-def _object(text: object) -> dict[str, Any]:
+def _object(text: str) -> dict[str, Any]:
     """The JSON object in *text*; raises `ValueError` where it is none."""
-    problem = "it is no object" if isinstance(text, str) else "it is no text; json.dumps makes one"
+    problem = "it is no object"
     try:
-        if isinstance(text, str) and isinstance(found := _decode(text), dict):
+        if isinstance(found := _decode(text), dict):
             return found
     except RecursionError:
         problem = "it is nested too deep"
@@ -345,7 +353,7 @@ def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
         if place in {Hook.STOP, Hook.SUBAGENT_STOP}:
             return HookAnswer(go_on=True, reason=reason)
         return HookAnswer(verdict=Verdict.DENY, reason=reason)
-    # Any other code is a program that crashed, and a crash must neither deny nor allow.
+    # Any other code is a program that crashed: no answer, but a fault.
     if ended.code:
         said = ended.errors.strip() or ended.output.strip() or "it said nothing"
         msg = f"exit code {ended.code}: {said[:_QUOTED]}"
@@ -357,16 +365,16 @@ def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
     except (msgspec.DecodeError, RecursionError) as error:
         msg = f"its output is no answer ({error}): {ended.output[:_QUOTED]!r}"
         raise ValueError(msg) from error
-    # A program writes arguments as the object they are; the machine keeps them as text, as a model wrote
-    # them.
-    fields = msgspec.structs.asdict(answer)
-    if not isinstance(answer.arguments, str):
-        fields["arguments"] = msgspec.json.encode(answer.arguments).decode()
-    return HookAnswer(**fields)
+    return HookAnswer(**msgspec.structs.asdict(answer))
 
 
 def _spec(
-    at: object, name: str, tool: str, where: Mapping[str, str] | None, timeout: float | None
+    at: object,
+    name: str,
+    tool: str,
+    where: Mapping[str, str] | None,
+    timeout: float | None,
+    on_error: OnErrorName | None,
 ) -> HookSpec:
     """The specification of these settings; most of its errors give the hook's *name*."""
     if not isinstance(at, str):
@@ -384,8 +392,14 @@ def _spec(
     if place not in ABOUT_TOOLS and (pairs or tool != "*"):
         msg = f"hook {name!r}: {str(at)!r} is about no call; leave out tool and where"
         raise ConfigError(msg)
+    # A guard that is down must not let through what it is there to look at.
+    usual = OnError.DENY if place is Hook.PRE_TOOL_USE else OnError.ALLOW
+    failed = usual if on_error is None else OnError(on_error)
+    if failed is OnError.DENY and place not in DENIABLE:
+        msg = f"hook {name!r}: there is nothing to deny at {str(at)!r}; leave out on_error"
+        raise ConfigError(msg)
     try:
-        return HookSpec(name=name, hook=place, tool=tool, where=pairs, timeout=timeout)
+        return HookSpec(name=name, hook=place, tool=tool, where=pairs, timeout=timeout, on_error=failed)
     except ConfigError as error:
         msg = f"hook {name!r}: {error}"
         raise ConfigError(msg) from error

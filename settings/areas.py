@@ -15,7 +15,7 @@ import attrs
 
 from ..effects import config
 from ..effects.errors import Choice, ConfigError
-from ..effects.hooks import Hook
+from ..effects.hooks import Hook, OnError
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import globs, not_empty, positive
 from ..engine.session.environment import Titles
@@ -105,6 +105,7 @@ class CommandHook:
     A program as a hook: *command* and its arguments, asked *at* a place; see `command_hook`.
 
     The globs *tool* and *where* select calls. *timeout* is in seconds. The default *name* is the program's.
+    *on_error* says what a hook that fails comes to, None for what is usual at its place.
     """
 
     at: Hook = attrs.field(converter=Hook)
@@ -113,6 +114,7 @@ class CommandHook:
     where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
     timeout: float | None = attrs.field(default=60.0, validator=positive)
     name: str = ""
+    on_error: OnError | None = attrs.field(default=None, converter=attrs.converters.optional(OnError))
 
     @property
     def called(self) -> str:
@@ -138,6 +140,7 @@ class CommandHook:
             where=dict(self.where),
             timeout=self.timeout,
             name=name,
+            on_error=self.on_error,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, final
@@ -14,12 +14,10 @@ import httpx
 
 from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
 from ..effects.errors import ConfigError, UnknownSession
-from ..effects.events import Decision
 from ..effects.permissions import Rule
-from ..effects.requests import AskApproval
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
-from ..engine.agent import DEFAULT_MODEL, Agent
+from ..engine.agent import DEFAULT_MODEL, Agent, Approver, ToolChoice
 from ..engine.driver import Performers
 from ..engine.prices import price_of
 from ..engine.session.delivery import Delivery
@@ -49,13 +47,14 @@ T = TypeVar("T", ModelSpec, Limits, Policy, Retries, Compaction, Loops)
 class Host(TypedDict, total=False):
     """The parts of an agent that are no data; they win over settings."""
 
-    approver: Callable[[AskApproval], Awaitable[Decision | None]] | None
+    approver: Approver | None
     client: httpx.AsyncClient | None
     clock: Clock
     deps: object
     performers: Performers
     retired: tuple[str, ...]
     store: Store | None
+    tools_for: ToolChoice | None
     vault: Vault
 
 

@@ -6,9 +6,9 @@
 # that the next request would have to work around: no half message, no call without a result. What was
 # streamed is in this state alone, as a rope, and a journal keeps it as one merged event.
 #
-# There are two exceptions, and both keep text that a person has read. An answer that a person cut is kept as
-# far as it came, without its calls. An answer that came whole although it had been cancelled is kept with its
-# calls, which get results at once: they do not run, and no call may stay without a result.
+# There is one exception: an answer that a person cut is kept as far as its text came, without its calls. An
+# answer that was cancelled and still came whole is kept with its calls; each gets a result at once, and none
+# runs.
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, M
 from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
 
-# By name, as all that each piece of an answer needs: a look-up less, a hundred times a second.
+# Imported by name: this saves a look-up for each piece of an answer, about a hundred a second.
 from ..effects.notices import CallDelta, DoneReason, ReasoningDelta, TextDelta
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, SetMaxOutput
 from ..effects.requests import Cancel
@@ -36,18 +36,19 @@ from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
 from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
 
-# Ends after which calls may run. A finish reason is no reliable sign of calls, in either direction: some
-# servers say `stop` and send calls. So calls that are there win over an `END_TURN`. After a cut or a refusal
-# none of them can be trusted, since the last one may be missing its end and the others their context.
+# Stop reasons after which calls may run. They are no reliable sign of calls: some servers say `stop` and send
+# calls, so calls count there, too. After a cut or a refusal no call is trusted, since the last one may be
+# incomplete.
 TRUSTED = frozenset({StopReason.TOOL_USE, StopReason.END_TURN, StopReason.UNKNOWN})
 
-# How the ids of calls begin that a provider runs itself. Some proxies show those among the others.
+# Prefixes of the ids of calls that the provider runs itself. Some proxies show these among the others.
 PROVIDER_RUN = ("srvtoolu_", "mcptoolu_")
 
 # Calls of one answer that are kept: more than any provider documents, and few enough to look at each.
 MAX_CALLS = 128
 
-# How often an answer is asked for with a lower limit; a provider's number is right the first time.
+# How often an answer is asked for again with a lower limit. Once is mostly enough: the provider names the
+# right number.
 SHORTER_TRIES = 3
 
 # Names of dropped calls in a warning; there may be thousands of others.
@@ -60,8 +61,8 @@ def handle(state: Streaming, ctx: Context) -> StreamingStep:
     """What *ctx*'s event does while a model answers."""
     event = ctx.event
     match event:
-        # `before` must be what has been seen: a resumed stream, or an answer of a lost process, may repeat
-        # pieces or skip some, and text that is doubled or has a gap is worse than an answer asked for again.
+        # `before` must equal the number of pieces seen. A stream that is repeated or resumed may double or
+        # skip text, which is worse than to ask again.
         case ModelStreamed(request=state.request, before=state.pieces.count) if event.fits:
             return _gathered(state, event), tuple(deltas(event.pieces))
         case ModelFinished(request=state.request):
@@ -104,7 +105,7 @@ def deltas(pieces: Iterable[Piece]) -> list[Effect]:
     ]
 
 
-# The answer is whole: one message, one account, one turn, and what its end asks for.
+# A whole answer: its message, its usage, its turn, its next state.
 
 
 def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> StreamingStep:
@@ -112,7 +113,11 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     draft.add(*deltas(event.pieces))
     pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
     stop = StopReason.INTERRUPTED if state.stopping else event.stop
-    kept, dropped = wishes(pieces, stop, state.offered)
+    # From the event and so from the journal: a replay does not ask the host's function again. Never more than
+    # the request had: a tool that was withdrawn stays so.
+    shown = state.offered if event.offered is None else event.offered
+    offered = tuple([name for name in state.offered if name in shown])
+    kept, dropped = wishes(pieces, stop, offered)
     # Calls get ids of our own. Those of the wire need not be unique, and some servers send none; they are
     # only kept to be sent back.
     calls = {
@@ -125,7 +130,8 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         )
         for wish in kept
     }
-    # Before any call runs. A run that is lost in the middle of its tools still knows what the model wanted.
+    # The message is appended before any call runs, so a run that is lost then still knows what the model
+    # wanted.
     _append(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
     memory = ctx.memory
     usage = usage_of(event.usage, memory.conversation.size, pieces, begun=True)
@@ -138,14 +144,15 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         ),
     )
     if memory.conversation.pending_context:
-        # Not when it was sent: an answer that failed is asked for again, and needs it as much.
+        # Cleared after the answer and not when it was sent: an answer that failed is asked for again, and
+        # needs it.
         draft.add(ClearContext())
     if memory.progress.compactions:
         # A completed answer shows that the context fits again, so the next compaction may be tried.
         draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
     _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
-        batch = Batch(calls=tuple([Call(call=call) for call in made]), offered=state.offered)
+        batch = Batch(calls=tuple([Call(call=call) for call in made]), offered=offered)
         return draft.to(Executing(batch=batch))
     if calls:
         _answer_unrun(state, made, stop, draft, ctx)
@@ -181,8 +188,8 @@ def _keep(piece: CallPiece, stop: StopReason, offered: tuple[str, ...]) -> bool:
         # Where it claims to be finished, a call to a tool that was not offered is taken for the provider's
         # own: some proxies show their server tools that way.
         return stop is StopReason.TOOL_USE or piece.name in offered
-    # Only whole calls: arguments that were cut off may be valid JSON by chance, and mean something else.
-    # Empty ones are the likeliest accident of all.
+    # Only whole calls run: arguments that were cut off may be valid JSON by chance, and mean something else.
+    # Empty ones are the most likely sign of a cut.
     return piece.name in offered and bool(piece.arguments) and arguments_of(piece.arguments) is not None
 
 
@@ -202,7 +209,8 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
 
 
 def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
-    # An empty answer counts as a turn, since it was paid for, and is not kept: no provider takes it back.
+    # An empty answer counts as a turn, since it was paid for. It is not kept: providers refuse an empty
+    # message.
     if parts:
         message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
         draft.add(AppendMessage(message=message))
@@ -256,9 +264,9 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep
         # Not the conversation but the answer was too long, so a summary would not help.
         draft.add(SetMaxOutput(tokens=limit), notices.Warned(text=event.message))
         return draft.to(Thinking(stage=Go(), attempt=state.attempt + 1))
-    # An answer of which text was seen is not asked for again: it cannot be taken back from a person who read
-    # it, and a second answer would be another one. A lost answer is the exception, since the process that
-    # showed it is gone. Thinking answers nothing, and a call that was not whole did nothing.
+    # If a person has seen text of it, an answer is not asked for again: the second one would differ. The
+    # exception is a lost answer, since the process that showed it is gone. Thinking and calls do not count as
+    # text that was seen.
     silent = lost or not state.pieces.count
     if not silent and event.should_retry is not False:
         pieces = [piece for piece in state.pieces.pieces if isinstance(piece, TextPiece)]

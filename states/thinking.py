@@ -100,28 +100,32 @@ def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingS
 def _interrupted(stage: stages.Waiting, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
     draft.add(Cancel(request=stage.request), notices.InterruptRequested())
-    if isinstance(stage, stages.Reading | stages.Opening | stages.Admitting):
+    if isinstance(stage, UNREAD):
         # A prompt that had not come in yet never will. Left in the mail it would begin the next run, which
         # is the last thing that a person wants who has just said stop.
-        _block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
+        block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
 
 
 # The session begins, once: instruction files, then hooks.
 
 
+def started(ctx: Context) -> notices.RunStarted:
+    """The notice that a run begins."""
+    config, memory = ctx.config, ctx.memory
+    return notices.RunStarted(
+        run=memory.run,
+        model=memory.session.model,
+        tools=tuple([tool.name for tool in config.tools]),
+        at=ctx.now,
+        mode=memory.session.mode,
+        cwd=config.cwd,
+    )
+
+
 def _begin(ctx: Context) -> ThinkingStep:
     draft, config, memory = Draft(ctx), ctx.config, ctx.memory
-    draft.add(
-        notices.RunStarted(
-            run=memory.run,
-            model=memory.session.model,
-            tools=tuple([tool.name for tool in config.tools]),
-            at=ctx.now,
-            mode=memory.session.mode,
-            cwd=config.cwd,
-        )
-    )
+    draft.add(started(ctx))
     if isinstance(memory.session.instructions, records.SetInstructions):
         # An earlier run has begun the session. Files are not read again: a system prompt that changes in the
         # middle of a conversation costs the provider's cache of all that came before.
@@ -150,12 +154,13 @@ def source_of(memory: Memory) -> str:
 
 def _greeted(stage: stages.Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
-    said = record_answers(Hook.SESSION_START, event, draft)
+    said = record_answers(Hook.SESSION_START, event, ctx, draft)
     if said.verdict is not Verdict.DENY:
-        # Only now has the session begun: one that was refused asks again in its next run.
+        # Setting the instructions marks the session as begun. If a hook refused, the next run asks its hooks
+        # for the start of a session again.
         draft.add(records.SetInstructions(text=stage.instructions))
         return draft.to(Thinking(stage=stages.Prompt()))
-    _block(stage, said.because, draft, ctx)
+    block(stage, said.because, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
 
 
@@ -178,10 +183,10 @@ def _admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> ThinkingStep:
 def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """The hooks let the inputs in, or not."""
     draft = Draft(ctx)
-    said = record_answers(Hook.USER_PROMPT_SUBMIT, event, draft)
+    said = record_answers(Hook.USER_PROMPT_SUBMIT, event, ctx, draft)
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
-    _block(stage, said.because, draft, ctx)
+    block(stage, said.because, draft, ctx)
     prompted = any(
         mail.lane is records.MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids
     )
@@ -221,7 +226,11 @@ def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _block(stage: stages.Waiting, why: str, draft: Draft, ctx: Context) -> None:
+# The stages in which a run has not read the inputs that it begins with.
+UNREAD = stages.Start | stages.Reading | stages.Opening | stages.Prompt | stages.Admitting
+
+
+def block(stage: stages.Stage, why: str, draft: Draft, ctx: Context) -> None:
     """Take the inputs that this run was to begin with out of the mail, unread."""
     if isinstance(stage, stages.Admitting):
         ids = stage.ids
@@ -354,7 +363,7 @@ def _stop_hook(ctx: Context) -> Hook:
 def _may_end(stage: stages.Ending, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """Go on where a hook wants to or a person has said something meanwhile, and end otherwise."""
     draft = Draft(ctx)
-    said = record_answers(_stop_hook(ctx), event, draft)
+    said = record_answers(_stop_hook(ctx), event, ctx, draft)
     if said.go_on is not None:
         # The history ends with the model's own answer. It has to read something to have something to answer.
         more = user(said.go_on or model_messages.CONTINUE, ctx.now)

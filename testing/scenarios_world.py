@@ -538,5 +538,4 @@ def asked_again(again: Iterable[Request | requests.Cancel]) -> Iterator[Approval
     """What those who watch see of the questions among *again* when a run is taken over."""
     for question in again:
         if isinstance(question, requests.AskApproval):
-            fields = attrs.asdict(question)
-            yield ApprovalRequested(request=fields.pop("id"), **fields)
+            yield ApprovalRequested.of(question)

@@ -22,8 +22,9 @@ from turnwheel.effects.config import (
     Retries,
     ToolSpec,
 )
+from turnwheel.effects.events import Approve
 from turnwheel.effects.history import CallPiece, Rope, TextPiece
-from turnwheel.effects.hooks import Hook, HookSpec
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec, OnError
 from turnwheel.effects.notices import AgentNoticed, TextDelta
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import SetMode
@@ -94,7 +95,9 @@ hooks = st.builds(
     hook=st.sampled_from(Hook),
     where=globs,
     timeout=st.none() | st.just(2.5),
+    on_error=st.sampled_from(OnError),
 )
+arguments = text | st.dictionaries(text, text, max_size=2)
 policies = st.builds(
     Policy,
     on_denial=...,
@@ -151,6 +154,15 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     Config: configs,
     Rule: rules,
     HookSpec: hooks,
+    Approve: st.builds(Approve, arguments=arguments),
+    HookAnswer: st.builds(
+        HookAnswer,
+        verdict=st.none() | st.sampled_from(Verdict),
+        reason=text,
+        arguments=arguments,
+        context=text,
+        go_on=...,
+    ),
     Memory: st.builds(
         Memory,
         run=text,

@@ -21,12 +21,15 @@ from ...effects.events import (
 )
 from ...effects.records import Change, SetModel
 from ...effects.requests import AskApproval
+from ...effects.secrets import Secrets
 from ...engine.agent import DEFAULT_MODEL
 from ...engine.inspect.explain import Explanation
 from ...engine.machine import calls_in
 from ...engine.session.environment import Environment
+from ...engine.session.redactor import Redactor, SecretNames
 from ...engine.session.session import Session
 from ...performers.base import SystemClock
+from ...performers.secrets import MemoryVault
 from ...performers.stores.base import Store
 from ..terminal.approval_card import argument_problem
 from ..terminal.call_summary import essence, number
@@ -177,7 +180,11 @@ async def open_remote(path: Path, session: str) -> AsyncGenerator[RemoteSession,
     store = open_for_reading(path)
     try:
         config = await stored_config(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
-        setting = Environment(config=config, performers={}, clock=SystemClock(), new_id=_new_id)
+        # This vault ends with the command. So a new secret is refused: no worker would find its value.
+        redactor = Redactor(session, MemoryVault(), SecretNames(Secrets(), config.tools, {}))
+        setting = Environment(
+            config=config, performers={}, clock=SystemClock(), new_id=_new_id, redactor=redactor
+        )
         async with Session(session, setting, store) as there:
             yield RemoteSession(store=store, session=there, config=config)
     finally:

@@ -49,9 +49,7 @@ def notice_lines(notice: Notice) -> Iterator[StyledLine]:
         case InputBlocked(reason=reason):
             yield f"a hook blocked the input: {reason or 'it gave no reason'}", "yellow"
         case HookEnded(said=answers):
-            yield from (
-                (f"hook {one.name} is ignored: {one.fault}", "yellow") for one in answers if one.fault
-            )
+            yield from ((f"hook {one.name} failed: {one.fault}", "yellow") for one in answers if one.fault)
         case _:
             yield from _upkeep(notice)
 

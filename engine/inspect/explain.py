@@ -203,7 +203,7 @@ def _of_call(what: effects.Effect | _Interference, session: str) -> Iterator[tup
 def _hook(said: effects.HookSaid) -> str:
     # Rules pass over a failed hook, so its answer is no part of the account.
     if said.fault:
-        return f"{said.name} has no say: {said.fault}"
+        return f"{said.name} failed: {said.fault}"
     answer = said.answer
     words = [
         str(answer.verdict) if answer.verdict else "",

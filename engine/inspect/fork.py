@@ -199,7 +199,8 @@ def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entr
 def _event(instead: Replacement, there: Entry | None, machine: Machine, point: ForkPoint) -> Event:
     """The event of *instead*, in place of *there*."""
     event = there.event if isinstance(there, Posted | Stepped) else None
-    # The time of the step, not of the fork: a decision made for then is not too late for its deadline.
+    # The time of the replaced step. With the time of the fork, a decision could come after the deadline of
+    # its question.
     at = point.now if there is None else time_of(there)
     # Cleaned as any input is: the copy's journal must be able to hold it.
     if isinstance(instead, str):

@@ -79,11 +79,13 @@ class Posted:
 @final
 @attrs.frozen(kw_only=True)
 class Stepped:
-    """*event* was applied and led to the state with this *label*."""
+    """*event* was applied and led to the state with this *label*; to done where a handler *failed* at it."""
 
     # The label is a check: a fold that ends up elsewhere is not the run that was journaled.
     event: Event
     label: str
+    # The error. A later turnwheel may have mended the bug, and must not go on where the run ended.
+    failed: str = ""
 
 
 @final

@@ -375,7 +375,12 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
     mail = machine.memory.waiting(MailKind.PROMPT) or machine.memory.session.mail
     state.prompt = mail[0].text[:MAX_OPENING] if mail else ""
     state.opening = state.opening or state.prompt
-    return machine.advance(at=opened.at)
+    try:
+        return machine.advance(at=opened.at)
+    except Exception:  # noqa: BLE001  # a bug of ours, of any kind
+        # The journal has the run by now, and could not be read any more. The driver meets the same error, and
+        # ends the run with it.
+        return ()
 
 
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
@@ -383,7 +388,7 @@ def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
     if isinstance(event, events.ModelFailed) and entry.label == "done":
         # Older turnwheels gave up after thinking as after text. Where the run ended, it was not tried again.
         event = attrs.evolve(event, should_retry=False)
-    effects = machine.advance(event)
+    effects = machine.fail(event, entry.failed) if entry.failed else machine.advance(event)
     # A machine that decides otherwise than the one that wrote would perform requests with no trace in the
     # journal, or skip some that were performed.
     if machine.state.label != entry.label:

@@ -18,6 +18,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from ...effects.config import Config, OnLost, Policy, ToolSpec
 from ...effects.errors import JournalError, NewerVersion
+from ...effects.hooks import HookSpec, OnError
 from ..codec import make_converter
 from .entries import VERSION, Entry, RunOpened
 
@@ -64,6 +65,11 @@ def _tool_spec(old: ToolSpec) -> ToolSpec:
     return attrs.evolve(old, secrets=())
 
 
+def _hook_spec(old: HookSpec) -> HookSpec:
+    # A hook that failed had no say then, wherever it was asked.
+    return attrs.evolve(old, on_error=OnError.ALLOW)
+
+
 @final
 @attrs.frozen
 class Changed:
@@ -86,6 +92,7 @@ CHANGES: Mapping[int, tuple[Changed, ...]] = {
         Changed(RunOpened2, RunOpened, _run_opened),
         Changed(ToolSpec, ToolSpec, _tool_spec),
         Changed(Policy, Policy, _policy),
+        Changed(HookSpec, HookSpec, _hook_spec),
     ),
 }
 """What changed after each version."""

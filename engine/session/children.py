@@ -18,10 +18,12 @@ import attrs
 
 from ...effects.config import Config, ToolKind
 from ...effects.errors import (
+    ArgumentError,
     ConfigError,
     NewerVersion,
     SessionClosed,
     StoreConflict,
+    TurnwheelError,
     UnknownCall,
     UnknownSession,
     WorldError,
@@ -37,6 +39,7 @@ from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..inputs import Input
 from ..machine import ChildLink, agent_before, links_of
+from .environment import FAILED_REASONS
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
@@ -60,7 +63,7 @@ class Children:
         # By call. Also children that a caller only looks at, until `load` finds them ended.
         self.here: dict[str, ChildSession] = {}
         self.wake: Callable[[], None] = noop
-        self.abort: Callable[[WorldError], None] = noop
+        self.abort: Callable[[TurnwheelError], None] = noop
         self.log = log
         self._environment = environment
         self._opens = opens
@@ -147,9 +150,6 @@ CHILD_SYSTEM = """\
 You are {name}, a helper of another agent. {description}
 Do what you are asked, with the tools you have, and end with a summary of your findings. Nobody can answer
 questions."""
-
-FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
-"""Reasons after which a child's answer counts as a failure. After a limit, its findings are worth reading."""
 
 TAKE_OVER_TRIES = 20
 """How often a child is taken over from a process that has not noticed yet that it lost the session."""
@@ -286,8 +286,9 @@ class _Run:
             answer = await self._answered()
         except SessionClosed:
             return None
-        except NewerVersion as error:
-            # A failure would be final for the parent. It stops instead, for a process of the newer version.
+        except (NewerVersion, ArgumentError) as error:
+            # A failure would be final for the parent. It stops instead, for a process of the newer version,
+            # or for one whose approver answers with a decision.
             self._children.abort(error)
             raise
         except WorldError as error:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
 
-from ...effects.errors import Choice
+from ...effects.errors import Choice, RunFailed
+from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...performers.base import noop
 from .delivery import Delivery
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...effects.events import Decision
     from ...effects.history import History
-    from ...effects.notices import DoneReason, Notice
+    from ...effects.notices import Notice
     from ...effects.records import Change
     from ...effects.requests import AskApproval
     from ...performers.base import Clock
@@ -76,6 +77,12 @@ class Environment:
     at_work: set[Drain] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
     retired: tuple[str, ...] = ()
+    # Raises for models that cannot be asked here: a run is not begun for them.
+    ready: Callable[..., None] = noop
+
+
+FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
+"""Reasons after which a run counts as failed. After a limit, what it found is worth reading."""
 
 
 @final
@@ -96,6 +103,12 @@ class Result:
     spent: Spent
     waiting: tuple[AskApproval, ...] = ()
     detail: str = ""
+
+    def raise_for_error(self) -> Result:
+        """This result; raises `RunFailed` where the run failed, and *text* is no answer."""
+        if self.reason is not None and self.reason in FAILED_REASONS:
+            raise RunFailed(self.session, self.run, self.reason, self.detail)
+        return self
 
 
 # Children are sessions and sessions have children. Protocols keep the two modules out of an import circle;

@@ -37,12 +37,12 @@ from ...effects.secrets import (
     placeholder,
 )
 from ...performers import secrets
-from ...performers.base import PassThroughNotice, PerformContext, Performer, noop
+from ...performers.base import PassThroughNotice, PerformContext, Performer, logger, noop
 from ...performers.secrets import MemoryVault, Vault
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ...states.rules.schema import arguments_of, problem
-from ..driver import Performers, logger
+from ..driver import Performers
 
 if TYPE_CHECKING:
     from ...effects.config import ToolSpec

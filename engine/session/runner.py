@@ -187,6 +187,8 @@ class SessionRunner:
             await self._read()
             state = log.state
             check_runner(log, environment)
+            if prompt is not None or state.unfinished or state.prompted:
+                check_models(log, environment)
             event = None
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
@@ -253,12 +255,14 @@ class SessionRunner:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
+        unfinished = log.state.machine if log.state.unfinished else None
+        if unfinished is not None:
+            check_tools(log, unfinished, environment)
         # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
-        if log.state.machine is not None and log.state.unfinished:
-            check_tools(log, log.state.machine, environment)
-            first, events = await take_over(log, log.state.machine, environment.config, at)
+        if unfinished is not None:
+            first, events = await take_over(log, unfinished, environment.config, at)
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
@@ -292,9 +296,9 @@ class SessionRunner:
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
-        found: list[errors.WorldError] = []
+        found: list[errors.TurnwheelError] = []
 
-        def stop(error: errors.WorldError) -> None:
+        def stop(error: errors.TurnwheelError) -> None:
             found.append(error)
             # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
             driver.inbox.close()
@@ -462,6 +466,14 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
         raise errors.ConfigError(msg)
 
 
+def check_models(log: SessionLog, environment: Environment) -> None:
+    """Refuse to go on with models that cannot be asked: the run would end with their refusals."""
+    config = environment.config
+    chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
+    names = [model.name for model in (config.model, *config.models)]
+    environment.ready(*{chosen if chosen in names else config.model.name, config.fallback} - {""})
+
+
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
     """Refuse an input to a child that has ended: no run would ever read it."""
     # Approvals and cancels pass: they fail by themselves where nothing is open.
@@ -543,11 +555,5 @@ async def take_over(
         if not isinstance(request, AskApproval) or request.id not in answered
     ]
     # A subscriber of the new process has not seen the notice that the old one gave.
-    notices = [
-        ApprovalRequested(
-            request=one.id, call=one.call, tool=one.tool, arguments=one.arguments, why=one.why, due=one.due
-        )
-        for one in again
-        if isinstance(one, AskApproval)
-    ]
+    notices = [ApprovalRequested.of(request) for request in again if isinstance(request, AskApproval)]
     return (*again, *notices), recovery.events

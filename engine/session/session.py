@@ -27,7 +27,7 @@ from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
 from ...states.state import Done
-from ..inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
+from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
 from ..journal.summary import Activity, activity_of, first_line
 from .environment import Environment, Result
@@ -118,7 +118,10 @@ class Session:
         # An interrupt that waits for `resume` withdraws all of them: an answer could change nothing.
         quiet = self._log.state.stopped or not self._log.state.unfinished
         children = [] if quiet else self._runner.children.known
-        return (*self._log.state.questions, *[asked for child in children for asked in child.waiting])
+        own, machine = self._log.state.questions, self._log.state.machine
+        if machine is not None:
+            own = tuple([located(asked, self.id, machine.memory.run, machine.config) for asked in own])
+        return (*own, *[asked for child in children for asked in child.waiting])
 
     @property
     def children(self) -> tuple[ChildLink, ...]:

@@ -205,11 +205,11 @@ class SessionLog:
 
     # The event sink of the driver
 
-    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...]) -> None:
+    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], failed: str = "") -> None:
         """
         Keep *event*, which led to the state *label* with *effects*, before its requests are performed.
 
-        A piece of a stream waits for the next event.
+        A piece of a stream waits for the next event. *failed* is the error of a bug that ended the run.
         """
         state = self.state
         summarised = state.stepped(event, effects)
@@ -223,12 +223,13 @@ class SessionLog:
 
         # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
         # append for every delta.
-        if self.kept and isinstance(event, ModelStreamed):
+        if self.kept and isinstance(event, ModelStreamed) and not failed:
             self._streamed.append(event)
             self._label = label
         # Progress changes no state, and a chatty tool would fill the store with it.
-        elif self.kept and not isinstance(event, ToolProgressed):
-            await self.write(*self._held_back(), Stepped(event=event, label=label), about=about)
+        elif self.kept and (failed or not isinstance(event, ToolProgressed)):
+            step = Stepped(event=event, label=label, failed=failed)
+            await self.write(*self._held_back(), step, about=about)
         # By the number of its entry, and so after the append: the full text of a result is read from there.
         state.note_results(event, effects, self.length - 1 if self.kept else None)
 

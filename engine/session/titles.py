@@ -13,11 +13,10 @@ from ...effects.history import History, Piece, TextPiece
 from ...effects.messages import StopReason, user
 from ...effects.requests import CallModel, Conversation, Purpose
 from ...effects.usage import Spent
-from ...performers.base import PerformContext
+from ...performers.base import PerformContext, logger
 from ...states.context import Context
 from ...states.rules.limits import may_not_go_on
 from ...states.rules.token_estimates import message_size, usage_of
-from ..driver import logger
 from ..journal.entries import Titled
 from ..journal.summary import first_line
 

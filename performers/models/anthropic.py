@@ -97,7 +97,9 @@ class AnthropicMessages(HTTPModel):
         named = {"anthropic-version": API_VERSION, "x-api-key": key, "anthropic-beta": ",".join(betas)}
         headers = {name: value for name, value in named.items() if value}
         url, login = (base_url or ANTHROPIC).rstrip("/"), f"set {ANTHROPIC_KEY} or pass api_key"
-        endpoint = Endpoint(base_url=url, headers={**headers, **extra_headers}, login=login)
+        # A token of another kind goes along as a header.
+        keyless = url == ANTHROPIC and not (key or extra_headers)
+        endpoint = Endpoint(base_url=url, headers={**headers, **extra_headers}, login=login, keyless=keyless)
         super().__init__(MessagesWire(prefix).adding(extra_body), endpoint, client, **options)
 
 

@@ -189,6 +189,10 @@ class BodyParser(ABC):
     def _stop(self) -> StopReason | Broken | None:
         """Why an answer without an error ended, or that it failed; None where it did not come to its end."""
 
+    def _rest(self) -> list[Piece]:
+        """The pieces that were held back until the answer is over."""
+        return []
+
     def feed(self, data: bytes) -> list[Piece]:
         """The pieces that *data*, the next bytes of the body, completes."""
         if len(self._head) < _HEAD:
@@ -209,8 +213,8 @@ class BodyParser(ABC):
         if not self.done:
             rest = self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
         pieces = self._read(rest)
-        if self._halves is not None:
-            pieces += self._halves.rest()
+        held = self._rest()
+        pieces += held if self._halves is None else [*self._halves.join(held), *self._halves.rest()]
         ending = self._broken or self._stop()
         if isinstance(ending, StopReason):
             usage = self.usage or Usage()

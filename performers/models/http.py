@@ -78,11 +78,16 @@ RENEW = 0.1
 @final
 @attrs.frozen(kw_only=True)
 class Endpoint:
-    """Where a model is asked: *headers* go with each request, *login* says how to mend a missing key."""
+    """
+    Where a model is asked: *headers* go with each request, *login* says how to mend a missing key.
+
+    *keyless* says that there is no key for a provider that answers none without.
+    """
 
     base_url: str = attrs.field(repr=lambda url: repr(without_login(url)))
     headers: Mapping[str, str] = attrs.field(repr=False)
     login: str
+    keyless: bool = False
 
 
 class HTTPOptions(TypedDict, total=False):
@@ -177,6 +182,13 @@ class HTTPModel:
         client = self._own.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
+
+    def ready(self) -> None:
+        """Raise `ConfigError` where every request would be refused: the provider's key is missing."""
+        # A caller's own client may log in by itself.
+        if self._endpoint.keyless and self._given is None:
+            msg = f"no API key for {self._shown}; {self._endpoint.login}, or base_url of another server"
+            raise ConfigError(msg)
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> Answer:
         """Ask the model and return `ModelFinished` or `ModelFailed`; cancelling fails it as cancelled."""

@@ -32,7 +32,17 @@ from .body import STOPS, WHOLE_ENDS, BodyParser
 from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
-from .lenient_json import Object, as_object, decoded, first_text, number, objects, shorten_id, shorten_label
+from .lenient_json import (
+    MAX_LABEL,
+    Object,
+    as_object,
+    decoded,
+    first_text,
+    number,
+    objects,
+    shorten_id,
+    shorten_label,
+)
 from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
@@ -143,7 +153,12 @@ class OpenAIChat(HTTPModel):
             msg = f"betas: {_host(url)} has none; leave them out, or say it in extra_headers or extra_body"
             raise ConfigError(msg)
         headers |= {**({quirks.betas: ",".join(betas)} if betas else {}), **extra_headers}
-        endpoint = Endpoint(base_url=url, headers=headers, login=f"set {OPENAI_KEY} or pass api_key")
+        endpoint = Endpoint(
+            base_url=url,
+            headers=headers,
+            login=f"set {OPENAI_KEY} or pass api_key",
+            keyless=_host(url) in QUIRKS and "authorization" not in map(str.lower, headers),
+        )
         super().__init__(ChatWire(quirks, prefix).adding(extra_body), endpoint, client, **options)
 
 
@@ -388,6 +403,9 @@ class ChatParser(BodyParser):
         """The usage that the answer reported so far, or None."""
         return None if self._usage is None else usage_of(self._usage)
 
+    def _rest(self) -> list[Piece]:
+        return self._calls.rest()
+
     def _stop(self) -> StopReason | Broken | None:
         # An answer that has its finish reason is whole, whatever happened to the connection afterwards:
         # several servers drop it without [DONE].
@@ -425,6 +443,7 @@ class ChatParser(BodyParser):
         if finish := choice.get("finish_reason"):
             self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
             self._ended = FINISHES.get(self._finish) in WHOLE_ENDS
+            pieces += self._rest()
             # vLLM and SGLang name the stop sequence that was met; OpenAI does not.
             met = choice.get("stop_reason") or choice.get("matched_stop")
             if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
@@ -535,6 +554,9 @@ class _OpenCall:
     number: int
     id: str = ""
     name: str = ""
+    # Its arguments have begun; its name, which is whole by then, was passed on.
+    begun: bool = False
+    named: bool = False
     arguments: list[str] = attrs.Factory(list)
     # Of the arguments that were looked at: their number, how many objects are open at their end, and how the
     # string begins that is. And whether they are whole; None where they never will be.
@@ -569,6 +591,8 @@ class CallAssembler:
     The wire's ``index`` does that job in OpenAI's own streams only. Elsewhere it is missing (Mistral) or 0
     for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too. A
     bit without a name goes on with a call that has one: some servers (Poolside) change the id in the middle.
+
+    A name may come in bits, too, or whole with every bit. So it waits for the first arguments, or for `rest`.
     """
 
     def __init__(self) -> None:
@@ -587,6 +611,13 @@ class CallAssembler:
             self._take({"index": "function_call"}, as_object(legacy), pieces)
         return pieces
 
+    def rest(self) -> list[Piece]:
+        """The names that waited for arguments, once the answer is over and none came."""
+        waiting = [call for call in self._calls if call.name and not call.named]
+        for call in waiting:
+            call.named = True
+        return [CallPiece(call.number, name=shorten_label(call.name)) for call in waiting]
+
     @property
     def torn(self) -> bool:
         """Whether arguments came without a name, and a name without arguments: they may belong together."""
@@ -602,12 +633,17 @@ class CallAssembler:
         if not (wire_id or name or arguments or opaque):
             return
         call = self._of(index if isinstance(index, int | str) else None, wire_id, name, arguments or opaque)
-        new_id, new_name = "" if call.id else wire_id, "" if call.name else name
+        new_id, new_name = "" if call.id else wire_id, ""
         if new_id:
             call.id = wire_id
             self._by_id[wire_id] = call
-        call.name = call.name or name
-        if new_id or new_name or arguments or opaque:
+        if not call.named:
+            # The same again is a repetition. And a name of a million bits would be copied a million times.
+            call.name += name if name != call.name and len(call.name) <= MAX_LABEL else ""
+            call.named = bool(call.name and (arguments or call.begun))
+            new_name = call.name if call.named else ""
+        call.begun = call.begun or bool(arguments)
+        if new_id or name or arguments or opaque:
             call.arguments.append(arguments)
             # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
             named = shorten_id(new_id), shorten_label(new_name)
@@ -628,7 +664,8 @@ class CallAssembler:
             call = self._by_index.get(index, self._last if arguments else None)
         # Two calls of one tool in a row have the same name, and from some servers the same index and no id.
         # What tells them apart is that the arguments of the first are complete.
-        if call is None or (name and (call.name not in {"", name} or (arguments and call.is_whole()))):
+        another = call is not None and call.named and call.name != name
+        if call is None or (name and (another or (arguments and call.is_whole()))):
             call = _OpenCall(len(self._calls))
             self._calls.append(call)
         self._last = call

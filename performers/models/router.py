@@ -89,6 +89,13 @@ class Models:
         """Raise `ConfigError` where *model* cannot be asked: it has no wire, or one with a wrong setting."""
         self._performer(model)
 
+    def ready(self, *models: str) -> None:
+        """Raise `ConfigError` where a key of one of *models* is missing, before it is asked in vain."""
+        for model in models:
+            performer = self._performer(model)
+            if isinstance(performer, HTTPModel):
+                performer.ready()
+
     async def __call__(self, request: CallModel, scene: PerformContext) -> Answer | None:
         """Ask the model on its wire; one that cannot be asked is a bad request."""
         try:

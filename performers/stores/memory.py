@@ -5,14 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, final
+from typing import final
 
 import attrs
 
 from ...effects.errors import StoreConflict, StoreError
 from .base import SessionInfo
 
-_Sessions: TypeAlias = dict[str, tuple[SessionInfo, list[bytes]]]
+
+@final
+@attrs.define(eq=False)
+class _Session:
+    created: float
+    updated: float
+    entries: list[bytes] = attrs.field(factory=list)
+    about: bytes = b""
 
 
 @final
@@ -25,7 +32,7 @@ class MemoryStore:
 
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._sessions: _Sessions | None = {}
+        self._sessions: dict[str, _Session] | None = {}
         self._lock = threading.Lock()
 
     async def append(
@@ -35,32 +42,40 @@ class MemoryStore:
         # One lock over comparing and writing: that is all that makes it a compare-and-set between threads.
         with self._lock:
             sessions = self._open()
-            info, kept = sessions.get(session, (None, list[bytes]()))
-            if len(kept) != expected:
-                raise StoreConflict(session, expected, len(kept))
+            kept = sessions.get(session)
+            length = len(kept.entries) if kept else 0
+            if length != expected:
+                raise StoreConflict(session, expected, length)
             if entries:
-                kept.extend(entries)
                 at = self._now()
-                created, said = (info.created, info.about) if info else (at, b"")
-                said = said if about is None else about
-                info = SessionInfo(session=session, length=len(kept), created=created, updated=at, about=said)
-                sessions[session] = info, kept
-            elif info is not None and about is not None:
-                sessions[session] = attrs.evolve(info, about=about), kept
-            return len(kept)
+                kept = sessions.setdefault(session, _Session(at, at))
+                kept.entries.extend(entries)
+                kept.updated = at
+            if kept is not None and about is not None:
+                kept.about = about
+            return length + len(entries)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from index *start* on; see `Store.load`."""
         with self._lock:
-            _, kept = self._open().get(session, (None, []))
+            kept = self._open().get(session)
             # A slice is a copy, which a later append does not change under its reader. A negative start would
             # count from the end.
-            return kept[max(start, 0) :]
+            return kept.entries[max(start, 0) :] if kept else []
 
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions, last written first."""
         with self._lock:
-            infos = [info for info, _ in self._open().values()]
+            infos = [
+                SessionInfo(
+                    session=name,
+                    length=len(kept.entries),
+                    created=kept.created,
+                    updated=kept.updated,
+                    about=kept.about,
+                )
+                for name, kept in self._open().items()
+            ]
         # By name where the clock did not move between two, so that a list is the same each time.
         return sorted(infos, key=lambda info: (-info.updated, info.session))
 
@@ -74,7 +89,7 @@ class MemoryStore:
         with self._lock:
             self._sessions = None
 
-    def _open(self) -> _Sessions:
+    def _open(self) -> dict[str, _Session]:
         if self._sessions is None:
             msg = "the memory store is closed and what it held is gone; make a new one"
             raise StoreError(msg)

@@ -11,15 +11,18 @@ from ...effects import Config, ConfigError, ToolKind, ToolSpec
 
 def misfit(tool: str, specs: Sequence[ToolSpec], where: Iterable[tuple[str, str]] = ()) -> str:
     """Why the glob *tool*, with globs for arguments in *where*, fits no call of *specs*; empty if it does."""
-    schemas = [json.loads(spec.schema) for spec in specs if fnmatchcase(spec.name, tool)]
-    if not schemas:
+    fitting = [spec for spec in specs if fnmatchcase(spec.name, tool)]
+    if not fitting:
         # All tools, of which there may be none.
         return "" if tool == "*" else f"no tool {tool!r}; {_hint(tool, [spec.name for spec in specs])}"
+    if not (named := [name for name, _ in where]):
+        return ""
+    schemas = [json.loads(spec.schema) for spec in fitting]
     # A schema takes any other argument, too, unless it says that it does not.
     if any(schema.get("additionalProperties") is not False for schema in schemas):
         return ""
     takes = list(dict.fromkeys(name for schema in schemas for name in schema.get("properties", ())))
-    wrong = [name for name, _ in where if name not in takes]
+    wrong = [name for name in named if name not in takes]
     return f"no argument {wrong[0]!r} of {tool!r}; {_hint(wrong[0], takes)}" if wrong else ""
 
 

@@ -26,7 +26,7 @@ import msgspec
 
 from ...effects import Binary, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
 from ...effects.validators import once
-from ..base import PerformContext
+from ..base import PerformContext, warn
 from ..worker_pool import GRACE, Work, WorkerPool
 from .decorator import Tool, ToolContext
 from .paths import roots
@@ -156,7 +156,8 @@ class ToolRunner:
             return ToolEnd(Outcome.ERROR, str(error))
         name = f"tool {request.tool}" if tool.is_async else None
         try:
-            work = self._pool.start(partial(tool.function, **arguments), name, end_of_value, end_of_error)
+            raised = partial(_end_of_fault, request, context.session)
+            work = self._pool.start(partial(tool.function, **arguments), name, end_of_value, raised)
         except RuntimeError as error:  # the system has no more threads
             return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error}")
         return await self._watch(work, request.timeout)
@@ -202,6 +203,12 @@ class ToolEnd:
     outcome: Outcome
     content: str = ""
     files: tuple[Binary, ...] = ()
+
+
+def _end_of_fault(request: RunTool, session: str, error: BaseException) -> ToolEnd:
+    if not isinstance(error, asyncio.CancelledError):
+        warn(session, "a tool raised", error, tool=request.tool, call=request.call)
+    return end_of_error(error)
 
 
 def end_of_error(error: BaseException) -> ToolEnd:

@@ -160,16 +160,7 @@ def ask(call: Call, found: Judgement, hooks: HookRound, ctx: Context, draft: Dra
     draft.add(asked)
     if isinstance(deadline, Timer):
         draft.add(SetTimer(id=deadline.request, due=deadline.due))
-    draft.add(
-        ApprovalRequested(
-            request=request,
-            call=wish.id,
-            tool=wish.name,
-            arguments=wish.arguments,
-            why=why,
-            due=asked.due,
-        )
-    )
+    draft.add(ApprovalRequested.of(asked))
     return call.at(phase)
 
 

@@ -1,7 +1,8 @@
 """Giving calls their results: the one a tool gave, or the one it gets for not having run."""
 
-# `Batch.stopping` only rises, and raising it settles at once whatever has not started. What runs is
-# cancelled, where it is to be, but keeps its place until its own answer has come.
+# `Batch.stopping` only rises. Then each call that has not started gets its result at once. After a denial,
+# open questions stay, and so do calls that a person allowed. A running call keeps its phase until its own
+# answer comes, also when it is cancelled.
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """The batch: the one place that knows how tool calls go from the model's wish to their results."""
 
-# Every event changes one call; then the batch is settled (what is being given up gets its result), started
-# (what may go on does) and named (a question open: confirming; else a child at work: dispatching; else
-# executing). When every call has its result, one message with all of them, in call order, enters the
-# history and the batch ends. So a call can never be left without a result.
+# An event changes one call, or gives up several. Then `start` starts what may run, and the state is named:
+# confirming while a question is open, else dispatching while a child works, else executing. When every call
+# has its result, one message with all of them, in call order, enters the history and the batch ends. So a
+# call can never be left without a result.
 #
 # An answer names a request and never a call. The request is looked for among those that are open *now*, so
 # an answer that is late, doubled or meant for a process that is gone finds nothing and changes nothing.
-# That is all there is to races here: whichever of two answers comes first closes the request for the other.
+# Of two answers to one request the first closes it, and the second finds nothing open.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ...effects.usage import Spent
 from ..builder import Draft, ask_hooks, hooks_at, received, record_answers, result_of
 from ..context import Context
 from ..rules import model_messages
-from ..rules.hooks import opinion, told_of_result
+from ..rules.hooks import opinion, told_of_result, with_denials
 from ..rules.inputs import skips_rest
 from ..rules.permission import NO_ANSWER, said_no
 from ..rules.schema import arguments_of
@@ -37,15 +37,13 @@ from .permission import approved, asked_again, cleared, law, spec_of, tell_judge
 from .settle import abandon, account_of, give_up, settled, told_to_stop, unstarted, withdraw
 from .start import start, within_budget
 
-# Where a batch can lead, with the effects.
-# Every handler of a batch can lead to each of these: which name fits depends on what is open then, not on
-# what was open before.
+# The states that a batch can lead to, with the effects. What is open after the event decides which.
 BatchStep = tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect, ...]]
 
 # What a tool or a child at work reports.
 Progress = events.ToolProgressed | events.AgentProgressed
 
-# What ends the work of one.
+# The answers that end a tool or a child.
 Ended = events.ToolFinished | events.AgentFinished
 
 # The events that are for a request of a call.
@@ -54,8 +52,8 @@ Answered = Ended | Progress | events.ToolLost | events.ApprovalGiven | events.Ho
 
 def step(state: Executing | Confirming | Dispatching, ctx: Context) -> BatchStep:
     """What *ctx*'s event does to the batch of *state*."""
-    # It is the handler of each of the three states, with nothing decided before: whether an answer is for an
-    # open call is found out here.
+    # All three states use this handler. No earlier code has checked that the answer is for an open call; this
+    # does.
     batch, draft = state.batch, Draft(ctx)
     changed = _changed(batch, ctx, draft)
     if changed is None:
@@ -78,8 +76,7 @@ def _changed(batch: Batch, ctx: Context, draft: Draft) -> Batch | None:
         case event if isinstance(event, Answered):
             index = batch.waiting_for(event.request)
             return None if index is None else _answered(batch, index, event, ctx, draft)
-        # `WHEN_DONE` is no case of its own: it waits in the mail, and the calls of this answer run to the
-        # last.
+        # A steer with `WHEN_DONE` changes nothing here: it waits in the mail until all calls have ended.
         case events.UserSteered(id=sender, how=how) if how is not Steering.WHEN_DONE:
             draft.add(InputReceived(id=sender))
             return give_up(batch, Stopping.HURRIED if how is Steering.NOW else Stopping.STEERED, draft)
@@ -124,17 +121,22 @@ def _named(batch: Batch) -> Executing | Confirming | Dispatching:
     return Executing(batch=batch)
 
 
+def append_results(batch: Batch, draft: Draft, ctx: Context) -> None:
+    """Append the message with the results of *batch*, each of whose calls is settled."""
+    results = [call.phase.result for call in batch.calls if isinstance(call.phase, phases.Settled)]
+    parts = tuple([_within(result, ctx.config) for result in results])
+    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=ctx.now)))
+
+
 def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     """Start what may start; leave when every call has its result."""
     # A batch ends in one message with all results, in call order, whatever order they came in: providers
     # reject a history in which a call has no result right behind it. Back in `Go` the limits are read
     # again.
     batch = start(batch, ctx, draft)
-    results = [call.phase.result for call in batch.calls if isinstance(call.phase, phases.Settled)]
-    if len(results) < len(batch.calls):
+    if not all(isinstance(call.phase, phases.Settled) for call in batch.calls):
         return draft.to(_named(batch))
-    parts = tuple([_within(result, ctx.config) for result in results])
-    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=ctx.now)))
+    append_results(batch, draft, ctx)
     if batch.stopping is Stopping.INTERRUPTED:
         # Straight to the end: in `Go` the model would be asked what to do about calls that a person has
         # stopped.
@@ -175,17 +177,19 @@ def _answered(batch: Batch, index: int, event: Answered, ctx: Context, draft: Dr
             return batch.with_call(index, call.at(attrs.evolve(phase, spent=spent)))
         case events.ApprovalGiven(), phases.Asked() as phase if event.request == phase.request:
             return _decided(batch, index, phase, event, ctx, draft)
-        # The one other request of a question is its deadline.
+        # A question has two requests: the approval and its timer. This is the timer.
         case events.TimerFired(), phases.Asked() as phase if event.request != phase.request:
             return _late(batch, index, event.request, ctx, draft)
         case events.HookAnswered(), phases.AwaitingHooks() | phases.AllowedAwaitingHooks() as phase:
-            said = record_answers(Hook.PRE_TOOL_USE, event, draft, call.call.id)
-            hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *event.said))
+            said = record_answers(Hook.PRE_TOOL_USE, event, ctx, draft, call.call.id)
+            hooks = HookRound(
+                asked=phase.hooks.asked, said=(*phase.hooks.said, *with_denials(event.said, ctx.config))
+            )
             batch = batch.with_call(index, vetted(call, hooks, said.arguments, batch, ctx, draft))
             # Each hook may end the whole run, whatever the others said.
             return _stop_run(batch, draft) if said.interrupt else batch
         case events.HookAnswered(), phases.Reviewed() as phase:
-            record_answers(phase.hook, event, draft, call.call.id)
+            record_answers(phase.hook, event, ctx, draft, call.call.id)
             return batch.with_call(index, call.at(phases.Settled(result=phase.result)))
         case _:
             return None
@@ -198,11 +202,11 @@ def _ran(batch: Batch, index: int, event: Ended, ctx: Context, draft: Draft) -> 
         # Never below 0: a clock may be set back while the tool runs.
         spent, files = Spent(seconds=max(0.0, event.seconds)), event.files
     else:
-        # A child that broke may end with less than it had told before. By tokens: they only grow, and the
-        # money is not known for each model.
+        # A child that failed may report less than before. The larger report counts, by tokens: they only
+        # grow, and not every model has a price.
         told = call.phase.spent if isinstance(call.phase, phases.RunningChild) else Spent()
         most = event.spent if event.spent.usage.total >= told.usage.total else told
-        # A child's turns are its own. Its tokens, money and time are its parent's, who gave them.
+        # The child's turns do not count for its parent. Its tokens, USD and time do.
         spent, files = account_of(most), ()
     result = result_of(call, event.outcome, event.content, draft, spent.seconds, files)
     if spent != Spent():
@@ -214,7 +218,7 @@ def _ran(batch: Batch, index: int, event: Ended, ctx: Context, draft: Draft) -> 
 
 def _lost(call: Call, phase: phases.Running, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call*, which may have run: a person is asked whether it runs again, or its model is told so."""
-    # What it took is not known either, so no budget is looked at before the next call is over.
+    # How long it worked is unknown, too, so no budget is checked here.
     if (asked := asked_again(call, phase, batch, ctx, draft)) is not None:
         return asked
     result = result_of(call, Outcome.UNKNOWN, model_messages.LOST, draft)
@@ -237,7 +241,7 @@ def _decided(
     batch: Batch, index: int, phase: phases.Asked, event: events.ApprovalGiven, ctx: Context, draft: Draft
 ) -> Batch:
     """*batch* after a person's answer."""
-    # A yes only allows: when the call runs is for its turn to decide, and a denial may still come in between.
+    # A yes only allows the call. `start` decides when it runs, and a denial may still stop it.
     call, decision = batch.calls[index], event.decision
     # The process may have been down when the time ran out, so the timer has not fired. A yes from an
     # approval page that was open over night must not run anything. A no is never too late: it ends as the
@@ -250,12 +254,12 @@ def _decided(
     match decision:
         case events.Approve(arguments=edited):
             return batch.with_call(index, approved(call, phase, edited, batch, ctx, draft))
-        # "Always" is about calls to come, and none of them was asked about where a call may have run before.
+        # This question was only about running a lost call again. So "always" counts as one yes and grants
+        # nothing.
         case events.ApproveAlways() if call.tried is PriorAttempt.LOST:
             return batch.with_call(index, approved(call, phase, "", batch, ctx, draft))
         case events.ApproveAlways(where=where):
-            # Exactly as wide as the person said. Without globs it is the whole tool, which is what the word
-            # says.
+            # The grant is as wide as the person said. Without globs it is for every call of the tool.
             rule = Rule(verdict=Verdict.ALLOW, tool=call.call.name, where=where)
             draft.add(GrantRule(rule=rule))
             yes = approved(call, phase, "", batch, ctx, draft)
@@ -300,7 +304,7 @@ def _late(batch: Batch, index: int, closed: str, ctx: Context, draft: Draft) -> 
 
 def _denied(batch: Batch, tried: PriorAttempt, ctx: Context, draft: Draft, *, ends: bool) -> Batch:
     """*batch* after a no, by policy; other open questions stay open unless the run is to end."""
-    # A no to running again what was *tried* is none to what the model wanted: that may have run.
+    # The person refused only to run it again. It may have run before, so `on_denial` does not apply.
     if ends:
         return _stop_run(batch, draft)
     if tried is PriorAttempt.LOST:

@@ -9,7 +9,7 @@ from typing import final
 import attrs
 
 from ...effects.config import Config
-from ...effects.hooks import Hook, HookSaid
+from ...effects.hooks import Hook, HookAnswer, HookSaid, OnError
 from ...effects.messages import ToolResult
 from ...effects.permissions import Verdict
 
@@ -36,10 +36,21 @@ class Opinion:
     interrupt: bool = False
 
 
+def with_denials(said: tuple[HookSaid, ...], config: Config) -> tuple[HookSaid, ...]:
+    """*said*, with a denial in the place of each fault of a hook that denies on errors."""
+    # A guard that is down must not let a call through; a hook that only adds context must not stop all work.
+    # Once, when it comes: a process that takes over without the hook does not undo a denial.
+    denies = {spec.name for spec in config.hooks if spec.on_error is OnError.DENY}
+    return tuple([_denial(one) if one.fault and one.name in denies else one for one in said])
+
+
+def _denial(said: HookSaid) -> HookSaid:
+    no = HookAnswer(verdict=Verdict.DENY, reason=f"it failed: {said.fault}")
+    return HookSaid(name=said.name, answer=no)
+
+
 def opinion(said: tuple[HookSaid, ...]) -> Opinion:
     """What *said* comes to; a hook with a fault has no say."""
-    # A hook that broke or took too long has no say, rather than a no: a policy server that is down must not
-    # stop all work.
     heard = [one for one in said if not one.fault]
     strictest = max(heard, key=lambda one: STRENGTH[one.answer.verdict], default=None)
     verdict = None if strictest is None else strictest.answer.verdict

@@ -14,10 +14,8 @@ OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 # May go better the next time. Everything else fails the same way again.
 TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT})
 
-
 # May go better with another model.
 HELPED_BY_FALLBACK = OVERLOADED | TRANSIENT | {Failure.NOT_FOUND, Failure.AUTH}
-
 
 # After so many a wait is longer than a life, and what is doubled further is no number any more.
 DOUBLINGS = 60

@@ -25,8 +25,12 @@ BACK = (
 )
 
 
+WIRE = ("TextPiece(text='Hi')\n", "sequence='', pieces=())\n")
+
+
 @pytest.mark.parametrize(
-    ("script", "parts"), [("people_in_the_loop", LOOP), ("team_on_a_budget", TEAM), ("back_in_time", BACK)]
+    ("script", "parts"),
+    [("people_in_the_loop", LOOP), ("team_on_a_budget", TEAM), ("back_in_time", BACK), ("own_wire", WIRE)],
 )
 def test_an_example_prints_what_it_shows(
     script: str, parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -35,3 +39,10 @@ def test_an_example_prints_what_it_shows(
     out = capsys.readouterr().out
     assert [part for part in parts if part not in out] == []
     assert (out.startswith(parts[0]), out.endswith(parts[-1])) == (True, True)
+
+
+def test_an_example_that_needs_a_key_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="set OPENAI_API_KEY or pass api_key"):
+        runpy.run_path(str(EXAMPLES / "own_tool.py"), run_name="__main__")

@@ -112,6 +112,12 @@ def pay(amount: int, context: ToolContext[list[str]]) -> str:
     return f"paid {amount}"
 
 
+@tool
+def login(password: str) -> str:
+    """Log in."""
+    return f"in with {password}"
+
+
 CHILDREN = [ChildSpec(name="scout", tools=("look",)), ChildSpec(name="payer", tools=("look", "pay"))]
 
 
@@ -347,7 +353,7 @@ class Desk:
             agent = Agent(
                 model=ModelSpec(name="scripted", price=Price(input=1, output=1)),
                 performers={CallModel: ScriptedModel(*[self.answer.read(each).reply() for each in script])},
-                tools=[look, pay],
+                tools=[look, pay, login] if "with-login" in asks else [look, pay],
                 children=CHILDREN if "with-children" in asks else (),
                 store=store,
                 clock=AutoClock(NOON),

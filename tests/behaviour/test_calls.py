@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.errors import UnknownRequest
+from turnwheel.effects.errors import ArgumentError, UnknownRequest
 from turnwheel.effects.events import Decision, Failure
 from turnwheel.effects.history import CallPiece
 from turnwheel.effects.hooks import Hook
@@ -37,6 +38,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import AskApproval
+from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HostHook
 from turnwheel.states.state import Executing
 from turnwheel.testing.scripted import Reply, calls, fails, says
@@ -90,35 +92,61 @@ async def test_an_answer_to_no_open_question_is_refused_and_changes_nothing(stag
     ("decision", "ran", "reason"),
     [
         (Approve(), ["pay 7"], DoneReason.END_TURN),
-        (Approve(arguments='{"amount": 2}'), ["pay 2"], DoneReason.END_TURN),
+        (Approve(arguments={"amount": 2}), ["pay 2"], DoneReason.END_TURN),
         (Deny(), [], DoneReason.END_TURN),
         (Deny(interrupt=True), [], DoneReason.INTERRUPTED),
         (None, [], None),
     ],
 )
+@pytest.mark.parametrize("sync", [True, False])
 async def test_a_hosts_own_function_is_asked_and_may_leave_the_answer_to_a_person(
-    stage: Stage, decision: Decision | None, ran: list[str], reason: DoneReason | None
+    stage: Stage, decision: Decision | None, ran: list[str], reason: DoneReason | None, *, sync: bool
 ) -> None:
     asked: list[AskApproval] = []
+    threads: list[int] = []
 
-    async def approver(question: AskApproval) -> Decision | None:
+    def decides(question: AskApproval) -> Decision | None:
         asked.append(question)
+        threads.append(threading.get_ident())
         return decision
 
-    settings: dict[str, Any] = {"approver": approver}
-    result = await stage.session(calls(("pay", {"amount": 7})), says("done"), **settings).run("go")
+    async def approver(question: AskApproval) -> Decision | None:
+        return decides(question)
 
-    assert [(question.tool, question.arguments) for question in asked] == [("pay", '{"amount": 7}')]
+    script = (calls(("pay", {"amount": 7})), says("done"))
+    result = await stage.session(*script, approver=decides if sync else approver).run("go")
+
+    [question] = asked
+    assert (question.tool, question.arguments, question.values) == ("pay", '{"amount": 7}', {"amount": 7})
+    assert (question.session, question.run, question.agent) == ("s", question.id.rpartition("-")[0], "")
+    assert (threads == [threading.get_ident()]) == (not sync)  # one that blocks holds up no other session
     assert (stage.ran, result.reason) == (ran, reason)
-    assert len(result.waiting) == (reason is None)
+    assert result.waiting == (() if reason else (question,))
 
 
 @pytest.mark.behaviour("a-callback-may-answer")
-async def test_a_function_that_fails_has_said_no(stage: Stage) -> None:
+@pytest.mark.parametrize("wrong", [True, "yes", Approve, 0])
+async def test_an_answer_that_is_no_decision_is_an_error_at_once(stage: Stage, wrong: Any) -> None:
+    """It is a mistake of the host and no person's no: the question stays open for an approver that works."""
+    session = stage.session(calls(("pay", {"amount": 7})), says("done"), approver=lambda _: wrong)
+    with pytest.raises(ArgumentError, match=r"Approve\(\), ApproveAlways\(\) or Deny\(\); got"):
+        await session.run("go")
+    assert [question.tool for question in session.waiting] == ["pay"]
+    await session.approve(session.waiting[0].id, Approve())
+    assert ((await session.resume()).text, stage.ran) == ("done", ["pay 7"])
 
-    async def approver(_: AskApproval) -> Decision:
+
+@pytest.mark.behaviour("a-callback-may-answer")
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_function_that_fails_has_said_no(stage: Stage, *, sync: bool) -> None:
+
+    def fails_to(_: AskApproval) -> Decision:
         raise ConnectionError("the desk is closed")  # noqa: EM101, TRY003  # what is read further down
 
+    async def fails_later(question: AskApproval) -> Decision:
+        return fails_to(question)
+
+    approver = fails_to if sync else fails_later
     session = stage.session(calls(("pay", {})), says("well"), approver=approver)
     assert (await session.run("go")).text == "well"
     assert (stage.ran, stage.outcomes(session)) == ([], ["pay: denied"])
@@ -333,7 +361,7 @@ async def test_a_hook_is_asked_about_the_calls_it_names_and_no_others(stage: Sta
 @pytest.mark.behaviour("what-a-hook-made-of-a-call-is-judged")
 async def test_each_hook_sees_what_the_one_before_made_of_the_call(stage: Stage) -> None:
     told: list[HookCall] = []
-    made = [HookAnswer(arguments=f'{{"at": "{at}"}}') for at in "bc"]
+    made = [HookAnswer(arguments={"at": "b"}), HookAnswer(arguments='{"at": "c"}')]
     hooks = [says_at(Hook.PRE_TOOL_USE, answer, told=told, name=answer.arguments) for answer in made]
     await stage.session(calls(("look", {"at": "a"})), says("done"), hooks=hooks).run("go")
     assert [about.arguments for about in told] == [{"at": "a"}, {"at": "b"}]
@@ -369,11 +397,38 @@ async def babbles(_: HookCall) -> Any:
     return "yes"
 
 
+async def garbles(_: HookCall) -> HookAnswer:
+    """Answer with arguments that no JSON can hold."""
+    return HookAnswer(arguments={"at": {"a", "b"}})
+
+
+FAULTS: list[tuple[Any, str]] = [
+    (raises, "out of order"),
+    (hangs, "0.001"),
+    (babbles, "'yes'"),
+    (garbles, "Object of type set is not JSON serializable"),
+]
+
+
+@pytest.mark.behaviour("a-broken-guard-denies")
+@pytest.mark.parametrize(("function", "fault"), FAULTS)
+@pytest.mark.parametrize(("on_error", "ran"), [(None, []), ("deny", []), ("allow", ["look a"])])
+async def test_a_call_does_not_run_where_its_guard_fails(
+    stage: Stage, function: Any, fault: str, on_error: Any, ran: list[str]
+) -> None:
+    guard = hook(Hook.PRE_TOOL_USE, timeout=0.001 if function is hangs else None, on_error=on_error)(function)
+    session = stage.session(calls(("look", {"at": "a"})), says("done"), hooks=[guard])
+    await stage.play(session)
+    assert stage.ran == ran
+    [replied] = stage.seen(HookEnded)
+    assert fault in replied.said[0].fault
+    shown = stage.shown(2)[-1]
+    assert (f"{function.__name__}: it failed: " in shown, fault in shown) == (not ran, not ran)
+
+
 @pytest.mark.behaviour("a-broken-hook-has-no-say")
-@pytest.mark.parametrize(
-    ("function", "fault"), [(raises, "out of order"), (hangs, "0.001"), (babbles, "'yes'")]
-)
-@pytest.mark.parametrize("place", [Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE, Hook.STOP, Hook.USER_PROMPT_SUBMIT])
+@pytest.mark.parametrize(("function", "fault"), FAULTS)
+@pytest.mark.parametrize("place", [Hook.POST_TOOL_USE, Hook.STOP, Hook.USER_PROMPT_SUBMIT])
 async def test_a_hook_that_fails_hangs_or_talks_nonsense_harms_no_run(
     stage: Stage, place: Hook, function: Any, fault: str
 ) -> None:
@@ -388,11 +443,11 @@ async def test_a_hook_that_fails_hangs_or_talks_nonsense_harms_no_run(
     assert fault in replied.said[0].fault
 
 
-@pytest.mark.behaviour("a-broken-hook-has-no-say")
+@pytest.mark.behaviour("a-broken-guard-denies")
 async def test_arguments_that_are_none_are_a_fault_of_their_hook(stage: Stage) -> None:
-    garbles = says_at(Hook.PRE_TOOL_USE, HookAnswer(arguments='{"at": '))
-    await stage.play(stage.session(calls(("look", {"at": "a"})), says("done"), hooks=[garbles]))
-    assert stage.ran == ["look a"]
+    half = says_at(Hook.PRE_TOOL_USE, HookAnswer(arguments='{"at": '))
+    await stage.play(stage.session(calls(("look", {"at": "a"})), says("done"), hooks=[half]))
+    assert stage.ran == []
     assert [said.fault != "" for one in stage.seen(HookEnded) for said in one.said] == [True]
 
 
@@ -409,3 +464,61 @@ async def test_a_sessions_end_is_told_once_with_the_reason_of_its_last_run(stage
     await session.close()
 
     assert [(about.session, about.payload) for about in told] == [("s", {"reason": "error"})]
+
+
+@pytest.mark.behaviour("a-turn-offers-what-a-function-names")
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_turn_offers_the_tools_that_a_function_names(stage: Stage, *, sync: bool) -> None:
+    asked: list[int] = []
+
+    def as_it_stands(context: PerformContext) -> list[str]:
+        asked.append(len(context.history))
+        return ["put", "look"] if any(message.results for message in context.history) else ["look"]
+
+    async def later(context: PerformContext) -> list[str]:
+        return as_it_stands(context)
+
+    script = (calls(("put", {"value": "a"}), ("look", {})), calls(("put", {"value": "b"})), says("done"))
+    tools_for = as_it_stands if sync else later
+    async with stage.session(*script, tools_for=tools_for, policy=Policy(mode="accept_edits")) as session:
+        result = await session.run("go")
+        told = stage.said(session)
+
+    assert (result.text, stage.ran) == ("done", ["look", "put b"])
+    assert [request.tools for request in stage.model.requests] == [("look",), *[("look", "put")] * 2]
+    assert stage.outcomes(session) == ["put: error", "look: ok", "put: ok"]
+    assert "Tool not found: put. Available: look." in told[2]
+    # Read again from its journal, it is what it was, and the function is not asked.
+    async with await stage.session(tools_for=tools_for).load() as again:
+        assert (stage.said(again), asked) == (told, [1, 3, 5])
+        assert again.machine == session.machine
+
+
+@pytest.mark.behaviour("a-turn-offers-what-a-function-names")
+@pytest.mark.parametrize(
+    ("names", "fault"), [(["stok"], "no tool 'stok'; there are: look, put"), ("look", "write ('look',)")]
+)
+async def test_a_name_that_is_no_tools_ends_the_run_with_an_error(
+    stage: Stage, names: Any, fault: str
+) -> None:
+    result = await stage.session(says("done"), tools_for=lambda _: names).run("go")
+    assert (result.reason, fault in result.detail) == (DoneReason.ERROR, True)
+
+
+@pytest.mark.behaviour("a-turn-offers-what-a-function-names")
+async def test_a_child_is_offered_what_it_has_of_the_tools_that_a_function_names(stage: Stage) -> None:
+    spawn = calls(("run_agent", {"agent": "scout", "prompt": "look"}))
+    children = [ChildSpec(name="scout", tools=("look", "pay"))]
+    session = stage.session(
+        *(spawn, calls(("pay", {})), says("seen"), says("done")),
+        children=children,
+        tools_for=lambda context: ["look", "put"] if context.config.agent else ["put", "run_agent"],
+    )
+    await session.run("go")
+    assert [one.tools for one in stage.model.requests] == [
+        ("put", "run_agent"),
+        ("look",),
+        ("look",),
+        ("put", "run_agent"),
+    ]
+    assert stage.ran == []

@@ -297,14 +297,31 @@ async def test_a_run_rests_on_a_question_of_its_child(
 
 @pytest.mark.behaviour("a-childs-question-is-its-parents")
 async def test_an_approver_is_asked_about_a_childs_calls(stage: Stage) -> None:
-    asked: list[str] = []
+    asked: list[requests.AskApproval] = []
 
-    async def yes(question: requests.AskApproval) -> Approve:
-        asked.append(question.arguments)
+    def yes(question: requests.AskApproval) -> Approve:
+        asked.append(question)
         return Approve()
 
     result = await stage.session(*BUYS, approver=yes, **PAYER).run("go")
-    assert (result.text, asked, stage.ran) == ("done", ['{"amount": 3}'], ["pay 3"])
+    assert (result.text, stage.ran) == ("done", ["pay 3"])
+    [question] = asked
+    assert (question.values, question.agent, question.session) == (
+        {"amount": 3},
+        "scout",
+        f"s.{question.run}",
+    )
+
+
+@pytest.mark.behaviour("a-childs-question-is-its-parents")
+async def test_a_wrong_answer_to_a_childs_question_stops_its_parent(stage: Stage) -> None:
+    async with stage.session(*BUYS[:2], approver=lambda _: True, **PAYER) as session:
+        with pytest.raises(errors.ArgumentError, match="got bool"):
+            await session.run("go")
+    async with await stage.session(**PAYER).load() as session:
+        await session.approve(session.waiting[0].id, Approve())
+    result = await stage.session(*BUYS[2:], **PAYER).resume()
+    assert (result.text, stage.ran) == ("done", ["pay 3"])
 
 
 @pytest.mark.behaviour("a-childs-question-is-its-parents")

@@ -10,15 +10,17 @@ from contextlib import aclosing
 from enum import StrEnum
 from typing import Any
 
+import httpx
 import pytest
+import structlog
 
-from turnwheel import Agent, ChildSpec, Hook, Limits, MemoryStore, Rule, tool
+from turnwheel import Agent, ChildSpec, Hook, HookCall, Limits, MemoryStore, Policy, Rule, hook, tool
 from turnwheel.effects.config import OnLost, SideEffect, Steering
-from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
+from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.requests import CallModel
+from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.engine.session.environment import Titles
 from turnwheel.performers import command_hook
 from turnwheel.states.rules.limits import child_tools
@@ -41,6 +43,101 @@ def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
 async def test_run_sync_works_where_a_loop_runs_already() -> None:
     agent, _ = scripted(says("hi"), says("again"))
     assert [agent.run_sync("go").text, agent.run_sync("go").text] == ["hi", "again"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "way"),
+    [
+        ({}, "https://api.openai.com/v1; set OPENAI_API_KEY"),
+        ({"base_url": "https://openrouter.ai/api/v1"}, "https://openrouter.ai/api/v1; set OPENAI_API_KEY"),
+        ({"model": "anthropic:claude-sonnet-4-5"}, "https://api.anthropic.com/v1; set ANTHROPIC_API_KEY"),
+        (
+            {"api_key": "k", "fallback": "anthropic:claude-sonnet-4-5"},
+            "https://api.anthropic.com/v1; set ANTHROPIC_API_KEY",
+        ),
+    ],
+)
+async def test_a_missing_key_is_an_error_before_any_request(
+    settings: dict[str, Any], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    store = MemoryStore()
+    agent = Agent(store=store, policy=Policy(coalesce=1), **settings)
+    for call in (agent.run("go"), agent.session("s").run("go")):
+        with pytest.raises(
+            ConfigError, match=f"no API key for {way} or pass api_key, or base_url of another"
+        ):
+            await call
+    assert await store.list() == []
+
+
+async def test_a_server_without_a_key_is_asked_and_a_run_that_failed_says_so() -> None:
+    """A server of one's own needs no key, and a client of one's own may log in by itself."""
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        return httpx.Response(400, json={"error": {"message": "no such model"}})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        for url in ("http://127.0.0.1:9/v1", None):
+            result = await Agent(base_url=url, client=client, api_key="").run("go")
+            with pytest.raises(RunFailed, match="ended with error: not_found: http 400: no such model"):
+                result.raise_for_error()
+    assert asked == ["127.0.0.1", "api.openai.com"]
+    agent, _ = scripted(says("hi"))
+    assert (await agent.run("go")).raise_for_error().text == "hi"
+
+
+def raising() -> None:
+    words = "hidden"
+    raise KeyError(words)
+
+
+async def test_code_of_the_host_that_raises_is_logged_with_its_traceback() -> None:
+    """But not with its words, which may hold a secret: those are redacted where they are kept."""
+
+    @tool(side_effect="read_only")
+    def look() -> None:
+        """Look."""
+        raising()
+
+    @tool(side_effect="read_only")
+    async def peek() -> None:
+        """Look."""
+        raising()
+
+    @hook(Hook.POST_TOOL_USE_FAILURE, tool="peek")
+    async def review(_: HookCall) -> None:
+        raising()
+
+    async def approver(_: AskApproval) -> None:
+        raising()
+
+    agent, _ = scripted(
+        calls(("look", {}), ("peek", {}), ("pay", {})),
+        says("well"),
+        tools=[look, peek, pay],
+        hooks=[review],
+        approver=approver,
+    )
+    try:
+        with structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
+            assert (await agent.run("go")).text == "well"
+    finally:
+        structlog.reset_defaults()
+    warned = [line for line in lines if line["log_level"] == "warning"]
+    about = [line.get("tool") or line.get("hook") or line.get("request") for line in warned]
+    assert list(zip([line["event"] for line in warned], about, strict=True)) == [
+        ("a tool raised", "look"),
+        ("a tool raised", "peek"),
+        ("a hook raised", "review"),
+        ("a performer raised", "AskApproval"),
+    ]
+    assert {line["error"] for line in warned} == {"KeyError"}
+    assert all("in raising\n" in line["traceback"] and line["session"] for line in warned)
 
 
 def test_run_sync_raises_an_error_of_its_thread() -> None:

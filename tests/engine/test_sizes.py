@@ -291,8 +291,8 @@ async def what_a_provider_sends(what: str, limit: int, _: Path) -> bool:  # noqa
                 assert not is_decodable(brackets[:1] + deep + brackets[1:])
         case "the id of a call, its tool's name, a stop sequence":
             for size, kept in ((limit, "x" * limit), (limit + 1, "x" * limit + "...")):
-                call = {"index": 0, "id": "x" * size, "function": {"name": "x" * size}}
-                assert ChatParser().feed(delta(tool_calls=[call])) == [CallPiece(0, kept, kept)]
+                call = {"index": 0, "id": "x" * size, "function": {"name": "x" * size, "arguments": "{}"}}
+                assert ChatParser().feed(delta(tool_calls=[call])) == [CallPiece(0, kept, kept, "{}")]
                 met = {"index": 0, "delta": {}, "finish_reason": "stop_sequence", "stop_reason": "x" * size}
                 ending = read_as(event({"choices": [met]}))
                 assert isinstance(ending, Complete)

@@ -49,6 +49,10 @@ SAID = [
         errors.StoreConflict("s", 2, 3),
         "session 's' has 3 entries, not 2: another process went on with it; load it again",
     ),
+    (
+        errors.RunFailed("s", "r1", "error", "auth: no such key"),
+        "run 'r1' ended with error: auth: no such key",
+    ),
     (errors.JournalError("entry 3 is no JSON"), "entry 3 is no JSON"),
     (
         errors.NewerVersion("entry 3", 4, 3),

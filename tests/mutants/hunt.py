@@ -64,8 +64,8 @@ QUIET = (
     *IMPORTED,
 )
 CRASHED = 70
-SECONDS = 100.0
-"""No finder takes so long."""
+SECONDS = 240.0
+"""No finder takes so long, on a slow and busy machine either."""
 
 AT_WORK: dict[int, tuple[Job, IO[bytes], float]] = {}
 """The processes at work: what each does, where it says so, and since when."""

@@ -94,6 +94,7 @@ async def test_a_hook_is_the_function_it_was_and_its_specification() -> None:
         tool="write",
         where=(("path", "*.md"), ("mode", "w")),
         timeout=10,
+        on_error="deny",
     )
     assert listen.spec == HookSpec(name="listen", hook=Hook.STOP)
     assert HookRunner([guard, listen]).specs == (guard.spec, listen.spec)
@@ -135,6 +136,8 @@ def test_what_cannot_be_asked_is_refused(function: Any, parts: list[str]) -> Non
         ({"at": "pre_tool"}, ConfigError, ["'pre_tool'", "pre_tool_use, post_tool_use"]),
         ({"at": listen.function}, ArgumentError, ["listen", "@hook(Hook.PRE_TOOL_USE)"]),
         ({"timeout": 0}, ConfigError, ["hook '_silent'", "got 0"]),
+        ({"on_error": "ask"}, ConfigError, ["OnError must be one of deny, allow", "'ask'"]),
+        ({"at": Hook.STOP, "on_error": "deny"}, ConfigError, ["hook '_silent'", "nothing to deny at 'stop'"]),
         ({"name": ""}, ConfigError, ["hook ''", "must not be empty"]),
         ({"name": 5}, ArgumentError, ["hook 5", "are texts"]),
         ({"tool": None}, ArgumentError, ["hook '_silent'", "tool=None"]),
@@ -234,12 +237,13 @@ async def test_a_denial_ends_the_asking_where_there_is_something_to_deny(scene: 
         assert said == (["first"] if at in deniable else ["first", "second"])
 
 
-async def test_an_answer_can_be_written_down(scene: PerformContext) -> None:
+@pytest.mark.parametrize("given", [{"a": "\ud83d"}, '{"a": "\ud83d"}'])
+async def test_an_answer_can_be_written_down(given: Any, scene: PerformContext) -> None:
     # Its size is held on the page of sizes; no journal takes half a pair.
-    answer = HookAnswer(context="half: \ud83d", arguments='{"a":"\ud83d"}')
+    answer = HookAnswer(context="half: \ud83d", arguments=given)
     for each in both(lambda _: answer):
         (said,) = await asked(scene, each)
-        assert (said.answer.context, said.answer.arguments) == ("half: ?", '{"a":"?"}')
+        assert (said.answer.context, said.answer.arguments) == ("half: ?", '{"a": "?"}')
 
 
 # What a hook does wrong
@@ -253,7 +257,9 @@ def answer(**fields: object) -> HookAnswer:
     return HookAnswer(**cast("dict[str, Any]", fields))
 
 
-NO_OBJECT = "its arguments must be the text of a JSON object; got"
+NO_OBJECT = "its arguments must be a dict, or the JSON text of one; got"
+
+NO_JSON = "it raised ArgumentError: arguments must be a dict"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +283,9 @@ NO_OBJECT = "its arguments must be the text of a JSON object; got"
         (lambda _: answer(reason=5), "its reason must be a str; got 5"),
         (lambda _: answer(context=None), "its context must be a str; got None"),
         (lambda _: answer(go_on="yes"), "its go_on must be a bool; got 'yes'"),
-        (lambda _: answer(arguments={"a": 1}), f"{NO_OBJECT} {{'a': 1}}"),
+        (lambda _: answer(arguments=[1]), f"{NO_JSON}, or the JSON text of one; got list"),
+        (lambda _: answer(arguments={"a": {1}}), f"{NO_JSON} that JSON can hold: Object of type set"),
+        (lambda _: answer(arguments={"a": float("nan")}), f"{NO_JSON} that JSON can hold: Out of range"),
         (lambda _: answer(arguments="[1]"), f"{NO_OBJECT} '[1]'"),
         (lambda _: answer(arguments="{"), f"{NO_OBJECT} '{{' ("),
         (lambda _: answer(arguments='{"a":NaN}'), f'{NO_OBJECT} \'{{"a":N'),
@@ -446,7 +454,7 @@ def echo(text: str) -> str:
         ("echo; echo noise >&2", HookAnswer()),
         (echo("{}"), HookAnswer()),
         (echo('{"verdict":"ask","reason":"ö"}'), HookAnswer(verdict=Verdict.ASK, reason="ö")),
-        (echo('{"arguments":{"a":[1]}}'), HookAnswer(arguments='{"a":[1]}')),
+        (echo('{"arguments":{"a":[1]}}'), HookAnswer(arguments={"a": [1]})),
         (echo('{"arguments":"{}","context":"c"}'), HookAnswer(arguments="{}", context="c")),
         (
             echo('{"verdict":"deny","interrupt":true,"go_on":false}'),
@@ -478,7 +486,7 @@ NO_ANSWER = "it raised ValueError: its output is no answer"
         ("echo '[]'", f"{NO_ANSWER} (Expected `object`"),
         (echo('{"verdict":"maybe"}'), f"{NO_ANSWER} (Invalid enum value 'maybe'"),
         (echo('{"decision":"deny"}'), f"{NO_ANSWER} (Object contains unknown"),
-        (echo('{"arguments":"[]"}'), "its arguments must be the text of a JSON object"),
+        (echo('{"arguments":"[]"}'), "its arguments must be a dict, or the JSON text of one"),
     ],
 )
 async def test_a_command_that_fails_is_at_fault(script: str, fault: str, scene: PerformContext) -> None:
@@ -513,7 +521,7 @@ async def test_a_command_reads_what_it_is_asked_about(scene: PerformContext, tmp
     program = 'import json,sys; print(json.dumps({"arguments": json.load(sys.stdin)["tool_input"]}))'
     copy = command_hook(Hook.PRE_TOOL_USE, command=[sys.executable, "-c", program])
     (said,) = await asked(scene, copy, payload=payload)
-    assert (said.fault, len(said.answer.arguments)) == ("", 1_000_014)
+    assert (said.fault, len(said.answer.arguments)) == ("", 1_000_015)
 
 
 @pytest.mark.parametrize("stopped", ["cancelled", "late"])

@@ -266,7 +266,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
         "look and write, serial, skip_rest",
         (
             "engine/recovery.py",
-            "if spec is None or spec.side_effect is SideEffect.UNSAFE:",
+            "if spec is None or (begun and spec.side_effect is effects.SideEffect.UNSAFE):",
             "if spec is None:",
         ),
         "may have run, was stopped or is denied, and runs again",

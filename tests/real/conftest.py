@@ -141,8 +141,8 @@ def aimock_program() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def litellm_program() -> str:
-    """The program that starts a LiteLLM proxy, installed in an environment of its own."""
+def litellm_program() -> tuple[str, ...]:
+    """The command that starts a LiteLLM proxy, installed in an environment of its own."""
     folder = CACHE / f"litellm-{LITELLM}-{sys.implementation.cache_tag}"
     python = str(folder / "bin/python")
     pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
@@ -151,7 +151,8 @@ def litellm_program() -> str:
         (*pip, "--constraint", str(CONSTRAINTS), f"litellm[proxy]=={LITELLM}"),
     ]
     install(folder, commands, (sys.executable, "-m", "pip", "index", "versions", "litellm"))
-    return str(folder / "bin/litellm")
+    # By its interpreter: a script names it by the path of the day it was installed, and a checkout may move.
+    return python, str(folder / "bin/litellm")
 
 
 # Running
@@ -272,7 +273,7 @@ def aimock(aimock_program: tuple[str, ...], tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def proxy(
-    tap: Tap, litellm_program: str, tmp_path_factory: pytest.TempPathFactory
+    tap: Tap, litellm_program: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Server, str]]:
     """A LiteLLM proxy in front of aimock, and its address."""
     folder = tmp_path_factory.mktemp("litellm")
@@ -280,7 +281,7 @@ def proxy(
     config.write_text(PROXY.format(tap=tap.url, key=KEY), "utf-8")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = (litellm_program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port))
+    command = (*litellm_program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port))
     env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False", "NO_PROXY": "127.0.0.1"}
     server = Server(command, f"{url}/health/liveliness", folder, env)
     PROXIES.append(server)

@@ -48,6 +48,7 @@ from turnwheel.engine.session.children import Children, ChildRunner, child_confi
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import PerformContext
+from turnwheel.performers.worker_pool import WorkerPool
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
@@ -182,7 +183,8 @@ async def test_a_run_rests_on_a_question_that_the_approver_leaves_to_others(hous
         await asyncio.sleep(0)
 
     async with asyncio.timeout(10):
-        session = await rests(house, performers={requests.AskApproval: partial(ask, pass_on)})
+        approver = partial(ask, pass_on, WorkerPool())
+        session = await rests(house, performers={requests.AskApproval: approver})
     assert asked(session) == ['pay {"amount": 5}']
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwheel import Approve, ApproveAlways, Deny, Limits, ModelSpec, Price
+from turnwheel import Approve, ApproveAlways, Deny, HookAnswer, Limits, ModelSpec, Price
 from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post
@@ -78,6 +78,7 @@ def test_a_wrong_prompt_is_refused_with_its_value(wrong: dict[str, Any], why: st
     [
         Approve(),
         Approve(arguments='{"amount": 1}'),
+        Approve(arguments={"amount": 1, "to": "\N{CAT FACE}"}),
         ApproveAlways(where=(("amount", "1"), ("to", "a*"))),
         Deny(message="no", interrupt=True),
     ],
@@ -88,15 +89,13 @@ def test_an_answer_is_kept_as_it_was_given(decision: Any) -> None:
     assert kept(answer) == answer
 
 
-PARTS = r"arguments \(JSON\) and message must be text"
+PARTS = "the message of a no must be text"
 NONE = r"decision must be Approve\(\), ApproveAlways\(\) or Deny\(\); got "
 
 
 @pytest.mark.parametrize(
     ("decision", "by", "why"),
     [
-        (Approve(arguments=MISTAKEN), "ann", f"{PARTS}.*arguments: dict"),
-        (Approve(arguments=None), "", PARTS),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong
         (Deny(message=MISTAKEN), "ann", f"{PARTS}.*message: dict"),
         (Deny(interrupt="yes"), "", PARTS),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong
         (MISTAKEN, "ann", f"{NONE}dict"),
@@ -109,6 +108,14 @@ def test_a_wrong_answer_is_refused_without_its_words(decision: Any, by: Any, why
     """A journal that held one could not be gone on with. Errors are logged, and it may hold a password."""
     with pytest.raises(ArgumentError, match=why) as caught:
         approval_event("r", decision, 1.0, by)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [Approve, HookAnswer])
+@pytest.mark.parametrize("arguments", [None, 5, [("password", "hunter2")], {"password": {"hunter2"}}])
+def test_arguments_that_are_no_dict_are_refused_where_they_are_written(made: Any, arguments: Any) -> None:
+    with pytest.raises(ArgumentError, match="arguments must be a dict") as caught:
+        made(arguments=arguments)
     assert "hunter2" not in str(caught.value)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,11 +23,24 @@ from turnwheel.effects.errors import (
     UnknownRequest,
     UnknownSession,
 )
-from turnwheel.effects.notices import ApprovalRequested, ToolStarted
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    Entered,
+    ModelFinished,
+    ModelStreamed,
+    ToolFinished,
+    ToolProgressed,
+)
+from turnwheel.effects.notices import ApprovalRequested, DoneReason, ToolStarted
+from turnwheel.effects.requests import RunTool
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session import session_log
+from turnwheel.performers.base import PerformContext
+from turnwheel.states import confirming, executing, streaming, thinking
+from turnwheel.states.context import Context
+from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.scripted import calls, says, stalls
 
 
@@ -134,6 +148,59 @@ async def test_a_journal_that_does_not_follow_is_refused(one: House) -> None:
         match=r"entry 4 of session 's': ModelFinished leads to done, but the journal says executing",
     ):
         await House(store).session().load()
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "history"),
+    [
+        (thinking, Entered, []),
+        (streaming, ModelStreamed, ["user"]),
+        (streaming, ModelFinished, ["user"]),
+        (executing, ToolFinished, ["user", "assistant", "tool"]),
+        (executing, ToolProgressed, ["user", "assistant", "tool"]),
+        (confirming, ApprovalGiven, ["user", "assistant", "tool"]),
+    ],
+)
+async def test_a_bug_in_a_handler_ends_the_run_and_not_the_session(
+    state: ModuleType, event: type, history: list[str], one: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is journaled as such: a process in which the bug is mended does not go on where the run ended."""
+    sound, bug = state.handle, "bug"
+
+    def broken(now: Any, ctx: Context) -> Any:
+        if isinstance(ctx.event, event):
+            raise KeyError(bug)
+        return sound(now, ctx)
+
+    async def look(request: RunTool, scene: PerformContext) -> ToolFinished:
+        scene.emit(ToolProgressed(at=0, request=request.id, text="so far"))
+        return ToolFinished(at=0, request=request.id, content="seen")
+
+    wish = calls(("look", {}), ("pay", {}), text="hm")
+    session = one.session(*[wish] * (state is not thinking), says("well"), performers={RunTool: look})
+    try:
+        with monkeypatch.context() as patched, structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
+            patched.setattr(state, "handle", broken)
+            result = await session.run("go")
+            if result.waiting:
+                await session.approve(result.waiting[0].id)
+                result = await session.resume()
+            same = session.machine == fold(await one.store.load("s"), "s").machine
+    finally:
+        structlog.reset_defaults()
+    assert [line["event"] for line in lines].count("a handler failed") == 1
+    assert (result.reason, result.detail) == (DoneReason.ERROR, "internal error: KeyError: 'bug'")
+    assert [message.role.value for message in session.history] == history
+    assert bool(result.spent.usage.total) == (state is not thinking)
+    mended = fold(await one.store.load("s"), "s").machine
+    assert same
+    assert mended is not None
+    assert mended.done
+    assert state is thinking or mended == session.machine
+    assert (await session.run("and now?")).text == "well"
+    assert history_faults(session.history) == []
+    assert (await one.session(says("yes")).run("still?")).text == "yes"
 
 
 async def test_a_session_that_is_unknown_or_closed_says_so(one: House) -> None:

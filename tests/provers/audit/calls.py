@@ -14,7 +14,7 @@ from provers.audit.endings import (
     faulty,
     kept_faults,
 )
-from provers.audit.hooks import asked_at
+from provers.audit.hooks import answers_in, asked_at
 from provers.audit.lost import (
     asks_again,
     due,
@@ -31,6 +31,7 @@ from turnwheel.effects.events import (
     Approve,
     Deny,
     HookAnswered,
+    ModelFinished,
     ToolFinished,
     ToolLost,
 )
@@ -128,9 +129,11 @@ class CallBook:
     def _event(self, now: Transition, around: Around) -> None:
         """Hooks and persons say what is to become of a call, and with which arguments."""
         event, answered = now.event, around.answered
+        if isinstance(event, ModelFinished) and event.offered is not None:
+            self.offered = tuple([name for name in self.offered if name in event.offered])
         hooked = isinstance(answered, FireHook) and answered.hook is Hook.PRE_TOOL_USE
         if isinstance(event, HookAnswered) and isinstance(answered, FireHook) and hooked:
-            self._heard(event, answered.call)
+            self._heard(event, answered.call, now.config)
         for call in around.asks.yes:
             self._note(call, approved=True)
         if isinstance(event, ApprovalGiven) and isinstance(answered, AskApproval):
@@ -145,8 +148,8 @@ class CallBook:
         """The calls that a person did not let run; one that may have run is none of them."""
         return [call for call in around.asks.no if not self.calls[call].lost]
 
-    def _heard(self, event: HookAnswered, call: str) -> None:
-        answers = [one.answer for one in event.said if not one.fault]
+    def _heard(self, event: HookAnswered, call: str, config: Config) -> None:
+        answers = answers_in(event, config)
         verdicts = {answer.verdict for answer in answers if answer.verdict is not None}
         # What is denied stays as the model wrote it.
         denied = Verdict.DENY in verdicts

@@ -13,7 +13,7 @@ import attrs
 
 from provers.audit.loops import explanation_faults
 from turnwheel.effects.events import HookAnswered, InstructionsRead, ModelFinished
-from turnwheel.effects.hooks import ABOUT_TOOLS, Hook
+from turnwheel.effects.hooks import ABOUT_TOOLS, Hook, HookAnswer
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import (
     DoneReason,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from provers.audit.loop_oracle import Due
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Config
-    from turnwheel.effects.hooks import HookAnswer
     from turnwheel.effects.requests import Request
     from turnwheel.states.context import Memory, NotBegun
     from turnwheel.testing.steps import Transition
@@ -62,6 +61,16 @@ def asked_at(
 ) -> tuple[str, ...]:
     """The hooks that are to be asked at *hook*, about a call of *tool* that is *given* something."""
     return tuple([spec.name for spec in config.hooks if spec.matches(hook, tool, given or {})])
+
+
+def answers_in(event: HookAnswered, config: Config) -> list[HookAnswer]:
+    """What hooks said; one with a fault has said nothing, or no where it denies on errors."""
+    guards = [spec.name for spec in config.hooks if spec.on_error == "deny"]
+    return [
+        HookAnswer(verdict=Verdict.DENY) if one.fault else one.answer
+        for one in event.said
+        if not one.fault or one.name in guards
+    ]
 
 
 @final
@@ -134,8 +143,8 @@ class HookBook:
     # What hooks said
 
     def _heard(self, event: HookAnswered, asked: FireHook, now: Transition) -> list[str]:
-        """What the hooks that were *asked* said holds; one with a fault has said nothing."""
-        answers = [one.answer for one in event.said if not one.fault]
+        """What the hooks that were *asked* said holds."""
+        answers = answers_in(event, now.config)
         denied = any(answer.verdict is Verdict.DENY for answer in answers)
         ends = any(answer.interrupt for answer in answers if answer.verdict is Verdict.DENY)
         if ends and asked.hook in BEFORE and now.following.label != "thinking.end":

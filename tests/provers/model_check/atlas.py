@@ -55,8 +55,8 @@ PAIRS = (("look", "write"), ("write", "look"), ("peek", "ranger"), ("write", "se
 """The two calls of the one answer that has any."""
 
 GUARD = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="w*")
-SENTRY = HookSpec(name="sentry", hook=Hook.PRE_TOOL_USE, tool="send")
-CLERK = HookSpec(name="clerk", hook=Hook.PRE_COMPACT)
+SENTRY = HookSpec(name="sentry", hook=Hook.PRE_TOOL_USE, tool="send", on_error="deny")
+CLERK = HookSpec(name="clerk", hook=Hook.PRE_COMPACT, on_error="deny")
 COACH = HookSpec(name="coach", hook=Hook.STOP)
 DOORS = tuple([hook for hook in HOOKS if hook.hook in {Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT}])
 

@@ -26,7 +26,7 @@ def said(choices: Choices, request: FireHook) -> tuple[HookSaid, ...]:
 
 
 def _said(choices: Choices, name: str, request: FireHook) -> HookSaid:
-    """What the hook *name* says; one with a fault has no say, whatever stands beside that."""
+    """What the hook *name* says; what stands beside a fault of it does not count."""
     said = _answered(choices, name, request)
     return attrs.evolve(said, fault="it hangs") if chance(choices, 8) else said
 

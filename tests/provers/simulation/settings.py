@@ -129,12 +129,12 @@ RULES = (
 
 HOOKS = (
     HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="[lws]*"),
-    HookSpec(name="second", hook=Hook.PRE_TOOL_USE, tool="write"),
+    HookSpec(name="second", hook=Hook.PRE_TOOL_USE, tool="write", on_error="deny"),
     HookSpec(name="audit", hook=Hook.POST_TOOL_USE),
     HookSpec(name="nurse", hook=Hook.POST_TOOL_USE_FAILURE, tool="w*"),
-    HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT),
+    HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT, on_error="deny"),
     HookSpec(name="usher", hook=Hook.SESSION_START),
-    HookSpec(name="clerk", hook=Hook.PRE_COMPACT),
+    HookSpec(name="clerk", hook=Hook.PRE_COMPACT, on_error="deny"),
     HookSpec(name="coach", hook=Hook.STOP),
 )
 """One hook for each place."""

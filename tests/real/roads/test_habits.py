@@ -131,24 +131,28 @@ async def test_a_finish_reason_is_no_sign_of_calls(finish: str, road: Road) -> N
     assert [ended.content for ended in road.seen(notices.CallSettled)] == ["21 in Rome"]
 
 
-@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
-async def test_a_call_of_a_tool_that_was_not_offered_is_not_run(finish: str, road: Road) -> None:
-    """With an end that is one it is the provider's own; with one that asks for results it gets an error."""
+@pytest.mark.parametrize(
+    ("call", "finish", "final", "outcomes"),
+    [
+        ("srvtoolu_1", "stop", "Found.", []),
+        ("srvtoolu_1", "tool_calls", "Found.", []),
+        ("call_1", "tool_calls", "Never mind.", [Outcome.ERROR]),
+    ],
+)
+async def test_a_call_of_a_tool_that_was_not_offered_is_not_run(
+    call: str, finish: str, final: str, outcomes: list[Outcome], road: Road
+) -> None:
+    """One that the provider runs itself is never answered, whatever the end is; any other gets an error."""
     road.play(
-        {"content": "Found.", "toolCalls": [road.call("srvtoolu_1", "web_search")], "finishReason": finish},
+        {"content": "Found.", "toolCalls": [road.call(call, "web_search")], "finishReason": finish},
         {"content": "Never mind."},
     )
     async with road.agent(tools=[weather]) as agent, agent.session() as session:
         await road.watch(session)
         result = session.result()
-    assert (result.reason, result.text) == (
-        DoneReason.END_TURN,
-        "Found." if finish == "stop" else "Never mind.",
-    )
-    assert [ended.outcome for ended in road.seen(notices.CallSettled)] == (
-        [] if finish == "stop" else [Outcome.ERROR]
-    )
-    assert len(road.seen(notices.Warned)) == (1 if finish == "stop" else 0)
+    assert (result.reason, result.text) == (DoneReason.END_TURN, final)
+    assert [ended.outcome for ended in road.seen(notices.CallSettled)] == outcomes
+    assert len(road.seen(notices.Warned)) == (not outcomes)
 
 
 @pytest.mark.parametrize(
