@@ -10,16 +10,7 @@ import attrs
 from ...effects.config import Config
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
-from ...states.state import (
-    Compacting,
-    Confirming,
-    Dispatching,
-    Done,
-    Executing,
-    State,
-    Streaming,
-    Thinking,
-)
+from ...states import state as states
 from .entries import RunOpened
 from .fold import SessionState
 
@@ -58,16 +49,16 @@ class Activity(StrEnum):
     EXECUTING_TOOLS = "executing_tools"
 
 
-def activity_of(state: State | None) -> Activity:
+def activity_of(state: states.State | None) -> Activity:
     """What a session with a run in *state* does, None for no run."""
     match state:
-        case None | Done():
+        case None | states.Done():
             return Activity.IDLE
-        case Streaming():
+        case states.Streaming():
             return Activity.STREAMING
-        case Executing() | Confirming() | Dispatching():
+        case states.Executing() | states.Confirming() | states.Dispatching():
             return Activity.EXECUTING_TOOLS
-        case Thinking() | Compacting():
+        case states.Thinking() | states.Compacting():
             return Activity.RUNNING
 
 
@@ -130,7 +121,7 @@ def status_of(state: SessionState) -> SessionStatus:
         return SessionStatus.IDLE
     # Once the last question has an answer, the worker goes on; a batch with a tool at work never rested.
     here = machine.state
-    rests = isinstance(here, Confirming) and here.batch.rests and state.questions
+    rests = isinstance(here, states.Confirming) and here.batch.rests and state.questions
     return SessionStatus.RESTING if rests else SessionStatus.UNFINISHED
 
 
@@ -143,7 +134,7 @@ def summarize(state: SessionState, session: str, prompts: int | None = None) -> 
         # session it is.
         return SessionSummary(title=state.title, spent=state.title_spent, prompts=prompts)
     kind, parent = _origin(session, machine.config, state.copied)
-    reason = machine.state.reason if isinstance(machine.state, Done) else None
+    reason = machine.state.reason if isinstance(machine.state, states.Done) else None
     return SessionSummary(
         kind=kind,
         parent=parent,
