@@ -179,6 +179,8 @@ class Policy:
     conversation is shortened. *answer_within* is how long a question waits, in seconds, before it counts as
     denied; None for ever. *continues* is how often in a row a hook may make a run go on that was about to
     stop. *coalesce*: prompts of one sender that follow each other within so many seconds become one.
+    *coalesce_longest*: but none that came more seconds than that after the first, or behind another sender's;
+    0 for no such limit.
     """
 
     on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
@@ -194,6 +196,8 @@ class Policy:
     answer_within: float | None = attrs.field(default=None, validator=positive)
     continues: int = attrs.field(default=3, validator=not_negative)
     coalesce: float = attrs.field(default=0.0, validator=not_negative)
+    # Off by default for good: a journal that does not name it may be older than it.
+    coalesce_longest: float = attrs.field(default=0.0, validator=not_negative)
     compact_at: float = attrs.field(default=0.8, validator=share)
 
 
@@ -343,8 +347,9 @@ class Limits:
     """
     What a run may use. Checked before each model call and, but for the turns, before each batch of tools.
 
-    *turns* are completed model responses. *tokens* are input and output of all of them. *seconds* are
-    active time: what model calls, tools and children took; waiting for a person costs nothing.
+    *turns* are completed model responses. *tokens* are input and output of all of them; what is left of them
+    and of *usd* bounds the next answer. *seconds* are active time: what model calls, tools and children took;
+    waiting for a person costs nothing.
     """
 
     turns: int | None = attrs.field(default=None, validator=positive)
@@ -476,8 +481,9 @@ STEERED = Policy(on_denial=OnDenial.GO_ON, steering=Steering.AFTER_TOOL)
 # model at once.
 CONFIRMED = Policy(concurrency=Concurrency.PARALLEL_READS, answer_within=300.0, compact_at=0.7)
 
-# Of one agent that many channels feed: messages in quick succession are one, a no ends the turn.
-SINGLETON = Policy(on_denial=OnDenial.INTERRUPT, coalesce=2.0)
+# Of one agent that many channels feed: messages in quick succession are one, and no sender keeps the others
+# waiting for more than ten seconds. A no ends the turn.
+SINGLETON = Policy(on_denial=OnDenial.INTERRUPT, coalesce=2.0, coalesce_longest=10.0)
 
 # Its retries: eight where the provider is busy, none for another failure. Its channels wait as long as it
 # takes: no other limit holds either.

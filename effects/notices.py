@@ -224,6 +224,15 @@ class AnswerDropped:
 
 @final
 @attrs.frozen(kw_only=True)
+class AnswerKept:
+    """A person cut the answer to *request* short; *message* is what the history keeps of it."""
+
+    request: str
+    message: Message
+
+
+@final
+@attrs.frozen(kw_only=True)
 class RetryScheduled:
     """A model call failed and will be tried again at *due*, in seconds since the epoch."""
 
@@ -331,12 +340,15 @@ class AgentNoticed:
 @attrs.frozen(kw_only=True)
 class TurnEnded:
     """
-    A model completed a response. *turn* counts from 1 within the run, *usage* is this response's.
+    A model completed its response to *request*. *turn* counts from 1 within the run, *usage* is this one's.
 
+    *message* is all of it, also where the history does not keep it: an answer of nothing but thought.
     *calls* are those that entered the history, run or not; *sequence* is the stop sequence it met.
     """
 
+    request: str
     turn: int
+    message: Message
     stop: StopReason
     usage: Usage
     calls: tuple[ToolCall, ...] = ()
@@ -393,6 +405,14 @@ class Warned:
 
 @final
 @attrs.frozen(kw_only=True)
+class NoticesMissed:
+    """In the place of *count* notices that this subscriber was too slow for; no other one sees it."""
+
+    count: int
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Ignored:
     """*event* did not apply in *state* and changed nothing: late, repeated or out of place."""
 
@@ -412,17 +432,19 @@ class RunEnded:
     detail: str = ""
 
 
-_OfRun = RunStarted | TurnEnded | LoopDetected | InterruptRequested | Warned | Ignored | RunEnded
+_OfRun = (
+    RunStarted | TurnEnded | LoopDetected | InterruptRequested | Warned | NoticesMissed | Ignored | RunEnded
+)
 _OfInput = InputReceived | InputTaken | InputBlocked | SettingChanged | SettingRefused
 _OfHooks = HookAsked | HookEnded
-_OfAnswer = ModelCalled | TextDelta | ReasoningDelta | CallDelta | AnswerDropped
-_OfModel = _OfAnswer | RetryScheduled | RequestDelayed | FallbackUsed
+_OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | AnswerDropped | AnswerKept
+_OfTries = RetryScheduled | RequestDelayed | FallbackUsed
 _OfHistory = ResultsCleared | CompactionStarted | Compacted | CompactionFailed
 _OfCalls = CallJudged | ToolStarted | ToolOutput | CallSettled | AgentStarted | AgentNoticed
 _OfQuestions = ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
 
 # Everything a watcher can see.
-Notice = _OfRun | _OfInput | _OfHooks | _OfModel | _OfHistory | _OfCalls | _OfQuestions
+Notice = _OfRun | _OfInput | _OfHooks | _OfModel | _OfTries | _OfHistory | _OfCalls | _OfQuestions
 
 # Everything that a transition can return.
 Effect = Request | Cancel | Record | Notice

@@ -85,7 +85,10 @@ SETTINGS = (
 """The settings of a run, the inner classes first."""
 
 # Their fields that came in the midst of a version. What they are by default is what was done before them.
-NEWER_FIELDS: dict[type, dict[str, Any]] = {effects.HookSpec: {"on_error": override(omit_if_default=True)}}
+NEWER_FIELDS: dict[type, dict[str, Any]] = {
+    effects.HookSpec: {"on_error": override(omit_if_default=True)},
+    effects.Policy: {"coalesce_longest": override(omit_if_default=True)},
+}
 """Settings that are left out at their default."""
 
 

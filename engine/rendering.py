@@ -388,6 +388,8 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     **dict.fromkeys((notices.TextDelta, notices.ReasoningDelta, notices.ToolOutput), _of("text")),
     **dict.fromkeys((notices.SettingRefused, notices.InputBlocked), _of("reason")),
     notices.Warned: _of("text"),
+    # The message is told where it enters the history.
+    notices.AnswerKept: _of("request"),
     notices.RetryScheduled: lambda value: f"{_until(value.due)}: {value.failure}",
     notices.CallJudged: _of("tool", "verdict", "ground", "detail"),
     # Here the text belongs: in the message below, a story has the outcomes only.
@@ -422,7 +424,8 @@ WORDING: Final[Mapping[type[Any], Render]] = {
 SAID_ELSEWHERE: Final = frozenset(
     {records.UseIds, records.AddUsage, records.TakeMail, records.ClearContext, records.CountCompaction}
     | {notices.RunStarted, notices.ModelCalled, notices.ToolStarted, notices.AgentStarted, notices.TurnEnded}
-    | {notices.InputTaken, notices.InputReceived, notices.InterruptRequested, notices.SettingChanged}
+    | {notices.AnswerKept, notices.InputTaken, notices.InputReceived}
+    | {notices.InterruptRequested, notices.SettingChanged}
     | {notices.HookAsked, notices.HookEnded, notices.ApprovalRequested, notices.ApprovalResolved}
     | {notices.CompactionStarted, notices.CallDelta}
 )

@@ -2,7 +2,7 @@
 The `agent_events`, for a host with one agent and many channels.
 
 Each run ends in one `response` or `error`, which is done. A `compact` may come before it. Besides their type,
-all events have the same fields.
+all events have the same fields: *ids* are those of the inputs that the run has read so far.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AgentEvents(Projection):
 
 def _event(name: str, told: RunView, **fields: object) -> JsonEvent:
     empty: JsonEvent = {"message": None, "error": None, "done": False}
-    return {"type": name, "session_id": told.session, **empty, **fields}
+    return {"type": name, "session_id": told.session, "ids": list(told.inputs), **empty, **fields}
 
 
 def _last(told: RunView, finish: str, ended: float) -> JsonEvent | None:

@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple, Self, final
 import attrs
 
 from ..effects import notices
-from ..effects.history import CallPiece, History, Piece, ReasoningPiece, Rope, TextPiece
-from ..effects.messages import Finish, Message, Part, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
+from ..effects.history import History
+from ..effects.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
 from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
 from .json_events import Events, JsonEvent
 
@@ -34,26 +34,24 @@ class OpenCall(NamedTuple):
 @attrs.frozen(kw_only=True)
 class OpenAnswer:
     """
-    The answer to *request* so far: its *pieces*, which came in so many *blocks*: texts, thoughts and calls.
+    What was seen of the answer under way: so many *characters* of text, and *blocks* of all three kinds.
 
-    *calls* has the block of each call by its index.
+    No text: the notice of its end has all of it, and this reader may have missed a part. *calls* has the
+    block of each call by its index.
     """
 
-    request: str = ""
-    model: str = ""
-    pieces: Rope = attrs.field(factory=Rope.of)
+    characters: int = 0
     blocks: int = 0
-    last: type[Piece] | None = None
+    last: type[TextDelta | ReasoningDelta | CallDelta] | None = None
     calls: Mapping[int, OpenCall] = attrs.field(factory=dict)
 
     def add(self, delta: TextDelta | ReasoningDelta | CallDelta) -> OpenAnswer:
         """This answer with *delta*."""
         if isinstance(delta, CallDelta):
             return self._with_call(delta)
-        piece = TextPiece(delta.text) if isinstance(delta, TextDelta) else ReasoningPiece(delta.text)
-        begins = type(piece) is not self.last
-        pieces = self.pieces.extend((piece,), 1)
-        return attrs.evolve(self, pieces=pieces, blocks=self.blocks + begins, last=type(piece))
+        text = len(delta.text) if isinstance(delta, TextDelta) else 0
+        blocks = self.blocks + (type(delta) is not self.last)
+        return attrs.evolve(self, characters=self.characters + text, blocks=blocks, last=type(delta))
 
     def _with_call(self, delta: CallDelta) -> OpenAnswer:
         call = self.calls.get(delta.index)
@@ -61,28 +59,12 @@ class OpenAnswer:
             return self
         block = self.blocks if call is None else call.block
         calls = {**self.calls, delta.index: OpenCall(block, delta.tool)}
-        return attrs.evolve(self, blocks=max(self.blocks, block + 1), last=CallPiece, calls=calls)
+        return attrs.evolve(self, blocks=max(self.blocks, block + 1), last=CallDelta, calls=calls)
 
-    def void(self) -> OpenAnswer:
-        """An empty answer to the same request."""
-        return OpenAnswer(request=self.request, model=self.model)
-
-    def parts(self) -> list[Text | Reasoning]:
-        """Its text and its thinking so far."""
-        return [
-            Text(text=piece.text) if isinstance(piece, TextPiece) else Reasoning(text=piece.text)
-            for piece in self.pieces.pieces
-            if isinstance(piece, TextPiece | ReasoningPiece)
-        ]
-
-    def texts(self) -> list[Text]:
-        """Its text so far, without its thinking."""
-        return [part for part in self.parts() if isinstance(part, Text)]
-
-    @property
-    def characters(self) -> int:
-        """The characters of text so far."""
-        return sum(len(part.text) for part in self.texts())
+    def lacks(self, message: Message) -> bool:
+        """Whether some of *message*, which is the whole answer, was not seen."""
+        # What was seen are parts of it in their order, so it is all of it where it is as long.
+        return self.characters != len(message.text)
 
 
 @final
@@ -110,8 +92,8 @@ class RunView:
 
     *begun*: an event of it is out. *since* is its start in seconds since the epoch, None if that was not
     seen. *answered* is the request of the last answer. *messages* are those of this run without the open
-    *answer* and *batch*; *earlier* are those of the runs before, None where they are not kept. *compacting*
-    is the size of the conversation that is being summarised.
+    *answer* and *batch*, *inputs* the ids of what it has read; *earlier* are those of the runs before, None
+    where they are not kept. *compacting* is the size of the conversation that is being summarised.
     """
 
     session: str
@@ -121,6 +103,7 @@ class RunView:
     answered: str = ""
     batch: OpenBatch = attrs.field(factory=OpenBatch)
     messages: History = attrs.field(factory=History.of)
+    inputs: tuple[str, ...] = ()
     compacting: int | None = None
     earlier: History | None = None
 
@@ -160,18 +143,21 @@ def follow(told: RunView, notice: Notice) -> RunView:
             after = attrs.evolve(told, answer=told.answer.add(notice))
         case notices.RunStarted(at=at):
             after = attrs.evolve(told.next_run(), since=at)
-        case notices.AnswerDropped():
-            after = attrs.evolve(told, answer=told.answer.void())
-        case notices.TurnEnded(calls=calls):
-            finish = Finish(reason=notice.stop, sequence=notice.sequence)
-            after = _continued(told, (*told.answer.parts(), *calls, finish))
-            after = attrs.evolve(after, batch=OpenBatch(calls={call.id: call for call in calls}))
-        case notices.ModelCalled(request=request, model=model):
-            after = attrs.evolve(_cut(told), answer=OpenAnswer(request=request, model=model))
-        case notices.InputTaken(messages=messages):
-            after = _cut(told, *messages)
+        # A new request begins anew in any case: the end of the last answer may have been missed.
+        case notices.AnswerDropped() | notices.ModelCalled():
+            after = attrs.evolve(told, answer=OpenAnswer())
+        case notices.TurnEnded(message=message, calls=calls):
+            after = _continued(told, message)
+            batch = OpenBatch(calls={call.id: call for call in calls})
+            after = attrs.evolve(after, answered=notice.request, batch=batch)
+        case notices.AnswerKept(message=message):
+            after = attrs.evolve(_continued(told, message), answered=notice.request)
+        case notices.InputTaken(messages=messages, ids=ids):
+            after = attrs.evolve(_continued(told, *messages), inputs=(*told.inputs, *ids))
+        case notices.InputBlocked(ids=ids):
+            after = attrs.evolve(told, inputs=(*told.inputs, *ids))
         case notices.RunEnded():
-            after = _cut(told)
+            after = _continued(told)
         case notices.CompactionStarted() | notices.Compacted() | notices.CompactionFailed():
             size = notice.size if isinstance(notice, notices.CompactionStarted) else None
             after = attrs.evolve(told, compacting=size)
@@ -180,26 +166,16 @@ def follow(told: RunView, notice: Notice) -> RunView:
     return after
 
 
-def _cut(told: RunView, *messages: Message) -> RunView:
-    """*told* with *messages*, behind an answer that is cut short: its text is kept, its thinking is not."""
-    texts = told.answer.texts()
-    return _continued(told, (*texts, Finish(reason=StopReason.INTERRUPTED)) if texts else (), *messages)
-
-
-def _continued(told: RunView, answer: tuple[Part, ...], *messages: Message) -> RunView:
-    """*told* with *messages*, behind the results of its batch, in the order of their calls, and *answer*."""
+def _continued(told: RunView, *messages: Message) -> RunView:
+    """*told* with *messages*, behind the results of its batch, in the order of their calls."""
     order = {name: index for index, name in enumerate(told.batch.calls)}
     results = sorted(told.batch.results, key=lambda result: order.get(result.call, len(order)))
-    ended = (
-        Message(role=Role.TOOL, parts=tuple(results)),
-        Message(role=Role.ASSISTANT, parts=answer, model=told.answer.model),
-    )
     history = told.messages
-    for message in (*[each for each in ended if each.parts], *messages):
+    if results:
+        history = history.append(Message(role=Role.TOOL, parts=tuple(results)))
+    for message in messages:
         history = history.append(message)
-    answered = told.answer.request if answer else told.answered
-    void = told.answer.void()
-    return attrs.evolve(told, answered=answered, answer=void, batch=OpenBatch(), messages=history)
+    return attrs.evolve(told, answer=OpenAnswer(), batch=OpenBatch(), messages=history)
 
 
 def _in_batch(told: RunView, notice: Notice) -> OpenBatch:
@@ -272,7 +248,8 @@ def blocks(message: Message, thinking: str, of_call: Callable[[ToolCall], JsonEv
         match part:
             case Text(text=text):
                 yield {"type": "text", "text": text}
-            case Reasoning(text=text):
+            # A signature without a text is for the provider alone.
+            case Reasoning(text=text) if text:
                 yield {"type": thinking, "thinking": text}
             case ToolCall():
                 yield of_call(part)

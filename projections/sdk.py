@@ -13,7 +13,7 @@ from typing import ClassVar, final
 import attrs
 
 from ..effects import notices
-from ..effects.messages import Finish, Message, Outcome, Role, ToolCall
+from ..effects.messages import Finish, Message, Outcome, ToolCall
 from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
 from ..effects.usage import Usage
 from .json_events import BUDGET, MODE_WORDS, REASON_WORDS, SUCCESS, JsonEvent, shown, subtype
@@ -63,10 +63,12 @@ class SdkMessages(Projection):
                 metadata = {"trigger": "auto", "pre_tokens": size, "post_tokens": left}
                 of = {"subtype": "compact_boundary", "session_id": after.session}
                 yield {"type": "system", **of, "compact_metadata": metadata}
+            case notices.TurnEnded() | notices.AnswerKept():
+                yield _assistant(notice, after)
+            case notices.RunEnded():
+                yield _result(notice, after, subtype(notice.reason, self.budget_subtype))
             case _:
-                yield from _assistants(before, notice, after)
-                if isinstance(notice, notices.RunEnded):
-                    yield _result(notice, after, subtype(notice.reason, self.budget_subtype))
+                pass
 
 
 def _of(told: RunView, name: str) -> JsonEvent:
@@ -98,21 +100,19 @@ def _stream_events(
         yield {"type": "content_block_delta", "index": index, "delta": delta}
 
 
-def _assistants(before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
-    """The answers that *notice* ends, whole or cut short."""
-    usage = notice.usage if isinstance(notice, notices.TurnEnded) else Usage()
-    for message in after.messages.slice(len(before.messages), len(after.messages)):
-        if message.role is Role.ASSISTANT:
-            said = {
-                "id": before.answer.request,
-                "type": "message",
-                "role": "assistant",
-                "model": message.model,
-                "content": [*blocks(message, "thinking", _tool_use)],
-                **_stop(message),
-                "usage": _usage(usage),
-            }
-            yield {**_of(before, "assistant"), "message": said}
+def _assistant(notice: notices.TurnEnded | notices.AnswerKept, told: RunView) -> JsonEvent:
+    """An answer, whole or cut short."""
+    message = notice.message
+    said = {
+        "id": notice.request,
+        "type": "message",
+        "role": "assistant",
+        "model": message.model,
+        "content": [*blocks(message, "thinking", _tool_use)],
+        **_stop(message),
+        "usage": _usage(notice.usage if isinstance(notice, notices.TurnEnded) else Usage()),
+    }
+    return {**_of(told, "assistant"), "message": said}
 
 
 def _stop(message: Message) -> JsonEvent:

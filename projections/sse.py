@@ -12,7 +12,7 @@ from typing import ClassVar, final
 
 from ..effects import notices
 from ..effects.events import Approve, ApproveAlways
-from ..effects.messages import Outcome
+from ..effects.messages import Message, Outcome
 from ..effects.notices import CallDelta, LoopStage, Notice, TextDelta
 from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, shown
 from .run_view import CallNotice, Projection, RunView, compaction_events
@@ -30,12 +30,8 @@ class SseEvents(Projection):
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The events of *notice*."""
         match notice:
-            case TextDelta(text):
-                yield {"type": "text_delta", "content": text}
-            case CallDelta(index=index, arguments=fragment):
-                # How much, not what: a secret in a fragment cannot be told from other text.
-                of: JsonEvent = {"index": index, "tool_name": after.answer.calls[index].tool}
-                yield {"type": "tool_call_delta", **of, "characters": len(fragment)}
+            case TextDelta() | CallDelta():
+                yield _delta(notice, after)
             case notices.RunStarted(run=run, model=model, at=at):
                 yield {**self.start(after), "run_id": run, "model": model, "timestamp": at}
             case _ if isinstance(notice, CallNotice):
@@ -48,12 +44,22 @@ class SseEvents(Projection):
                 yield {"type": "approved", "resource_type": "tool_call", "preview_id": call}
             case notices.AgentNoticed():
                 yield from _of_child(notice, after)
+            case notices.TurnEnded(message=message) | notices.AnswerKept(message=message):
+                yield from _answered(before, message)
             case _:
                 yield from compaction_events(before, notice, "estimated_tokens")
                 if isinstance(notice, notices.RunEnded):
                     yield from _ended(before, notice)
                 else:
                     yield from _warned(before, notice)
+
+
+def _delta(notice: TextDelta | CallDelta, told: RunView) -> JsonEvent:
+    if isinstance(notice, TextDelta):
+        return {"type": "text_delta", "content": notice.text}
+    # How much, not what: a secret in a fragment cannot be told from other text.
+    of: JsonEvent = {"index": notice.index, "tool_name": told.answer.calls[notice.index].tool}
+    return {"type": "tool_call_delta", **of, "characters": len(notice.arguments)}
 
 
 # Calls
@@ -152,14 +158,9 @@ def _warned(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
         case notices.Warned(text=text):
             yield _warning("warned", text)
         case notices.AnswerDropped():
-            void = before.answer.characters
-            yield _warning("answer_dropped", "the last text is void", characters=void)
-        case notices.RetryScheduled(failure=failure, message=message, attempt=attempt, due=due):
-            yield _warning("retry", f"{failure.value}: {message}", attempt=attempt, due=due)
-        case notices.RequestDelayed(reason=reason, due=due):
-            yield _warning("held", reason, due=due)
-        case notices.FallbackUsed(failure=failure, message=message, model=model, instead_of=other):
-            yield _warning("fell_back", f"{failure.value}: {message}", model=model, instead_of=other)
+            yield _dropped(before)
+        case notices.NoticesMissed(count=count):
+            yield _warning("missed", f"{count} notices were missed", notices=count)
         case notices.LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN as stage, text=text):
             # A stop shows in the error that ends the run.
             more: JsonEvent = {"stage": stage.value, "tools": list(notice.tools), "count": notice.count}
@@ -171,7 +172,32 @@ def _warned(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
         case notices.CompactionFailed(reason=reason) if before.compacting is None:
             yield _warning("compaction_failed", reason)
         case _:
+            yield from _tried(notice)
+
+
+def _tried(notice: Notice) -> Iterator[JsonEvent]:
+    """Warnings about requests to models that failed or have to wait."""
+    match notice:
+        case notices.RetryScheduled(failure=failure, message=message, attempt=attempt, due=due):
+            yield _warning("retry", f"{failure.value}: {message}", attempt=attempt, due=due)
+        case notices.RequestDelayed(reason=reason, due=due):
+            yield _warning("held", reason, due=due)
+        case notices.FallbackUsed(failure=failure, message=message, model=model, instead_of=other):
+            yield _warning("fell_back", f"{failure.value}: {message}", model=model, instead_of=other)
+        case _:
             pass
+
+
+def _answered(before: RunView, message: Message) -> Iterator[JsonEvent]:
+    """The whole text of *message* in the place of what came of it, where some was missed."""
+    if before.answer.lacks(message):
+        if before.answer.characters:
+            yield _dropped(before)
+        yield {"type": "text_delta", "content": message.text}
+
+
+def _dropped(before: RunView) -> JsonEvent:
+    return _warning("answer_dropped", "the last text is void", characters=before.answer.characters)
 
 
 def _warning(code: str, message: str, **more: object) -> JsonEvent:

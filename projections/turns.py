@@ -50,13 +50,11 @@ class TurnEvents(Projection):
                     yield {"type": f"{kind}_start"}
                 yield {"type": f"{kind}_delta", "delta": delta}
             case notices.AnswerDropped():
-                yield {"type": "message_dropped", "characters": before.answer.characters}
+                yield _dropped(before)
             case notices.RunStarted(run=run, model=model, tools=tools):
                 yield {**self.start(after), "run_id": run, "model": model, "tools": list(tools)}
-            case notices.TurnEnded(calls=calls):
-                if calls:
-                    [message] = _messages([after.messages[-1]])
-                    yield {"type": "turn_end", "message": message, "tool_results": []}
+            case notices.TurnEnded(message=message) | notices.AnswerKept(message=message):
+                yield from _answered(before, message)
             case _ if isinstance(notice, CallNotice):
                 yield from _called(notice, after)
             case notices.AgentNoticed(call=call, notice=inner):
@@ -70,6 +68,22 @@ class TurnEvents(Projection):
 
 
 # Answers
+
+
+def _answered(before: RunView, message: Message) -> Iterator[JsonEvent]:
+    """The whole text of *message* in the place of what came of it, where some was missed; and its calls."""
+    if before.answer.lacks(message):
+        if before.answer.characters:
+            yield _dropped(before)
+        yield {"type": "message_start"}
+        yield {"type": "message_delta", "delta": message.text}
+    if message.calls:
+        [told] = _messages([message])
+        yield {"type": "turn_end", "message": told, "tool_results": []}
+
+
+def _dropped(before: RunView) -> JsonEvent:
+    return {"type": "message_dropped", "characters": before.answer.characters}
 
 
 def _messages(messages: Iterable[Message]) -> Iterator[JsonEvent]:
@@ -142,8 +156,17 @@ def _besides(before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEv
             yield {**_error(reason), "ids": list(ids)}
         case notices.SettingRefused(reason=reason):
             yield _error(reason)
+        case notices.NoticesMissed(count=count):
+            yield _error(f"{count} notices were missed")
         case notices.CompactionFailed(reason=reason) if before.compacting is None:
             yield _error(reason)
+        case _:
+            yield from _tried(notice)
+
+
+def _tried(notice: Notice) -> Iterator[JsonEvent]:
+    """Models that failed, or repeat themselves."""
+    match notice:
         case notices.FallbackUsed(model=model, instead_of=other, failure=failure, message=message):
             yield _error(f"{model} is asked instead of {other}: {failure.value}: {message}")
         case notices.LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):

@@ -105,15 +105,22 @@ def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
     cut = ctx.cut(window)
     if cut == 0:
         return _failed(state, "there is nothing old enough to summarise", draft, ctx, asked=False)
+    plan = _plan(cut, (), ctx)
+    if short := _short(plan, ctx):
+        return _unpaid(state, plan, short, draft, ctx)
+    return _consult(state, plan, draft, ctx)
+
+
+def _consult(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> CompactingStep:
     # Hooks are asked last, when all else speaks for a summary: they are told what is going to happen, and
     # not what might.
     names = hooks_at(Hook.PRE_COMPACT, ctx)
     if not names:
-        return _summarise(state, _plan(cut, (), ctx), draft, ctx)
+        return _summarise(state, plan, draft, ctx)
     request = ask_hooks(
-        Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.conversation.size), draft
+        Hook.PRE_COMPACT, names, told(reason=state.reason, size=ctx.memory.conversation.size), draft
     )
-    return draft.to(attrs.evolve(state, stage=stages.Consulting(request=request, cut=cut)))
+    return draft.to(attrs.evolve(state, stage=stages.Consulting(request=request, cut=plan.cut)))
 
 
 def _heard(state: Compacting, cut: int, event: events.HookAnswered, ctx: Context) -> CompactingStep:
@@ -139,6 +146,20 @@ def _summariser(ctx: Context) -> ModelSpec:
     """Who summarises: the model that is configured for it, or the one in use."""
     name = ctx.config.compaction.model
     return ctx.config.spec(name) if name else ctx.model
+
+
+def _short(plan: Plan, ctx: Context) -> DoneReason | None:
+    """The budget that cannot pay all of the summary that *plan* describes, since half of one is of no use."""
+    most = ctx.config.compaction.tokens
+    answer = ctx.affordable(_summariser(ctx), _to_read(plan, ctx), most, most)
+    return answer if isinstance(answer, DoneReason) else None
+
+
+def _unpaid(state: Compacting, plan: Plan, short: DoneReason, draft: Draft, ctx: Context) -> CompactingStep:
+    if state.reason is CompactReason.THRESHOLD:
+        # There is room to answer without it, and for that the budget may do.
+        return _failed(state, "the budget does not pay for one", draft, ctx, asked=plan.attempt > 1)
+    return draft.to(Thinking(stage=End(reason=short)))
 
 
 def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> CompactingStep:
@@ -186,7 +207,7 @@ def _answered(
     last = event.pieces if isinstance(event, ModelFinished) else ()
     pieces = stage.pieces.extend(last, len(last)).pieces
     begun = isinstance(event, ModelFinished) or event.failure is Failure.LOST or bool(pieces)
-    used = usage_of(event.usage, _read(stage, ctx), pieces, begun=begun)
+    used = usage_of(event.usage, _to_read(stage.plan, ctx), pieces, begun=begun)
     draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, event.seconds)))
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
@@ -206,13 +227,18 @@ def _refused(
     state: Compacting, stage: Summary, event: ModelFailed, draft: Draft, ctx: Context
 ) -> CompactingStep:
     """Ask for the summary again, later or with less to read, where that may help."""
+    # What this try cost is not there any more to pay for the next.
+    ctx = attrs.evolve(ctx, memory=ctx.memory.record(draft.effects))
     plan = stage.plan
     again = attrs.evolve(plan, attempt=plan.attempt + 1)
     if (event.max_output or event.failure is Failure.OVERFLOW) and plan.attempt < SMALLER_TRIES:
         # The summariser's window is smaller than it is configured to be. Half of what it could not read is
         # found sooner than the right number.
-        less = min(plan.limit, _read(stage, ctx)) // 2
-        return _summarise(state, attrs.evolve(again, limit=less), draft, ctx)
+        less = min(plan.limit, _to_read(plan, ctx)) // 2
+        again = attrs.evolve(again, limit=less)
+        if short := _short(again, ctx):
+            return _unpaid(state, again, short, draft, ctx)
+        return _summarise(state, again, draft, ctx)
     delay = retry_delay(ctx.config.retries, event, plan.attempt)
     # A model that is configured for summaries is not replaced: it was chosen for a reason, and the run's own
     # model can go on without a summary.
@@ -224,14 +250,16 @@ def _refused(
     forced = state.reason is not CompactReason.THRESHOLD
     if delay is None or (not forced and delay > ctx.config.retries.fallback_after):
         return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
+    if short := _short(again, ctx):
+        return _unpaid(state, again, short, draft, ctx)
     timer, due = draft.new_id(), ctx.now + delay
     draft.add(*try_later(timer, due, event, again.attempt))
     return draft.to(attrs.evolve(state, stage=stages.Pausing(request=timer, due=due, plan=again)))
 
 
-def _read(stage: Summary, ctx: Context) -> int:
+def _to_read(plan: Plan, ctx: Context) -> int:
     """How many tokens the summariser has to read, as estimated."""
-    return min(stage.plan.limit, history_size(ctx.memory.history.slice(0, stage.plan.cut)))
+    return min(plan.limit, history_size(ctx.memory.history.slice(0, plan.cut)))
 
 
 def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> CompactingStep:
@@ -283,7 +311,7 @@ def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> CompactingS
     draft = Draft(ctx)
     if state.stopping:
         pieces = stage.pieces.pieces
-        used = usage_of(None, _read(stage, ctx), pieces, begun=bool(pieces))
+        used = usage_of(None, _to_read(stage.plan, ctx), pieces, begun=bool(pieces))
         draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, 0.0)))
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     draft.add(Cancel(request=stage.request), notices.InterruptRequested())

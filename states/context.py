@@ -22,11 +22,13 @@ from ..effects.config import Config, ModelSpec, Steering
 from ..effects.events import ControlReceived, Event, UserSent, UserSteered
 from ..effects.history import History
 from ..effects.messages import Binary, Role
+from ..effects.notices import DoneReason
 from ..effects.permissions import PermissionMode, Rule
 from ..effects.records import MailKind, Record, SetInstructions, SetThinking
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
-from .rules.token_estimates import history_size, message_size, results_in, saved
+from .rules.limits import NO_LIMITS, affordable, left
+from .rules.token_estimates import CHARACTERS_PER_TOKEN, history_size, message_size, results_in, saved
 
 # How many inputs are remembered by their id, so that a repeated post is one input.
 # A bounded number: a session that lives for years would carry the id of each message it was ever sent.
@@ -329,6 +331,24 @@ class Context:
         # `SetThinking(None)` is a choice too: it takes the configured budget away.
         chosen = self.memory.session.thinking
         return chosen.tokens if isinstance(chosen, SetThinking) else self.model.thinking
+
+    @property
+    def asked(self) -> int:
+        """How many tokens the next request has, as estimated: the conversation and what stands around it."""
+        memory, now = self.memory, self.memory.conversation
+        around = list(now.pending_context)
+        if memory.progress.compactions or not (memory.spent.turns or memory.earlier.turns):
+            # No model has counted this conversation, so its size has neither system prompt nor tools.
+            around += [self.system, *[tool.description + tool.schema for tool in self.config.tools]]
+        return now.size + sum(map(len, around)) // CHARACTERS_PER_TOKEN
+
+    def affordable(self, model: ModelSpec, asked: int, most: int, least: int) -> int | DoneReason:
+        """How long *model*'s answer to *asked* tokens may be by the budgets; see `limits.affordable`."""
+        config, memory = self.config, self.memory
+        # Most runs have no limits, and sums are dear where this is asked at each turn.
+        if config.limits == NO_LIMITS == config.session_limits:
+            return most
+        return affordable(left(config, memory.spent, memory.earlier), asked, most, model.price, least)
 
     def cut(self, window: int) -> int:
         """Where the conversation is cut to fit a *window* of so many tokens; see `compaction.cut_of`."""

@@ -118,29 +118,26 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     shown = state.offered if event.offered is None else event.offered
     offered = tuple([name for name in state.offered if name in shown])
     kept, dropped = wishes(pieces, stop, offered)
-    # Calls get ids of our own. Those of the wire need not be unique, and some servers send none; they are
-    # only kept to be sent back.
-    calls = {
-        wish.index: ToolCall(
-            id=draft.new_id(),
-            wire_id=wish.wire_id,
-            name=wish.name,
-            arguments=wish.arguments,
-            opaque=wish.opaque,
-        )
-        for wish in kept
-    }
+    calls = {wish.index: _called(wish, draft) for wish in kept}
     # The message is appended before any call runs, so a run that is lost then still knows what the model
     # wanted.
-    _append(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
+    message = _message(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), ctx)
+    _append(message, draft)
     memory = ctx.memory
     usage = usage_of(event.usage, memory.conversation.size, pieces, begun=True)
     spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
     made = tuple(calls.values())
     draft.add(
         AddUsage(spent=spent, context=0 if usage.estimated else usage.total),
+        # The message itself and no copy: a subscriber that missed a delta has all of the answer here.
         notices.TurnEnded(
-            turn=memory.spent.turns + 1, stop=stop, usage=usage, calls=made, sequence=event.sequence
+            request=state.request,
+            turn=memory.spent.turns + 1,
+            message=message,
+            stop=stop,
+            usage=usage,
+            calls=made,
+            sequence=event.sequence,
         ),
     )
     if memory.conversation.pending_context:
@@ -165,6 +162,18 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             return draft.to(_stopped(state))
         case _:
             return draft.to(Thinking(stage=End(reason=DoneReason.END_TURN)))
+
+
+def _called(wish: CallPiece, draft: Draft) -> ToolCall:
+    # Calls get ids of our own. Those of the wire need not be unique, and some servers send none; they are
+    # only kept to be sent back.
+    return ToolCall(
+        id=draft.new_id(),
+        wire_id=wish.wire_id,
+        name=wish.name,
+        arguments=wish.arguments,
+        opaque=wish.opaque,
+    )
 
 
 def wishes(
@@ -204,15 +213,17 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
             parts.append(messages.Reasoning(**attrs.asdict(piece)))
         elif piece.text:
             parts.append(Text(text=piece.text))
-    # Thinking alone is no message: providers reject one when it is sent back.
-    return tuple(parts) if any(isinstance(part, Text | ToolCall) for part in parts) else ()
+    return tuple(parts)
 
 
-def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
-    # An empty answer counts as a turn, since it was paid for. It is not kept: providers refuse an empty
-    # message.
-    if parts:
-        message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
+def _message(state: Streaming, parts: tuple[Part, ...], finish: Finish, ctx: Context) -> Message:
+    return Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
+
+
+def _append(message: Message, draft: Draft) -> None:
+    # An answer that is empty, or nothing but thought, counts as a turn, since it was paid for. It is not
+    # kept: providers refuse an empty message.
+    if any(isinstance(part, Text | ToolCall) for part in message.parts):
         draft.add(AppendMessage(message=message))
 
 
@@ -299,7 +310,9 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingS
     pieces = state.pieces.pieces
     # Thinking goes too: its signature comes last, and without one no provider takes it back.
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
-    _append(state, parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
+    if parts:
+        message = _message(state, parts, Finish(reason=StopReason.INTERRUPTED), ctx)
+        draft.add(AppendMessage(message=message), notices.AnswerKept(request=state.request, message=message))
     _account(state, event, draft, ctx)
     return draft.to(_stopped(state))
 

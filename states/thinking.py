@@ -30,7 +30,7 @@ from .context import Context, Memory
 from .rules import compaction, loops, model_messages
 from .rules.hooks import told
 from .rules.inputs import messages, next_prompt
-from .rules.limits import may_not_go_on
+from .rules.limits import ROOM_TO_THINK, SMALL_ANSWER, may_not_go_on
 from .rules.token_estimates import saved
 from .state import Compacting, CompactReason, Done, End, Go, Streaming, Thinking
 
@@ -66,7 +66,7 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
         case stages.Start():
             return _begin(ctx)
         case stages.Prompt():
-            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce), state, ctx)
+            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy), state, ctx)
         case stages.Steer():
             return _admit(tuple([mail.id for mail in ctx.memory.waiting(records.MailKind.STEER)]), state, ctx)
         case Go():
@@ -236,7 +236,7 @@ def block(stage: stages.Stage, why: str, draft: Draft, ctx: Context) -> None:
         ids = stage.ids
     else:
         # No input was let in yet. These are the ids that the stage `Prompt` would take.
-        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce)
+        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy)
     draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
 
 
@@ -251,7 +251,9 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
         return draft.to(Thinking(stage=End(reason=reason)))
-    if memory.session.mail and memory.waiting(records.MailKind.STEER):
+    # What cannot be answered any more is left for the next run.
+    steered = memory.session.mail and memory.waiting(records.MailKind.STEER)
+    if steered and not isinstance(_affordable(ctx), DoneReason):
         return draft.to(Thinking(stage=stages.Steer(), attempt=state.attempt))
     talk = memory.conversation
     before = compaction.before(config.compaction, talk.history, talk.cleared, talk.results)
@@ -299,9 +301,29 @@ def _break_loop(loop: loops.Loop, state: Thinking, ctx: Context) -> ThinkingStep
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
+def _longest(ctx: Context) -> int:
+    """How many tokens an answer has at most where no budget is short."""
+    # A model without a limit of its own answers no more than it can read.
+    return ctx.memory.progress.max_output or ctx.model.max_output or ctx.model.window
+
+
+def _affordable(ctx: Context) -> int | DoneReason:
+    """How many tokens of an answer can be paid, or the budget that pays for none worth its input."""
+    most = _longest(ctx)
+    return ctx.affordable(ctx.model, ctx.asked, most, min(most, SMALL_ANSWER))
+
+
 def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:
-    """Ask the model, with a word about a *loop* behind the words of hooks."""
+    """Ask the model, if that can be paid, with a word about a *loop* behind the words of hooks."""
     memory, model, draft = ctx.memory, ctx.model.name, Draft(ctx)
+    limit, thinking, answer = memory.progress.max_output or None, ctx.thinking, _affordable(ctx)
+    # Here and not with the other limits: cleared results may be what makes it payable.
+    if isinstance(answer, DoneReason):
+        return draft.to(Thinking(stage=End(reason=answer)))
+    if answer < _longest(ctx):
+        limit = answer
+        # Thinking counts against the answer, and providers refuse a limit that leaves nothing beside it.
+        thinking = thinking if thinking and answer > max(thinking, ROOM_TO_THINK) else None
     now, said = memory.conversation, memory.conversation.pending_context
     if loop is not None:
         if not loop.done and state.attempt == 1:  # a retry is no second detection
@@ -323,8 +345,8 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingSte
             model=model,
             view=view,
             system=ctx.system,
-            thinking=ctx.thinking,
-            max_output=memory.progress.max_output or None,
+            thinking=thinking,
+            max_output=limit,
             tools=offered,
             instructions="\n".join(said),
             attempt=state.attempt,

@@ -36,7 +36,7 @@ from ..engine.rendering import (
     state_line,
     told_in_story,
 )
-from ..states.rules.inputs import prompt_group
+from ..states.rules.inputs import joins_until
 from . import scenarios
 from .harness import streamed
 from .scenarios import Command, JsonText, Quoted, Scenario, ScenarioError, Word, text_of
@@ -145,10 +145,10 @@ class ScenarioWorld:
 
     def _open_next(self) -> Iterator[str]:
         """Open runs for prompts that wait, once their sender has had the time to say more."""
-        window = self.config.policy.coalesce
         while self.machine is not None and self.machine.done:
-            group = prompt_group(self.machine.memory.waiting(MailKind.PROMPT), window)
-            if not group or (group[0].sender and self.now < group[-1].at + window):
+            mail = self.machine.memory.waiting(MailKind.PROMPT)
+            until = joins_until(mail, self.config.policy)
+            if not mail or (until is not None and self.now < until):
                 return
             yield from self._open()
 

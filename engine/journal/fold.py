@@ -20,7 +20,7 @@ from ...effects.config import READER
 from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
-from ...effects.notices import CallSettled
+from ...effects.notices import CallSettled, DoneReason
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
@@ -34,6 +34,9 @@ MOST_HELD = 50_000_000
 
 MAX_OPENING = 500
 """Characters of a prompt by which a person recognises a run or a session."""
+
+BUDGETS = frozenset({DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET})
+"""Ends of a run that could not pay for a request."""
 
 ResultPlace = int | str
 """Where a full result is: the number of its entry, or the text itself where no journal has it."""
@@ -388,7 +391,12 @@ def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
     if isinstance(event, events.ModelFailed) and entry.label == "done":
         # Older turnwheels gave up after thinking as after text. Where the run ended, it was not tried again.
         event = attrs.evolve(event, should_retry=False)
+    state, memory = machine.state, machine.memory
     effects = machine.fail(event, entry.failed) if entry.failed else machine.advance(event)
+    if machine.state.label != entry.label or isinstance(state, states.Done):
+        older = _without_bound(Machine(machine.config, state, memory), event.at)
+        effects = older.advance(event)
+        machine.state, machine.memory = older.state, older.memory
     # A machine that decides otherwise than the one that wrote would perform requests with no trace in the
     # journal, or skip some that were performed.
     if machine.state.label != entry.label:
@@ -398,6 +406,20 @@ def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
         )
         raise JournalError(msg)
     return effects
+
+
+def _without_bound(machine: Machine, at: float) -> Machine:
+    """*machine* as older turnwheels had it: asking as long as anything of a budget was left."""
+    config = machine.config
+    limits, session = [
+        attrs.evolve(each, usd=None, tokens=None) for each in (config.limits, config.session_limits)
+    ]
+    machine.config = attrs.evolve(config, limits=limits, session_limits=session)
+    if isinstance(machine.state, states.Done) and machine.state.reason in BUDGETS:
+        # They had made the first request of the run, which no step tells: the journal has its answer.
+        machine.state = states.Thinking(stage=states.Go())
+        machine.advance(at=at)
+    return machine
 
 
 def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:
@@ -486,7 +508,7 @@ def _own_mail(machine: Machine) -> tuple[states.Mail, ...]:
         first = stage.ids
     elif isinstance(stage, states.Start | states.Reading | states.Opening | states.Prompt):
         # Not taken from the mail yet: without it, the copy would begin with no prompt.
-        first = next_prompt(mail, machine.config.policy.coalesce)
+        first = next_prompt(mail, machine.config.policy)
     # Other prompts wait for runs of their own, which the original opens: two answers would be one too many.
     return tuple([one for one in mail if one.lane is MailKind.STEER or one.id in first])
 

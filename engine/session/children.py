@@ -348,10 +348,11 @@ class _Run:
             outcome = Outcome.CANCELLED
         elif result.reason in FAILED_REASONS:
             outcome = Outcome.ERROR
-        # A child that met a limit in the middle of its work has often written something before.
-        texts = (one.text for one in reversed(session.history) if one.role is Role.ASSISTANT and one.text)
-        text = result.text or next(texts, "") or "(the agent gave no answer)"
+        text = result.text or "(the agent gave no answer)"
         if result.reason is not DoneReason.END_TURN:
+            # A child that met a limit in the middle of its work has often written something before.
+            texts = (one.text for one in reversed(session.history) if one.role is Role.ASSISTANT and one.text)
+            text = result.text or next(texts, text)
             text += f"\n[ended: {result.reason}{': ' * bool(result.detail)}{result.detail}]"
         # Of all its runs: there are several where a person sent it prompts.
         return _answer(self._request, self._scene, text, outcome, session.spent)

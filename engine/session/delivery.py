@@ -1,8 +1,10 @@
 """
 Delivers the notices of a session to its subscribers.
 
-Theory of operation. A run must never wait for a subscriber. Each one has a bounded buffer, which drops
-notices when full, but never the end of a run. A subscriber without references is collected with its buffer.
+Theory of operation. A run must never wait for a subscriber. Each one has a bounded buffer. When it is full,
+it drops deltas before anything else, since the notice at the end of an answer has all of its text. It never
+drops what says how a run ended, and on which inputs. A subscriber without references is collected with its
+buffer.
 """
 
 from __future__ import annotations
@@ -18,9 +20,14 @@ import attrs
 
 from ...effects.errors import ConfigError
 from ...effects.notices import (
+    AgentNoticed,
     AnswerDropped,
+    AnswerKept,
     CallDelta,
+    InputBlocked,
+    InputTaken,
     Notice,
+    NoticesMissed,
     ReasoningDelta,
     RunEnded,
     TextDelta,
@@ -41,37 +48,61 @@ class Subscription:
     """
     The notices for one subscriber, from `Broker.subscribe` on. Leave with ``async with`` or `aclose`.
 
-    *dropped* counts those that this subscriber was too slow for. A cancel while it waits ends it: put a time
-    limit around the loop, not around each notice. So does dropping the last reference to it.
+    *dropped* counts those that this subscriber was too slow for, and a `NoticesMissed` stands in their place.
+    A cancel while it waits ends it: put a time limit around the loop, not around each notice. So does
+    dropping the last reference to it.
     """
 
     def __init__(self, size: int, awaited: set[Subscription]) -> None:
         self.dropped = 0
-        # Up to *size* unread notices, and any number of ends of runs.
-        self._waiting: deque[Notice] = deque()
+        # Up to *size* unread notices and any number of outcomes; with each, how many were missed
+        # just before it.
+        self._waiting: deque[tuple[int, Notice]] = deque()
+        # Those missed after the last one here.
+        self._missed = 0
         self._size = size
         self._awaited = awaited
         self._over = False
         self._news = asyncio.Event()
 
     def put(self, notice: Notice) -> None:
-        """Keep *notice* if there is room; the end of a run takes the room of another notice."""
+        """Keep *notice* if there is room, or if it counts for more than one that is here."""
         if self._over:
             return
-        # The new notice is dropped and not the oldest: a subscriber that reads on finds one gap, and not a
-        # window that slides away under it.
-        if len(self._waiting) >= self._size:
-            # The end must arrive: a caller that waits for it would wait for ever.
-            if not isinstance(notice, RunEnded):
-                self.dropped += 1
-                return
-            # Where all are ends none is dropped: the buffer grows by one notice for each unread run.
-            evicted = next((each for each in self._waiting if not isinstance(each, RunEnded)), None)
-            if evicted is not None:
-                self._waiting.remove(evicted)
-                self.dropped += 1
-        self._waiting.append(notice)
-        self._wake()
+        if len(self._waiting) < self._size or self._makes_room(notice):
+            self._waiting.append((self._missed, notice))
+            self._missed = 0
+            self._wake()
+        else:
+            self.dropped += 1
+            self._missed += 1
+
+    def _makes_room(self, notice: Notice) -> bool:
+        """Whether *notice* comes in although the buffer is full; another one may have to go."""
+        # Of deltas the new one is dropped: a subscriber that reads on finds one gap, and not a window that
+        # slides away under it.
+        if is_delta(notice):
+            return False
+        places = range(len(self._waiting))
+        place = next((at for at in places if is_delta(self._waiting[at][1])), None)
+        outcome = isinstance(notice, OUTCOMES)
+        if place is None and outcome:
+            place = next((at for at in places if not isinstance(self._waiting[at][1], OUTCOMES)), None)
+        if place is None and isinstance(notice, TurnEnded) and isinstance(self._waiting[-1][1], TurnEnded):
+            # The last answer counts. A long run grows the buffer no further.
+            place = len(self._waiting) - 1
+        if place is not None:
+            missed = self._waiting[place][0] + 1
+            del self._waiting[place]
+            self.dropped += 1
+            if place < len(self._waiting):
+                before, following = self._waiting[place]
+                self._waiting[place] = before + missed, following
+            else:
+                self._missed += missed
+        # Outcomes must arrive: a caller that waits for one would wait for ever. Where all are, the buffer
+        # grows by a few notices for each unread run.
+        return outcome or place is not None
 
     def end(self) -> None:
         """Take no more notices; the ones here can still be read."""
@@ -91,6 +122,7 @@ class Subscription:
     def _leave(self) -> None:
         self.end()
         self._waiting.clear()
+        self._missed = 0
 
     def __aiter__(self) -> Subscription:
         return self
@@ -98,7 +130,7 @@ class Subscription:
     async def __anext__(self) -> Notice:
         # A loop: another task of the same subscription may take the notice first. Notices come before the
         # end, so a subscriber sees all of a session that was closed.
-        while not self._waiting:
+        while not (self._waiting or self._missed):
             if self._over:
                 raise StopAsyncIteration
             self._news.clear()
@@ -112,7 +144,15 @@ class Subscription:
                 raise
             finally:
                 self._awaited.discard(self)
-        return self._waiting.popleft()
+        missed, notice = self._waiting[0] if self._waiting else (self._missed, None)
+        if notice is None:
+            self._missed = 0
+            return NoticesMissed(count=missed)
+        if missed:
+            self._waiting[0] = 0, notice
+            return NoticesMissed(count=missed)
+        self._waiting.popleft()
+        return notice
 
     async def __aenter__(self) -> Subscription:
         return self
@@ -126,8 +166,8 @@ class Broker:
     """
     Passes notices on to subscribers, each with a buffer of *size* notices.
 
-    A full buffer drops new notices; the end of a run replaces the oldest one that is no end. All methods
-    belong to one event loop, and none of them waits.
+    A full buffer drops deltas first, and what says how a run ended never. All methods belong to
+    one event loop, and none of them waits.
     """
 
     def __init__(self, size: int = SUBSCRIBER_BUFFER) -> None:
@@ -220,5 +260,15 @@ def _joined(held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:
     held.clear()
 
 
-ENDS = TurnEnded | RunEnded
+ENDS = TurnEnded | AnswerKept | RunEnded
 """The notices that complete the text of an answer; others, such as an input, do not wait for it."""
+
+OUTCOMES = InputTaken | InputBlocked | ENDS
+"""The notices without which a reader could not say which answer a run gave, and to what."""
+
+
+def is_delta(notice: Notice) -> bool:
+    """Whether *notice* is a bit of an answer, also of a child's."""
+    while isinstance(notice, AgentNoticed):
+        notice = notice.notice
+    return isinstance(notice, TextDelta | ReasoningDelta)

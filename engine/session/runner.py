@@ -24,7 +24,7 @@ from ...effects.notices import ApprovalRequested, Notice, SettingChanged
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
 from ...states.context import INPUTS
-from ...states.rules.inputs import prompt_group
+from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..driver import Driver, Performers
 from ..inputs import check_room
@@ -242,14 +242,10 @@ class SessionRunner:
 
     def _due(self) -> float | None:
         """Until when the sender of the next prompt may add to it; None where that time is over."""
-        window = self.environment.config.policy.coalesce
-        group = prompt_group(self.log.state.prompts, window)
-        # Prompts without a sender never merge: they may come from different people.
-        if not group or not group[0].sender:
-            return None
-        sent = group[-1].at
-        # A time in the future comes from another machine's clock, which may be hours ahead: not waited for.
-        return sent + window if sent <= self.environment.clock.now() < sent + window else None
+        policy = self.environment.config.policy
+        until, now = joins_until(self.log.state.prompts, policy), self.environment.clock.now()
+        # A prompt of the future comes from another machine's clock, which may be hours ahead: not waited for.
+        return until if until is not None and until - policy.coalesce <= now < until else None
 
     async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, environment, at = self.log, self.environment, self.environment.clock.now()

@@ -21,8 +21,8 @@ from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
-from ...effects.messages import Role
-from ...effects.notices import InputBlocked, InputTaken, Notice, RunEnded
+from ...effects.messages import Outcome, Role
+from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from ...effects.messages import Binary
-    from ...effects.notices import DoneReason
     from ...effects.records import Change
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -164,7 +163,12 @@ class Session:
             raise UnknownSession(self.id)
         over = machine.state if isinstance(machine.state, Done) else None
         # Back to the prompt and no further: an earlier run's answer is not this one's.
-        run = takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))
+        run = [*takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))]
+        # Results at a natural end are of calls that were skipped, or an empty answer, which is not kept, came
+        # behind them. No earlier answer is then the last.
+        ran = any(result.outcome is not Outcome.SKIPPED for message in run[:1] for result in message.results)
+        if ran and over is not None and over.reason is DoneReason.END_TURN:
+            run = []
         return Result(
             session=self.id,
             run=machine.memory.run,

@@ -166,7 +166,7 @@ class SessionLog:
             if title:
                 entries.append(Titled(at=at, title=title))
         # The summary of the last entry, made before any is applied: the append takes it along.
-        left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
+        left = len(waiting) - len(prompt_group(waiting, config.policy))
         return await self.own(
             *entries, about=lambda _: summarize_opened(opened, title, self.state, self.session, left)
         )

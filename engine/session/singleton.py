@@ -53,7 +53,8 @@ class Singleton:
         """
         Accept a prompt of *sender* in *group* of *channel*, and return its id (*id*, where given).
 
-        The prompt is stored when this returns. Raises `QueueFull` where *max_queue* prompts wait.
+        The prompt is stored when this returns. `InputTaken` and the `response` of `AgentEvents` name the id.
+        Raises `QueueFull` where *max_queue* prompts wait.
         """
         # One name for all three: the same person in two groups is two senders, whose prompts must not merge.
         origin = f"{channel}/{group}/{sender}" if channel or group or sender else ""

@@ -11,11 +11,12 @@ import attrs
 from ...effects.events import ModelFailed, ModelFinished, ModelStreamed
 from ...effects.history import History, Piece, TextPiece
 from ...effects.messages import StopReason, user
+from ...effects.notices import DoneReason
 from ...effects.requests import CallModel, Conversation, Purpose
 from ...effects.usage import Spent
 from ...performers.base import PerformContext, logger
-from ...states.context import Context
-from ...states.rules.limits import may_not_go_on
+from ...states.context import Context, Memory
+from ...states.rules.limits import SMALL_ANSWER, affordable, left, may_not_go_on
 from ...states.rules.token_estimates import message_size, usage_of
 from ..journal.entries import Titled
 from ..journal.summary import first_line
@@ -62,10 +63,19 @@ def begin_title(log: SessionLog, environment: Environment, add: Add) -> asyncio.
     machine, opening = state.machine, state.opening
     if state.title or machine is None or not opening.strip():
         return None
-    # A budget that is used up holds for titles, too.
-    if may_not_go_on(machine.config, machine.memory.spent, machine.memory.earlier):
+    # A budget that is used up, or cannot pay for one, holds for titles, too.
+    config, memory = machine.config, machine.memory
+    price, asked = config.spec(_model(memory)).price, message_size(user(opening))
+    rest = left(config, memory.spent, memory.earlier)
+    short = affordable(rest, asked, ANSWER_TOKENS, price, SMALL_ANSWER)
+    if may_not_go_on(config, memory.spent, memory.earlier) or isinstance(short, DoneReason):
         return None
     return asyncio.ensure_future(_title(log, environment, add, machine))
+
+
+def _model(memory: Memory) -> str:
+    # After a fallback the first model is known to be unavailable.
+    return memory.progress.fallback or memory.session.model
 
 
 async def _title(log: SessionLog, environment: Environment, add: Add, machine: Machine) -> None:
@@ -95,8 +105,7 @@ async def _ask(log: SessionLog, environment: Environment, machine: Machine) -> T
     request = CallModel(
         # Behind the dash is no number, so no request of a run has this id.
         id=f"{log.session}-title",
-        # After a fallback the first model is known to be unavailable.
-        model=memory.progress.fallback or memory.session.model,
+        model=_model(memory),
         view=Conversation(revision=0, length=1),
         system=TITLE_SYSTEM,
         max_output=ANSWER_TOKENS,

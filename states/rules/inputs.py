@@ -3,32 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
-from ...effects.config import Config, Steering
+from ...effects.config import Config, Policy, Steering
 from ...effects.messages import Message, user
 from ...effects.records import Change, MailKind, SetModel, SetThinking
 from ..context import Mail
 
 
-def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:
-    """The prompt that is next, with those of the same sender that follow it within *window* seconds each."""
+def prompt_group(mail: tuple[Mail, ...], policy: Policy) -> tuple[Mail, ...]:
+    """The prompt that is next, with those of the same sender that *policy* makes one with it."""
     # Prompts without a sender are never joined, and with no window none are.
     prompts = [one for one in mail if one.lane is MailKind.PROMPT]
-    if not prompts or not window:
+    if not prompts or not policy.coalesce:
         return tuple(prompts[:1])
-    group = [prompts[0]]
+    group, longest = [prompts[0]], policy.coalesce_longest or inf
     for other in prompts[1:]:
         last = group[-1]
-        # From prompt to prompt and not from the first: a person who types on for a minute is still saying
+        # From prompt to prompt and not from the first: a person who types on for a while is still saying
         # one thing. A clock that was set back joins nothing.
-        if other.sender and other.sender == last.sender and 0 <= other.at - last.at <= window:
+        follows = other.sender and other.sender == last.sender and 0 <= other.at - last.at <= policy.coalesce
+        if follows and other.at - group[0].at <= longest:
             group.append(other)
+        elif policy.coalesce_longest:
+            # What is said behind another prompt is answered behind it.
+            break
     return tuple(group)
 
 
-def next_prompt(mail: tuple[Mail, ...], window: float) -> tuple[str, ...]:
+def joins_until(mail: tuple[Mail, ...], policy: Policy) -> float | None:
+    """Until when its sender may add to the prompt that is next; None where nothing can be added."""
+    group = prompt_group(mail, policy)
+    # Prompts without a sender never merge: they may come from different people.
+    if not group or not group[0].sender:
+        return None
+    until = group[-1].at + policy.coalesce
+    if not policy.coalesce_longest:
+        return until
+    closed = any(one.lane is MailKind.PROMPT and one not in group for one in mail)
+    return None if closed else min(until, group[0].at + policy.coalesce_longest)
+
+
+def next_prompt(mail: tuple[Mail, ...], policy: Policy) -> tuple[str, ...]:
     """The ids of what a run begins with: the next prompt, and all that was said into the run before."""
-    group = {one.id for one in prompt_group(mail, window)}
+    group = {one.id for one in prompt_group(mail, policy)}
     # Steers that no run was there to read are not lost: they come in with the next prompt, in the order
     # they were said.
     return tuple([one.id for one in mail if one.id in group or one.lane is MailKind.STEER])

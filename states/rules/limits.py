@@ -8,9 +8,9 @@ from typing import TypeVar, final
 
 import attrs
 
-from ...effects.config import Approval, ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
+from ...effects.config import Approval, ChildSpec, Config, Limits, Price, SideEffect, ToolKind, ToolSpec
 from ...effects.notices import DoneReason
-from ...effects.usage import Spent
+from ...effects.usage import PER, Spent
 from ...effects.validators import clean
 
 N = TypeVar("N", int, float, Decimal)
@@ -90,10 +90,39 @@ def less(one: N | None, other: N | None) -> N | None:
     return min(one, other)
 
 
-# What a child agent may have: a subset of its parent's tools, and no more than its parent has left.
+# What a request may cost at most is known before it leaves: its size, as estimated, and the longest answer.
 
 
 ZERO = Decimal(0)
+
+# Tokens of a small answer. Some providers take no lower limit, and for less nothing is worth its input.
+SMALL_ANSWER = 16
+
+# Tokens that a model thinks at least where it is told how many, since no provider takes a smaller number.
+ROOM_TO_THINK = 1_024
+
+
+def affordable(left: Left, asked: int, most: int, price: Price | None, least: int) -> int | DoneReason:
+    """
+    How many tokens, *most* or fewer, an answer at *price* may have; *asked* tokens are what it answers.
+
+    Where *left* does not pay for *least* of them, the budget that is short.
+    """
+    if left.usd is not None and price is not None:
+        # The dearest that each token can be: whether a provider still has it in its cache, it tells later.
+        money = left.usd - asked * max(price.input, price.cache_write or ZERO) / PER
+        each = max(price.output, price.reasoning or ZERO) / PER
+        if money < least * each:
+            return DoneReason.MAX_BUDGET
+        most = min(most, int(money // each)) if each else most
+    if left.tokens is not None:
+        if left.tokens - asked < least:
+            return DoneReason.TOKEN_BUDGET
+        most = min(most, left.tokens - asked)
+    return most
+
+
+# What a child agent may have: a subset of its parent's tools, and no more than its parent has left.
 
 
 def child_prompt(arguments: Mapping[str, object]) -> tuple[str, str]:

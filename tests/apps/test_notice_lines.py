@@ -21,7 +21,7 @@ from turnwheel.apps.terminal.wrap import Wrap
 from turnwheel.effects.config import ModelSpec, OnLost, OnMaxTokens, Steering
 from turnwheel.effects.events import Failure
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
-from turnwheel.effects.messages import Outcome, StopReason, ToolCall, user
+from turnwheel.effects.messages import Message, Outcome, Role, StopReason, ToolCall, user
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -103,7 +103,9 @@ SHOWN: dict[str, list[Notice]] = {
     ],
     "a call that did not run, as it was wished": [
         TurnEnded(
+            request="r",
             turn=1,
+            message=Message(role=Role.ASSISTANT, parts=()),
             stop=StopReason.TOOL_USE,
             usage=Usage(),
             calls=(ToolCall(id="r-3", wire_id="c", name="bash", arguments='{"command": "rm x"}'),),

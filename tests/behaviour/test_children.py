@@ -24,6 +24,7 @@ from turnwheel import (
     SetMode,
 )
 from turnwheel.effects import errors, events, notices, requests
+from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
@@ -156,10 +157,16 @@ async def test_the_rules_of_its_parent_hold_for_a_child(stage: Stage) -> None:
             "(the agent gave no answer)\n[ended: error: auth: scripted: auth]",
         ),
         ([says("")], Limits(), "ok", "(the agent gave no answer)"),
+        ([calls(("look", {}), text="I see a"), says("")], Limits(), "ok", "(the agent gave no answer)"),
         ([calls(("look", {}), text="I see a")], Limits(turns=1), "ok", "I see a\n[ended: max_turns]"),
-        ([calls(("look", {}), text="I see a")], Limits(tokens=15), "ok", "I see a\n[ended: token_budget]"),
+        (
+            [calls(("look", {}), text="I see a", usage=Usage(input=1_000))],
+            Limits(tokens=1_000),
+            "ok",
+            "I see a\n[ended: token_budget]",
+        ),
     ],
-    ids=["fails", "says nothing", "turns", "tokens"],
+    ids=["fails", "says nothing", "says nothing in the end", "turns", "tokens"],
 )
 async def test_however_a_child_ends_its_parent_reads_of_it_and_goes_on(
     stage: Stage, child: list[Reply], limits: Limits, outcome: str, result: str

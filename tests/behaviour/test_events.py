@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from behaviour.conftest import Stage
 
-from turnwheel import Deny, Rule
+from turnwheel import Deny, Rule, Singleton
+from turnwheel.effects.history import ReasoningPiece
+from turnwheel.effects.messages import Reasoning, Role
 from turnwheel.effects.notices import (
+    AnswerKept,
     ApprovalRequested,
     CallJudged,
     CallSettled,
+    NoticesMissed,
     RunEnded,
     TextDelta,
     ToolStarted,
@@ -17,7 +21,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
-from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.scripted import Reply, calls, says, stalls
 
 
 @pytest.mark.behaviour("notices-tell-the-story-in-order")
@@ -48,6 +52,20 @@ async def test_each_call_is_told_to_its_end_once_whether_it_ran_or_not(stage: St
     assert judged == [(wished[0], "allow"), (wished[2], "deny"), (wished[3], "ask"), (wished[3], "deny")]
 
 
+@pytest.mark.behaviour("the-end-of-an-answer-has-all-of-it")
+async def test_each_answer_is_told_with_the_message_that_the_history_keeps(stage: Stage) -> None:
+    thinks = Reply(pieces=(ReasoningPiece("no words"),))
+    session = stage.session(calls(("look", {}), text="so"), thinks, stalls("As far as"))
+    await stage.play(session)
+    await stage.play(session, on={TextDelta: lambda _: session.interrupt()})
+
+    told = [notice.message for notice in stage.notices if isinstance(notice, TurnEnded | AnswerKept)]
+    kept = [message for message in session.history if message.role is Role.ASSISTANT]
+    assert [message for message in told if message in kept] == kept
+    (thought,) = [message for message in told if message not in kept]
+    assert (len(kept), thought.parts[0]) == (2, Reasoning(text="no words"))
+
+
 @pytest.mark.behaviour("watchers-never-hold-up-a-run")
 async def test_a_watcher_that_is_slow_misses_some_and_always_sees_the_end(stage: Stage) -> None:
     session = stage.session(says(" ".join(str(number) for number in range(200))))
@@ -56,10 +74,47 @@ async def test_a_watcher_that_is_slow_misses_some_and_always_sees_the_end(stage:
         await stage.play(session)
 
     seen = [notice async for notice in slow]
-    assert (len(seen), slow.dropped) == (64, len(stage.notices) - 64)
+    gaps = [notice for notice in seen if isinstance(notice, NoticesMissed)]
+    assert (len(seen) - len(gaps), slow.dropped) == (64, len(stage.notices) - 64)
+    assert sum(gap.count for gap in gaps) == slow.dropped
     assert isinstance(seen[-1], RunEnded)
-    places = [stage.notices.index(notice) for notice in seen]
+    places = [stage.notices.index(notice) for notice in seen if notice not in gaps]
     assert places == sorted(places)
+
+
+@pytest.mark.behaviour("what-is-told-of-an-answer-is-whole")
+@pytest.mark.parametrize("vocabulary", [SdkMessages, SseEvents, TurnEvents, AgentEvents])
+async def test_no_vocabulary_tells_a_part_of_an_answer_as_the_answer(
+    stage: Stage, vocabulary: type[SdkMessages | SseEvents | TurnEvents | AgentEvents]
+) -> None:
+    text = " ".join(str(number) for number in range(200))
+    session = stage.session(says(text))
+    slow = session.subscribe()
+    async with session:
+        await stage.play(session)
+
+    told, shown = vocabulary.of("s"), ""
+    async for event in (event async for notice in slow for event in told.take(notice)):
+        shown = shown[: len(shown) - int(str(event.get("characters", 0)))]
+        shown += str(event.get("content", event.get("delta", "")))
+        assert (
+            "1 2 3" not in str(event)
+            or event["type"] in {"text_delta", "message_delta"}
+            or text in str(event)
+        )
+    assert shown in {text, ""}
+
+
+@pytest.mark.behaviour("what-is-told-of-an-answer-is-whole")
+async def test_an_answer_names_the_posts_that_it_is_to(stage: Stage) -> None:
+    session = stage.session(*[says(str(number)) for number in range(3)])
+    async with Singleton(session) as one:
+        watched = one.subscribe()
+        posts = [await one.post(f"question {number}", sender=f"sender {number}") for number in range(3)]
+        await one.idle()
+    told = AgentEvents.of("s")
+    answers = [event async for notice in watched for event in told.take(notice)]
+    assert [event["ids"] for event in answers] == [[post] for post in posts]
 
 
 @pytest.mark.behaviour("watchers-never-hold-up-a-run")
@@ -68,7 +123,7 @@ async def test_how_far_a_watcher_may_lag_behind_is_a_setting(stage: Stage) -> No
     slow = session.subscribe()
     async with session:
         await stage.play(session)
-    seen = [notice async for notice in slow]
+    seen = [notice async for notice in slow if not isinstance(notice, NoticesMissed)]
     assert (len(seen), type(seen[-1])) == (3, RunEnded)
 
 

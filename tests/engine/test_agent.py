@@ -40,6 +40,12 @@ def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
     return Agent(performers={CallModel: model}, **given), model
 
 
+async def test_an_empty_last_answer_is_the_text_of_a_result() -> None:
+    agent, _ = scripted(calls(("fly", {}), text="Let me pay"), says(""))
+    result = await agent.run("Pay")
+    assert (result.reason, result.text) == ("end_turn", "")
+
+
 async def test_run_sync_works_where_a_loop_runs_already() -> None:
     agent, _ = scripted(says("hi"), says("again"))
     assert [agent.run_sync("go").text, agent.run_sync("go").text] == ["hi", "again"]

@@ -20,11 +20,24 @@ from turnwheel.effects import is_notice
 from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.events import Approve, ApproveAlways, Deny, Failure
 from turnwheel.effects.hooks import Hook
-from turnwheel.effects.messages import Binary, Message, Outcome, Role, StopReason, ToolCall, user
+from turnwheel.effects.messages import (
+    Binary,
+    Finish,
+    Message,
+    Outcome,
+    Part,
+    Reasoning,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+    user,
+)
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
+    AnswerKept,
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
@@ -47,6 +60,7 @@ from turnwheel.effects.notices import (
     LoopStage,
     ModelCalled,
     Notice,
+    NoticesMissed,
     ReasoningDelta,
     RequestDelayed,
     ResultsCleared,
@@ -65,6 +79,7 @@ from turnwheel.effects.permissions import Basis, PermissionMode, Verdict
 from turnwheel.effects.records import AppendMessage, SetModel
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.session.delivery import Broker
 from turnwheel.projections import (
     AgentEvents,
     JsonEvent,
@@ -102,6 +117,16 @@ def names(events: Iterable[JsonEvent]) -> list[object]:
 # Runs by hand
 
 WISH = ToolCall(id="r-2", wire_id="call_0", name="put", arguments='{"at":"a","api_key":"hush"}')
+
+
+def turn(number: int, stop: StopReason, *said: Part, usage: Usage = Usage()) -> TurnEnded:  # noqa: B008  # a frozen value
+    """The end of turn *number*, whose message is what was *said*."""
+    message = Message(role=Role.ASSISTANT, parts=(*said, Finish(reason=stop)), model="m")
+    return TurnEnded(
+        request=f"r-{number}", turn=number, message=message, stop=stop, usage=usage, calls=message.calls
+    )
+
+
 SPENT = Spent(turns=2, usage=Usage(input=30, output=12, cached=8, cache_write=2), cost=Decimal("0.25"))
 RUN: list[Notice] = [
     RunStarted(run="r", model="m", tools=("put",), at=100.0, mode=PermissionMode.ACCEPT_EDITS, cwd="/here"),
@@ -110,7 +135,14 @@ RUN: list[Notice] = [
     ReasoningDelta("hm"),
     TextDelta("So "),
     TextDelta("be it."),
-    TurnEnded(turn=1, stop=StopReason.TOOL_USE, usage=Usage(input=10, output=6, cached=8), calls=(WISH,)),
+    turn(
+        1,
+        StopReason.TOOL_USE,
+        Reasoning(text="hm"),
+        Text(text="So be it."),
+        WISH,
+        usage=Usage(input=10, output=6, cached=8),
+    ),
     CallJudged(call="r-2", tool="put", verdict=Verdict.ASK, ground=Basis.TOOL),
     ApprovalRequested(request="r-3", call="r-2", tool="put", arguments=WISH.arguments, why="it puts"),
     ApprovalResolved(request="r-3", decision=Approve()),
@@ -119,7 +151,7 @@ RUN: list[Notice] = [
     CallSettled(call="r-2", tool="put", outcome=Outcome.OK, content="there", seconds=1.5),
     ModelCalled(request="r-4", model="m", attempt=1),
     TextDelta("Done."),
-    TurnEnded(turn=2, stop=StopReason.END_TURN, usage=Usage(input=20, output=6)),
+    turn(4, StopReason.END_TURN, Text(text="Done."), usage=Usage(input=20, output=6)),
     RunEnded(run="r", reason=DoneReason.END_TURN, spent=SPENT, at=107.25),
 ]
 START = RUN[:3]
@@ -137,7 +169,7 @@ DROPPED: list[Notice] = [
     RetryScheduled(attempt=2, due=105.0, failure=Failure.LOST, message="gone"),
     ModelCalled(request="r-2", model="m", attempt=2),
     TextDelta("right"),
-    TurnEnded(turn=1, stop=StopReason.END_TURN, usage=Usage()),
+    turn(2, StopReason.END_TURN, Text(text="right")),
     over(DoneReason.END_TURN),
 ]
 
@@ -159,7 +191,16 @@ def messages_in(events: list[JsonEvent]) -> list[JsonEvent]:
     return messages
 
 
-CUT: list[Notice] = [*START, ReasoningDelta("hm"), TextDelta("As far"), InterruptRequested()]
+AS_FAR = Message(
+    role=Role.ASSISTANT, parts=(Text(text="As far"), Finish(reason=StopReason.INTERRUPTED)), model="m"
+)
+CUT: list[Notice] = [
+    *START,
+    ReasoningDelta("hm"),
+    TextDelta("As far"),
+    InterruptRequested(),
+    AnswerKept(request="r-1", message=AS_FAR),
+]
 
 
 def wished(number: int) -> ToolCall:
@@ -173,8 +214,7 @@ def ended(number: int, outcome: Outcome = Outcome.OK) -> CallSettled:
 def batch(*notices: Notice, calls: int = 1) -> list[Notice]:
     """A run whose one answer has so many *calls*, about which *notices* tell."""
     wishes = tuple(wished(number) for number in range(calls))
-    turn = TurnEnded(turn=1, stop=StopReason.TOOL_USE, usage=Usage(), calls=wishes)
-    return [*START, turn, *notices, over(DoneReason.MAX_TURNS)]
+    return [*START, turn(1, StopReason.TOOL_USE, *wishes), *notices, over(DoneReason.MAX_TURNS)]
 
 
 COMPACTING = CompactionStarted(size=900, reason="threshold")
@@ -240,7 +280,7 @@ SAMPLES: dict[str, list[Notice]] = {
         ended(2),
         ended(0),
         ended(1),
-        TurnEnded(turn=2, stop=StopReason.END_TURN, usage=Usage()),
+        turn(2, StopReason.END_TURN),
         calls=3,
     ),
     "only a yes is told as one": [
@@ -263,6 +303,16 @@ SAMPLES: dict[str, list[Notice]] = {
         CompactionFailed(reason="nothing old enough"),
     ],
     "a compaction that is given up with its run": [*START, COMPACTING, over(DoneReason.ERROR)],
+    "text that was missed is told again": [
+        *START,
+        TextDelta("So "),
+        NoticesMissed(count=2),
+        RUN[6],
+        ended(2),
+        NoticesMissed(count=1),
+        turn(4, StopReason.END_TURN, Reasoning(text="", redacted="x"), Text(text="Done.")),
+        over(DoneReason.END_TURN),
+    ],
     "another model, a wait, a loop and cleared results": [
         *START,
         RetryScheduled(attempt=2, due=9.0, failure=Failure.OVERLOADED, message="busy"),
@@ -567,6 +617,19 @@ def test_a_watcher_that_misses_notices_is_told_what_can_be_told(vocabulary: str,
         assert events == told(MAKERS[vocabulary](), seen)
 
 
+async def test_the_outcome_is_the_same_for_a_reader_that_is_slow(plays: list[Play]) -> None:
+    for seed, one in enumerate(plays):
+        broker, whole = Broker(size=1 + seed % 5), notices_of(one)
+        slow = broker.subscribe()
+        for notice in whole:
+            broker.publish(notice)
+        broker.close()
+        seen = [notice async for notice in slow]
+        assert told(AgentEvents.of("s"), seen)[-1] == told(AgentEvents.of("s"), whole)[-1]
+        results = [told(SdkMessages.of("s"), notices)[-1] for notices in (seen, whole)]
+        assert results[0]["result"] == results[1]["result"]
+
+
 # ReasonWords and frames
 
 
@@ -590,9 +653,9 @@ DEEP = '{"a":' * 900 + "1" + "}" * 900
 def test_arguments_that_cannot_be_read_stop_nothing(vocabulary: str) -> None:
     for arguments in (DEEP, DEEP[:-1], '{"a":'):
         wish = attrs.evolve(WISH, arguments=arguments)
-        turn = TurnEnded(turn=1, stop=StopReason.TOOL_USE, usage=Usage(), calls=(wish,))
+        ended = turn(1, StopReason.TOOL_USE, wish)
         started = ToolStarted(call="r-2", tool="put", arguments=arguments)
-        for event in told(MAKERS[vocabulary](), [*START, turn, started, over(DoneReason.ERROR)]):
+        for event in told(MAKERS[vocabulary](), [*START, ended, started, over(DoneReason.ERROR)]):
             assert to_sse(event).endswith(b"\n\n")
 
 

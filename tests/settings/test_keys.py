@@ -239,6 +239,7 @@ def test_a_preset_is_the_source_of_what_it_says() -> None:
         "preset": "argument",
         "policy.on_denial": "preset singleton",
         "policy.coalesce": "preset singleton",
+        "policy.coalesce_longest": "preset singleton",
         "retries.failed": "preset singleton",
         "retries.longest": "preset singleton",
     }

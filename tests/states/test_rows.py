@@ -443,7 +443,7 @@ def _varied(config: Config, choices: Choices) -> Config:
         "loops": pick(choices, (Loops.never(), Loops(warn=2, withdraw=3, stop=5, same=4, turns=2))),
         "rules": RULES,
         "hooks": (*config.hooks, *[hook for hook in HOOKS[2:4] if hook not in config.hooks]),
-        "limits": pick(choices, (Limits(turns=2), Limits(tokens=300), Limits(usd=Decimal("0.01")))),
+        "limits": pick(choices, (Limits(turns=2), Limits(tokens=3_000), Limits(usd=Decimal("0.1")))),
         "session_limits": Limits(turns=3),
         "compaction": Compaction(clear_over=1, clear_keep=0, result_limit=400, tokens=50, failures=1),
         "retries": Retries(overloaded=0, failed=2, longest=5.0, fallback_after=1.0),
@@ -460,6 +460,7 @@ def _varied(config: Config, choices: Choices) -> Config:
         "compact_at": 0.3,
         "continues": 0,
         "coalesce": 2.0,
+        "coalesce_longest": 3.0,
         "answer_within": 3.0,
     }
     policy = {name: value for name, value in policies.items() if chance(choices, 6)}

@@ -8,12 +8,22 @@ import json
 import pytest
 
 from turnwheel.effects import errors, events, messages, notices, permissions, records, requests, usage
-from turnwheel.effects.config import Compaction, Gates, Limits, ModelSpec, Policy, Steering, window_of
+from turnwheel.effects.config import (
+    Compaction,
+    Gates,
+    Limits,
+    ModelSpec,
+    Policy,
+    Price,
+    Steering,
+    window_of,
+)
 from turnwheel.effects.history import CallPiece, History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
+from turnwheel.states.context import Context
 from turnwheel.testing.harness import MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
@@ -53,14 +63,33 @@ def test_only_our_own_id_of_a_call_of_the_batch_gives_it_up(place: str) -> None:
 
 
 @pytest.mark.parametrize("how", Steering)
-@pytest.mark.parametrize("limits", [Limits(turns=1), Limits(tokens=15)])
+@pytest.mark.parametrize("limits", [Limits(turns=1), Limits(tokens=1_000)])
 def test_over_a_limit_a_steer_is_left_for_the_next_run(how: Steering, limits: Limits) -> None:
     run = MachineHarness(config(limits=limits))
     run.steer("left", how)
-    run.say("done")
+    run.say("done", usage=usage.Usage(input=990, output=10))
     assert run.reason in {"max_turns", "token_budget"}
     assert [taken.ids for taken in run.all(notices.InputTaken)] == [("r-prompt",)]
     assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=20_000), Limits(usd="0.05"), Limits(tokens=9_000, usd=9)])
+def test_answers_as_long_as_they_may_be_never_exceed_a_budget(limits: Limits) -> None:
+    """Where each token is as dear as it can be, and an estimate of what is asked is right."""
+    price = Price(input=1, cache_write="1.25", output=4, reasoning=5)
+    run = MachineHarness(config(model=ModelSpec(name="m", price=price, max_output=900), limits=limits))
+    while not run.machine.done:
+        asked = Context(run.machine.config, run.machine.memory, events.Entered(at=0.0)).asked
+        most = run.all(requests.CallModel)[-1].max_output or 900
+        used = usage.Usage(input=asked, cache_write=asked, output=most, reasoning=most)
+        run.say(call(0, "look", path=str(asked)), usage=used)
+        if not run.machine.done:
+            run.end("look", "seen")
+    spent = run.machine.memory.spent
+    assert run.reason in {"token_budget", "max_budget"}
+    assert spent.turns > 3
+    assert spent.usage.total <= (limits.tokens or 10**9)
+    assert spent.cost <= (limits.usd or 10**9)
 
 
 # Hooks

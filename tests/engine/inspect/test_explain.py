@@ -33,6 +33,7 @@ from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.requests import CallModel
+from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.archive import explain
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.clocks import AutoClock
@@ -43,6 +44,7 @@ Reaction = Callable[[Session, Any], Awaitable[object]]
 PAY = calls(("pay", {"amount": 2}))
 LOOK = calls(("look", {}))
 BOTH = calls(("pay", {"amount": 2}), ("look", {}))
+DEAR = calls(("pay", {"amount": 2}), ("look", {}), usage=Usage(input=2_000))
 ANSWERS = [says("so be it")] * 3
 
 
@@ -212,7 +214,7 @@ WAYS: dict[str, tuple[Reply, dict[str, Any], dict[str, Reaction]]] = {
     "interrupted: a write": (BUILDS, {}, both(interrupt)),
     "interrupted: a question": (BOTH, {}, both(interrupt)),
     "interrupted twice": (BUILDS, {}, both(interrupt_twice)),
-    "not run: over budget": (BOTH, {"limits": Limits(tokens=5)}, {}),
+    "not run: over budget": (DEAR, {"limits": Limits(tokens=2_000)}, {}),
     "not run: the answer was cut": (CUT_SHORT, {}, {}),
     "not run: no such tool": (calls(("fly", {})), {}, {}),
     "not run: wrong arguments": (calls(("pay", {})), {}, {}),

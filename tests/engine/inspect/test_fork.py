@@ -564,7 +564,7 @@ async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, reason:
 
 KEPT = "cannot be kept: a field is not of its type, or no finite number$"
 SENT: Any = events.UserSent
-YES: Any = Approve
+NO: Any = Deny
 """As they are, for fields of the wrong types."""
 
 
@@ -573,7 +573,7 @@ YES: Any = Approve
     [
         ("x" * 4_000_001, "^the text in instead has 4,000,001 characters, and may have 4,000,000$"),
         (" ", "^the prompt is empty; give text or a file$"),
-        (YES(arguments={"a": 1}), "^arguments .JSON. and message must be text"),
+        (NO(5), "^the message of a no must be text, interrupt a bool; got message: int"),
         (events.UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
         (events.UserSent(at=1.0, id="q", text=""), "^the prompt is empty"),
         (SENT(at=1.0, id="q", text="x", files=(1,)), "^Input.files must be a tuple of Binary"),

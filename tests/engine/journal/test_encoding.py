@@ -17,9 +17,10 @@ from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import JournalError, NewerVersion
+from turnwheel.effects.hooks import OnError
 from turnwheel.engine.codec import make_converter
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened
+from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened, TakenOver
 from turnwheel.engine.journal.migrations import CHANGES, OLDEST, Changed, teach
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,7 +99,15 @@ entries: Any = st.sampled_from(get_args(Entry)).flatmap(st.from_type)
 @settings(max_examples=200)
 def test_any_entry_that_is_written_is_read_as_it_was(entry: Entry) -> None:
     assert decode_entry(encode_entry(entry)) == entry
-    assert decode_entry(as_in_2(entry)) == entry
+    assert decode_entry(as_in_2(entry)) == without_guards(entry)
+
+
+def without_guards(entry: Entry) -> Entry:
+    """*entry* as version 2 can say it, in which no hook denied where it failed."""
+    if not isinstance(entry, RunOpened | TakenOver) or entry.config is None:
+        return entry
+    hooks = [attrs.evolve(hook, on_error=OnError.ALLOW) for hook in entry.config.hooks]
+    return attrs.evolve(entry, config=attrs.evolve(entry.config, hooks=tuple(hooks)))
 
 
 # No entry

@@ -19,7 +19,7 @@ import pytest
 from provers.steps import restore_from_snapshot
 
 from turnwheel import Agent, Approve, Deny, MemoryStore, Session
-from turnwheel.effects.config import ModelSpec, Retries, SideEffect
+from turnwheel.effects.config import Limits, ModelSpec, Retries, SideEffect
 from turnwheel.effects.events import Entered, Event, Failure, ToolProgressed
 from turnwheel.effects.history import ReasoningPiece
 from turnwheel.effects.messages import Outcome
@@ -34,7 +34,7 @@ from turnwheel.engine.session.archive import export, replay
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.states.batch.batch import Running
 from turnwheel.states.rules.history_check import history_faults
-from turnwheel.testing.scripted import Reply, ScriptedModel, says
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -135,6 +135,24 @@ async def test_a_run_that_was_given_up_after_thinking_stays_given_up() -> None:
     machine = fold([encode_entry(entry) for entry in older], "s").machine
     assert machine is not None
     assert machine.done
+
+
+@pytest.mark.parametrize("tokens", [12, 30, 45])
+async def test_what_was_asked_beyond_a_budget_was_asked(tokens: int) -> None:
+    """Older turnwheels asked as long as anything was left, for the first answer too, which no label tells."""
+    store = MemoryStore()
+    agent = Agent(
+        model="m", performers={CallModel: ScriptedModel(calls(("fly", {})), says("No."))}, store=store
+    )
+    async with agent, agent.session("s") as session:
+        assert (await session.run("Fly")).text == "No."
+        there = session.history
+    written = [decode_entry(entry) for entry in await store.load("s")]
+    config = attrs.evolve(agent.config, limits=Limits(tokens=tokens))
+    older = [attrs.evolve(one, config=config) if isinstance(one, RunOpened) else one for one in written]
+    machine = fold([encode_entry(entry) for entry in older], "s").machine
+    assert machine is not None
+    assert tuple(machine.memory.history) == tuple(there)
 
 
 # Going on

@@ -261,8 +261,15 @@ async def test_what_comes_in_through_many_channels_is_answered_in_its_order() ->
     assert len(ends) == 9
 
 
-async def test_what_one_sender_says_in_a_row_is_one_prompt() -> None:
-    mine = session(*ANSWERS, policy=Policy(coalesce=2.0))
+@pytest.mark.parametrize(
+    ("longest", "asked"),
+    [
+        (0.0, ["1\n3", "2\n6", "4", "5", "7"]),
+        (10.0, ["1", "2", "3", "4", "5", "6", "7"]),  # in the order in which they came
+    ],
+)
+async def test_what_one_sender_says_in_a_row_is_one_prompt(longest: float, asked: list[str]) -> None:
+    mine = session(*ANSWERS, policy=Policy(coalesce=2.0, coalesce_longest=longest))
     async with Singleton(mine) as one:
         for text, channel, group, sender in (
             ("1", "mail", "", "her"),
@@ -275,7 +282,7 @@ async def test_what_one_sender_says_in_a_row_is_one_prompt() -> None:
             await one.post(text, channel=channel, group=group, sender=sender)
         await one.post("7")
         await one.idle()
-    assert said(mine) == ["1\n3", "2\n6", "4", "5", "7"]
+    assert said(mine) == asked
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.notices import DoneReason, Notice, RunEnded, TextDelta
-from turnwheel.effects.usage import Spent
+from turnwheel.effects.messages import Message, Role, StopReason
+from turnwheel.effects.notices import (
+    DoneReason,
+    Notice,
+    NoticesMissed,
+    RunEnded,
+    TextDelta,
+    TurnEnded,
+    Warned,
+)
+from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER, Broker, Subscription
 
 
@@ -20,6 +29,19 @@ def text(number: int) -> TextDelta:
 
 def end(number: int) -> RunEnded:
     return RunEnded(run=str(number), reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
+
+
+def odd(number: int) -> Warned:
+    return Warned(text=str(number))
+
+
+def turn(number: int) -> TurnEnded:
+    message = Message(role=Role.ASSISTANT, parts=())
+    return TurnEnded(request="r", turn=number, message=message, stop=StopReason.TOOL_USE, usage=Usage())
+
+
+def missed(count: int) -> NoticesMissed:
+    return NoticesMissed(count=count)
 
 
 async def rest(subscription: Subscription) -> list[Notice]:
@@ -50,11 +72,18 @@ async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> Non
 @pytest.mark.parametrize(
     ("published", "seen", "dropped"),
     [
-        ([text(0), text(1), text(2), text(3)], [text(0), text(1)], 2),  # the newest are missing
-        ([text(0), text(1), end(2)], [text(1), end(2)], 1),  # an end takes the place of the oldest other
-        ([end(0), end(1), end(2), text(3), end(4)], [end(0), end(1), end(2), end(4)], 1),  # the buffer grows
+        ([text(0), text(1), text(2), text(3)], [text(0), text(1), missed(2)], 2),  # the newest are missing
+        ([text(0), text(1), end(2)], [missed(1), text(1), end(2)], 1),  # an end takes the place of the oldest
+        ([odd(0), text(1), end(2)], [odd(0), missed(1), end(2)], 1),  # rather of a delta than of another
+        ([odd(0), text(1), text(2), odd(3), text(4)], [odd(0), missed(2), odd(3), missed(1)], 3),
+        ([odd(0), odd(1), turn(2), turn(3), turn(4)], [missed(2), turn(2), missed(1), turn(4)], 3),
+        (
+            [end(0), end(1), end(2), text(3), end(4)],
+            [end(0), end(1), end(2), missed(1), end(4)],
+            1,
+        ),  # the buffer grows
     ],
-    ids=["texts", "an end", "ends"],
+    ids=["texts", "an end", "a delta goes first", "two gaps", "the last answer", "ends"],
 )
 async def test_a_full_buffer_drops_texts_and_counts_them(
     published: list[Notice], seen: list[Notice], dropped: int
@@ -75,9 +104,14 @@ def test_the_default_buffer_is_as_large_as_it_says() -> None:
     assert (SUBSCRIBER_BUFFER, slow.dropped) == (64, 1)
 
 
+def weight(notice: Notice) -> int:
+    """How many notices *notice* stands for."""
+    return notice.count if isinstance(notice, NoticesMissed) else 1
+
+
 @given(size=st.integers(1, 5), moves=st.lists(st.sampled_from(["text", "end", "read"]), max_size=60))
 def test_a_subscriber_sees_a_subsequence_with_every_end(size: int, moves: list[str]) -> None:
-    """However it reads: in order, nothing twice, every end, and each missing notice has been counted."""
+    """However it reads: in order, nothing twice, every end, each missing notice is counted in its place."""
 
     async def played() -> None:
         broker, published = Broker(size), list[Notice]()
@@ -87,17 +121,20 @@ def test_a_subscriber_sees_a_subsequence_with_every_end(size: int, moves: list[s
             if move != "read":
                 published.append(text(number) if move == "text" else end(number))
                 broker.publish(published[-1])
-            elif len(published) - subscription.dropped > len(seen):
+            elif len(published) > sum(weight(one) for one in seen):
                 seen.append(await anext(subscription))
         broker.close()
         left = await rest(subscription)
         seen += left
-        everything = iter(published)
-        assert all(notice in everything for notice in seen)
+        place = 0
+        for notice in seen:
+            assert isinstance(notice, NoticesMissed) or notice == published[place]
+            place += weight(notice)
+        assert place == len(published)
+        assert subscription.dropped == sum(one.count for one in seen if isinstance(one, NoticesMissed))
         assert [one for one in seen if isinstance(one, RunEnded)] == [
             one for one in published if isinstance(one, RunEnded)
         ]
-        assert len(seen) + subscription.dropped == len(published)
         assert sum(isinstance(notice, TextDelta) for notice in left) <= size
 
     asyncio.run(played())

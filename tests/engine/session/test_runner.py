@@ -416,6 +416,38 @@ async def test_a_sender_who_says_more_within_the_window_is_waited_for_again() ->
     assert said(here) == ["1\n2", "3"]
 
 
+async def test_a_sender_without_end_keeps_no_other_waiting() -> None:
+    house, clock = House(MemoryStore()), ManualClock()
+    here = house.process(*GO_ON, policy=Policy(coalesce=2.0, coalesce_longest=4.5), clock=clock)
+    await here.send("0", sender="a")
+    running = asyncio.ensure_future(here.resume())
+    for second in range(1, 9):
+        await turns(30)
+        clock.move(1.0)
+        await here.send(str(second), sender="a")
+    assert said(here) == ["0\n1\n2\n3\n4"]
+    await here.send("other", sender="b")
+    await here.send("9", sender="a")
+    clock.move(10.0)
+    await running
+    assert said(here)[1:] == ["5\n6\n7\n8", "other", "9"]
+
+
+@pytest.mark.parametrize(("behind", "answered"), [("", 0), ("b", 1)])
+async def test_a_prompt_that_nothing_can_be_added_to_is_answered_at_once(behind: str, answered: int) -> None:
+    house, clock = House(MemoryStore()), ManualClock()
+    policy = Policy(coalesce=2.0, coalesce_longest=5.0)
+    here = house.process(says("one"), says("two"), policy=policy, clock=clock)
+    await here.send("1", sender="a")
+    if behind:
+        await here.send("2", sender=behind)
+    running = asyncio.ensure_future(here.resume())
+    await turns(5)
+    assert len(said(here)) == answered
+    clock.move(2.0)
+    await running
+
+
 async def test_a_stream_that_was_dropped_is_waited_for_however_long_its_work_takes_to_stop(
     house: House,
 ) -> None:

@@ -114,11 +114,14 @@ class MailBook:
 
     def _due(self, config: Config) -> tuple[Input, ...]:
         """What is to be read next: at first a prompt, with what its sender added; and all that steers."""
-        group: list[Input] = []
-        for one in self.waiting:
-            if not isinstance(one, UserSent) or self.begun or self.refused:
-                continue
-            if not group or _adds(one, group[-1], config.policy.coalesce):
+        group: list[UserSent] = []
+        prompts = [one for one in self.waiting if isinstance(one, UserSent)]
+        longest = config.policy.coalesce_longest
+        for one in prompts if not (self.begun or self.refused) else ():
+            late = bool(longest and group) and (
+                one.at > group[0].at + longest or prompts.index(one) > len(group)
+            )
+            if not group or (not late and _adds(one, group[-1], config.policy.coalesce)):
                 group.append(one)
         return tuple([one for one in self.waiting if one in group or isinstance(one, UserSteered)])
 

@@ -8,6 +8,7 @@ calls and circles, the mail, hooks, questions, settings and calls each have a bo
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
@@ -23,7 +24,7 @@ from provers.audit.settings import SettingBook
 from provers.audit.spend_book import SpendBook
 from provers.audit.summaries import ShrinkBook
 from provers.audit.tries import TryBook
-from provers.audit.views import ViewBook
+from provers.audit.views import Messages, ViewBook, shown_size
 from provers.invariants import (
     payment_faults,
     request_faults,
@@ -32,7 +33,7 @@ from provers.invariants import (
 )
 from provers.steps import stopping
 from turnwheel.effects import is_request
-from turnwheel.effects.config import Config, Steering
+from turnwheel.effects.config import Config, ModelSpec, Steering
 from turnwheel.effects.events import (
     Answer,
     CallCancelled,
@@ -40,10 +41,12 @@ from turnwheel.effects.events import (
     ModelStreamed,
     UserSteered,
 )
-from turnwheel.effects.messages import Message, Role
+from turnwheel.effects.messages import Finish, Message, Role
 from turnwheel.effects.notices import (
     AnswerDropped,
+    AnswerKept,
     CallDelta,
+    CompactionFailed,
     DoneReason,
     Ignored,
     InterruptRequested,
@@ -60,18 +63,21 @@ from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
     Cancel,
-    Purpose,
     Request,
     RunAgent,
     RunTool,
     SetTimer,
+    Transcript,
 )
 from turnwheel.engine.machine import ignored
 from turnwheel.states.batch.batch import Stopping
+from turnwheel.states.context import Context
 from turnwheel.states.state import (
+    Compacting,
     Confirming,
     Dispatching,
     Done,
+    End,
     Executing,
     Streaming,
 )
@@ -83,6 +89,15 @@ if TYPE_CHECKING:
 
 WORK = CallModel | RunTool | RunAgent
 """Requests that give their own answer although they are cancelled; the others die with their Cancel."""
+
+SMALL = 16
+"""The tokens of a small answer: for fewer, nothing is asked."""
+
+UNPAID = "the budget does not pay for one"
+"""Why a summary is not asked for that the budget could not pay."""
+
+MANY = 10**9
+"""More tokens than there are."""
 
 USED_UP = {DoneReason.MAX_TURNS, DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET, DoneReason.TIME_BUDGET}
 """Ends of runs that have used all there is."""
@@ -108,7 +123,8 @@ class RunAuditor:
     """
     The books of one run. Feed `take` each step in turn, and tell `reconfigured` of new settings.
 
-    *known* are all ids there were, and which kind of request each is, None for a call.
+    *known* are all ids there were, and which kind of request each is, None for a call. *unpaid*: what is left
+    did not pay for the request that was due.
     """
 
     mail: MailBook
@@ -128,6 +144,7 @@ class RunAuditor:
     begun: int = 0
     over: int = 0
     interrupted: bool = False
+    unpaid: bool = False
     text: str = ""
     # The arguments that were streamed, by the number of their call.
     bits: dict[int, str] = attrs.field(factory=dict)
@@ -167,6 +184,7 @@ class RunAuditor:
             begun=self.begun,
             over=self.over,
             interrupted=self.interrupted,
+            unpaid=self.unpaid,
             text=self.text,
             bits=dict(self.bits),
         )
@@ -184,7 +202,7 @@ class RunAuditor:
         if isinstance(now.event, ModelStreamed):
             return self._streamed(now.event, now)
         faults, answered = self._event(now)
-        faults += self.purse.take(now, answered)
+        faults += self.purse.take(now, answered) + self._given_up(now)
         for effect in now.effects:
             faults += self._effect(effect, now)
         faults += payment_faults(now) + self._cancels(now) + telling_faults(now, answered)
@@ -206,7 +224,7 @@ class RunAuditor:
     def _kept_up(self, now: Transition, answered: Request | None) -> list[str]:
         """What keeps a long run going: compactions, and what is shown of the conversation."""
         window = now.config.spec(self.tries.fallback or self.settings.model).window
-        faults = self.shrink.take(now, answered, self.view, window)
+        faults = self.shrink.take(now, answered, self.view, window, unpaid=self.unpaid)
         return faults + self.view.take(now) + self.purse.faults(now)
 
     def _streamed(self, streamed: ModelStreamed, now: Transition) -> list[str]:
@@ -265,10 +283,56 @@ class RunAuditor:
 
     def _called(self, request: CallModel, now: Transition) -> list[str]:
         faults: list[str] = []
-        # The tries of a summary are one call: what one of them used stops no other.
+        self.unpaid = False
+        # The tries of a summary are one call: what one of them used stops no other that can be paid.
         if not self.purse.may_call(now.config) and now.state.label in {"thinking.go", "compacting.weigh"}:
             faults.append(f"{request} leaves over a limit, {self.purse}")
-        return faults if request.purpose is Purpose.SUMMARY else faults + self._nothing_unsaid()
+        if isinstance(request.view, Transcript):
+            room = self._summary_room(now, self.view.messages[: request.view.length], request.view.limit)
+            dear = room < now.config.compaction.tokens
+            return [*faults, f"{request} leaves with room for {room} tokens"] if dear else faults
+        room, most = self._room(now)
+        learned = now.memory.progress.max_output
+        due = room if room < most else learned or None
+        if request.max_output != due or room < min(most, SMALL):
+            faults.append(f"{request} leaves with room for {room} of {most} tokens")
+        return faults + self._nothing_unsaid()
+
+    def _given_up(self, now: Transition) -> list[str]:
+        """A request is given up for its cost only where what is left does not pay for it."""
+        stage = getattr(now.following, "stage", None)
+        ends = isinstance(stage, End) and stage.reason in {DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET}
+        skips = any(isinstance(one, CompactionFailed) and one.reason == UNPAID for one in now.effects)
+        if not (ends or skips) or not self.purse.may_call(now.config):
+            return []
+        self.unpaid = True
+        room, most = self._room(now)
+        if isinstance(now.state, Compacting):
+            # As if all of the conversation were to be read.
+            paid = self._summary_room(now, self.view.messages) >= now.config.compaction.tokens
+        else:
+            paid = room >= min(most, SMALL)
+        return [f"{now.state.label} is given up with room for {room}, {self.purse}"] if paid else []
+
+    def _room(self, now: Transition) -> tuple[Decimal, int]:
+        """How many tokens of an answer can be paid, and how many it has at most."""
+        model, memory, config = self._model(now), now.memory, now.config
+        around = sum(map(len, memory.conversation.pending_context))
+        if self.shrink.attempts or not (self.purse.spent.turns or self.purse.earlier.turns):
+            system = Context(config, memory, now.event).system
+            around += len(system) + sum(len(tool.description) + len(tool.schema) for tool in config.tools)
+        asked = self.view.size + around // 4
+        most = memory.progress.max_output or model.max_output or model.window
+        return self.purse.room(config, model, asked), most
+
+    def _model(self, now: Transition) -> ModelSpec:
+        return now.config.spec(self.tries.fallback or self.settings.model)
+
+    def _summary_room(self, now: Transition, messages: Messages, limit: int = MANY) -> Decimal:
+        """How many tokens of a summary of *messages* can be paid, of which *limit* tokens are read."""
+        chosen = now.config.compaction.model
+        model = now.config.spec(chosen) if chosen else self._model(now)
+        return self.purse.room(now.config, model, min(limit, shown_size(messages, 0)))
 
     def _cancels(self, now: Transition) -> list[str]:
         """What is taken back dies; work is told to stop by whoever will not wait, and by nobody else."""
@@ -308,9 +372,10 @@ class RunAuditor:
         faults += [f"streamed was {self.bits}, kept are {unsaid}"] if unsaid else []
         again = [call.id for call in message.calls if call.id in self.known]
         self.known.update({call.id: None for call in message.calls})
-        told = [effect.calls for effect in now.effects if isinstance(effect, TurnEnded)]
-        if again or (told and told != [message.calls]):
-            faults.append(f"{again} are ids that were used, or {message.calls} are told as {told}")
+        told = [effect for effect in now.effects if isinstance(effect, TurnEnded | AnswerKept)]
+        calls = [effect.calls for effect in told if isinstance(effect, TurnEnded)]
+        if again or [effect.message for effect in told] != [message] or (calls and calls != [message.calls]):
+            faults.append(f"{again} are ids that were used, or {message} is told as {told}")
         return faults
 
     def _nothing_unsaid(self) -> list[str]:
@@ -328,9 +393,11 @@ class RunAuditor:
                 self.bits.clear()
             case InterruptRequested():
                 self.interrupted = True
-            case TurnEnded(turn=turn):
+            case TurnEnded(turn=turn, message=message):
                 self.turns += 1
-                return [] if turn == self.turns else [f"turn {self.turns} is told as {turn}"]
+                finish = Finish(reason=effect.stop, sequence=effect.sequence)
+                right = turn == self.turns and message.parts[-1] == finish
+                return [] if right else [f"turn {self.turns}, which ended with {finish}, is told as {effect}"]
             case RetryScheduled(due=due):
                 timers = [one.due for one in now.effects if isinstance(one, SetTimer)]
                 return [] if timers == [due] else [f"{effect} is told and set are {timers}"]
@@ -348,7 +415,7 @@ class RunAuditor:
         faults = self._nothing_unsaid()
         if told.spent != self.purse.spent:
             faults.append(f"told are {told.spent}, used were {self.purse.spent}")
-        if told.reason in USED_UP and self.purse.may_call(now.config):
+        if told.reason in USED_UP and self.purse.may_call(now.config) and not self.unpaid:
             faults.append(f"the run ended with {told.reason}, and there is more, {self.purse}")
         if self.interrupted != (told.reason is DoneReason.INTERRUPTED):
             faults.append(f"the run ended with {told.reason}, interrupted: {self.interrupted}")

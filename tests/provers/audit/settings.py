@@ -127,6 +127,8 @@ class SettingBook:
         chosen = self.thinking.tokens if isinstance(self.thinking, SetThinking) else spec.thinking
         thinking = chosen if turn else None
         faults: list[str] = []
+        if request.thinking is None and request.max_output is not None:
+            thinking = None  # it would leave nothing for a short answer
         if (request.model, request.thinking) != (spec.name, thinking):
             faults.append(f"{request} asks not {spec.name} to think {thinking}")
         if has_budget(config) and spec.price is None:

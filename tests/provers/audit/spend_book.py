@@ -29,7 +29,7 @@ from turnwheel.states.batch.batch import RunningChild, Stopping
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from turnwheel.effects.config import Config
+    from turnwheel.effects.config import Config, ModelSpec
     from turnwheel.effects.requests import Request
     from turnwheel.states.context import Memory
     from turnwheel.testing.steps import Transition
@@ -111,6 +111,17 @@ class SpendBook:
         turns = (config.limits.turns, self.spent), (config.session_limits.turns, self.earlier + self.spent)
         out_of_turns = any(limit is not None and spent.turns >= limit for limit, spent in turns)
         return not (out_of_turns or self.over(config))
+
+    def room(self, config: Config, model: ModelSpec, asked: int) -> Decimal:
+        """How long an answer of *model* to *asked* tokens can be paid; below 0 where not even those can."""
+        left, price, room = self.left(config), model.price, Decimal("inf")
+        if "tokens" in left:
+            room = left["tokens"] - asked
+        if "usd" in left and price is not None:
+            money = left["usd"] * 1_000_000 - asked * max(price.input, price.cache_write or 0)
+            each = max(price.output, price.reasoning or 0)
+            room = money if money < 0 else min(room, money // each) if each else room
+        return room
 
     # Children
 

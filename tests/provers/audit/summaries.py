@@ -67,13 +67,17 @@ class ShrinkBook:
         """A book that goes on from here on its own."""
         return ShrinkBook(attempts=self.attempts, failures=self.failures, due=self.due)
 
-    def take(self, now: Transition, answered: Request | None, view: ViewBook, window: int) -> list[str]:
+    def take(
+        self, now: Transition, answered: Request | None, view: ViewBook, window: int, *, unpaid: bool
+    ) -> list[str]:
         """
         The faults of the step *now*, whose event closed *answered*.
 
-        *view* is what a model was shown before it, *window* what the one in use can read.
+        *view* is what a model was shown before it, *window* what the one in use can read. *unpaid*: what is
+        left does not pay for a summary, so that none is asked for again.
         """
-        faults = self._answered(now, answered, view) if isinstance(answered, CallModel) else []
+        asked = answered if isinstance(answered, CallModel) and not unpaid else None
+        faults = self._answered(now, asked, view) if asked is not None else []
         faults += self._weighed(now, view, window)
         for effect in now.effects:
             faults += self._effect(effect, now, view, window)

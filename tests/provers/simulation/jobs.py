@@ -159,7 +159,7 @@ class World:
         """
         An agent as another process would make it. Where it *asks*, each question is answered at once.
 
-        *hooked*: hooks look at what its tools did. *coalesce* is that of its policy.
+        *hooked*: hooks look at what its tools did. *coalesce* is that of its policy, which has a limit, too.
         """
         return Agent(
             model=ModelSpec(name="wire:model", window=WINDOW),
@@ -170,7 +170,7 @@ class World:
             performers={CallModel: self.speak},
             store=self.store,
             approver=self.approve if asks else None,
-            policy=Policy(concurrency=concurrency, coalesce=coalesce),
+            policy=Policy(concurrency=concurrency, coalesce=coalesce, coalesce_longest=1.5 * coalesce),
             retries=Retries(overloaded=50, failed=50),
             clock=self.clock,
             deps=self,

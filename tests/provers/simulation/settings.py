@@ -350,6 +350,7 @@ def policy(choices: Choices) -> Policy:
         answer_within=weighted(choices, {None: 75, 3.0: 25}),
         continues=choices.below(3),
         coalesce=weighted(choices, {0.0: 70, 2.0: 30}),
+        coalesce_longest=weighted(choices, {0.0: 50, 3.0: 50}),
     )
 
 
