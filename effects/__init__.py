@@ -121,6 +121,7 @@ from .notices import (
     ApprovalRequested as ApprovalRequested,
     ApprovalResolved as ApprovalResolved,
     ApprovalWithdrawn as ApprovalWithdrawn,
+    CallDelta as CallDelta,
     CallJudged as CallJudged,
     CallSettled as CallSettled,
     Compacted as Compacted,

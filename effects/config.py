@@ -484,3 +484,7 @@ CONFIRMED = Policy(concurrency=Concurrency.PARALLEL_READS, answer_within=300.0, 
 # Of one agent that many channels feed: messages in quick succession are one, and no sender keeps the others
 # waiting for more than ten seconds. A no ends the turn.
 SINGLETON = Policy(on_denial=OnDenial.INTERRUPT, coalesce=2.0, coalesce_longest=10.0)
+
+# Its retries: eight where the provider is busy, none for another failure. Its channels wait as long as it
+# takes: no other limit holds either.
+SINGLETON_RETRIES = Retries(overloaded=8, failed=0, longest=None)

@@ -201,6 +201,21 @@ class ReasoningDelta:
 
 
 @final
+@attrs.frozen
+class CallDelta:
+    """
+    A bit of the call number *index* of the answer, counted from 0, as it arrived.
+
+    *tool* stands in one bit of a call, mostly the first. *arguments* are a fragment of JSON; the whole call,
+    if it is kept, comes with the end of the turn.
+    """
+
+    index: int
+    tool: str = ""
+    arguments: str = ""
+
+
+@final
 @attrs.frozen(kw_only=True)
 class AnswerDropped:
     """What was streamed of *request* so far is void: it failed and its text is not part of the history."""
@@ -423,7 +438,7 @@ _OfRun = (
 )
 _OfInput = InputReceived | InputTaken | InputBlocked | SettingChanged | SettingRefused
 _OfHooks = HookAsked | HookEnded
-_OfModel = ModelCalled | TextDelta | ReasoningDelta | AnswerDropped | AnswerKept
+_OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | AnswerDropped | AnswerKept
 _OfTries = RetryScheduled | RequestDelayed | FallbackUsed
 _OfHistory = ResultsCleared | CompactionStarted | Compacted | CompactionFailed
 _OfCalls = CallJudged | ToolStarted | ToolOutput | CallSettled | AgentStarted | AgentNoticed

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .journal.entries import Entry as Entry
     from .journal.fold import SessionState as SessionState, fold as fold
     from .journal.summary import (
+        Activity as Activity,
         SessionKind as SessionKind,
         SessionStatus as SessionStatus,
         SessionSummary as SessionSummary,
@@ -64,7 +65,7 @@ _MODULES = {
     "journal.encoding": ("decode_entry", "encode_entry"),
     "journal.entries": ("Entry",),
     "journal.fold": ("SessionState", "fold"),
-    "journal.summary": ("SessionKind", "SessionStatus", "SessionSummary"),
+    "journal.summary": ("Activity", "SessionKind", "SessionStatus", "SessionSummary"),
     "machine": ("Machine", "advance", "drive", "transition"),
     "prices": ("price_of",),
     "recovery": ("Recovery", "recover"),

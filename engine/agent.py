@@ -381,7 +381,7 @@ class Agent:
         The store is read when the session is first used. A known *id* goes on where it was.
         """
         # Not `fresh`, even where the id is generated: a caller may hand its name to another process at once.
-        name = _new_id() if id is None else id
+        name = _new_session() if id is None else id
         named("the id of a session", name)
         return self._session(name, self.store if store is None else store, {})
 
@@ -472,7 +472,7 @@ class Agent:
         """A session for one run."""
         # Without a store the session is gone after this call: a question in it could never be answered.
         fallback: Performers = {effects.AskApproval: refuse} if self.store is None else {}
-        session = self._session(_new_id(), self.store, fallback, fresh=True)
+        session = self._session(_new_session(), self.store, fallback, fresh=True)
         try:
             yield session
         except CancelledError:
@@ -518,6 +518,11 @@ class Agent:
         await self.aclose()
 
 
+def _new_session() -> str:
+    # A whole UUID: sessions of many processes meet in one store, and two of one name would be one.
+    return uuid.uuid4().hex
+
+
 def _new_id() -> str:
-    # 48 random bits: short enough to type, and a clash is refused by the store anyway.
+    # 48 random bits, for runs and inputs: short enough to type, and they meet within one session only.
     return uuid.uuid4().hex[:12]

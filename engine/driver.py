@@ -344,6 +344,8 @@ class Driver:
                 # In the queue of the answers: no piece of a stream can be overtaken by its end.
                 emit=self.inbox.put,
                 full_result=self.full_result,
+                state=self.machine.state,
+                memory=self.machine.memory,
             )
             task = asyncio.ensure_future(performer(request, scene))
             # Before the task can run: a request that ends at once is looked up when it ends.

@@ -427,7 +427,7 @@ SAID_ELSEWHERE: Final = frozenset(
     | {notices.AnswerKept, notices.InputTaken, notices.InputReceived}
     | {notices.InterruptRequested, notices.SettingChanged}
     | {notices.HookAsked, notices.HookEnded, notices.ApprovalRequested, notices.ApprovalResolved}
-    | {notices.CompactionStarted}
+    | {notices.CompactionStarted, notices.CallDelta}
 )
 
 

@@ -29,7 +29,7 @@ class AgentEvents(Projection):
             case CompactionFailed(reason=reason):
                 yield _event("compact", before, error=reason)
             case RunEnded(reason=reason):
-                message = _last(after, REASON_WORDS[reason].finish)
+                message = _last(after, REASON_WORDS[reason].finish, notice.at)
                 if reason in NATURAL_ENDS | WANTED_ENDS:
                     yield _event("response", after, message=message, done=True)
                 else:
@@ -44,16 +44,19 @@ def _event(name: str, told: RunView, **fields: object) -> JsonEvent:
     return {"type": name, "session_id": told.session, "ids": list(told.inputs), **empty, **fields}
 
 
-def _last(told: RunView, finish: str) -> JsonEvent | None:
-    """The last answer of the run, or None; its finish reason is that of the run."""
+def _last(told: RunView, finish: str, ended: float) -> JsonEvent | None:
+    """The last answer of the run, which *ended* then, or None; its finish reason is that of the run."""
     answer = told.last_answer
     if answer is None:
         return None
     return {
+        "id": told.answered,
         "role": answer.role.value,
         "session_id": told.session,
         "model": answer.model,
         "parts": [*blocks(answer, "reasoning", _tool_call), {"type": "finish", "reason": finish}],
+        "created_at": answer.at or ended,
+        "updated_at": ended,
     }
 
 

@@ -8,14 +8,14 @@ follows from the notices alone, so each subscriber can project them, in this pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, Self, final
+from typing import ClassVar, NamedTuple, Self, final
 
 import attrs
 
 from ..effects import notices
 from ..effects.history import History
 from ..effects.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
-from ..effects.notices import Notice, ReasoningDelta, TextDelta
+from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
 from .json_events import Events, JsonEvent
 
 CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | notices.CallSettled
@@ -23,23 +23,43 @@ CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | n
 
 
 @final
+class OpenCall(NamedTuple):
+    """A call that the model is still writing: its *block* of the answer, and its *tool* if that was told."""
+
+    block: int
+    tool: str
+
+
+@final
 @attrs.frozen(kw_only=True)
 class OpenAnswer:
     """
-    What was seen of the answer under way: so many *characters* of text, in *blocks* of text or thought.
+    What was seen of the answer under way: so many *characters* of text, and *blocks* of all three kinds.
 
-    No text: the notice of its end has all of it, and this reader may have missed a part.
+    No text: the notice of its end has all of it, and this reader may have missed a part. *calls* has the
+    block of each call by its index.
     """
 
     characters: int = 0
     blocks: int = 0
-    last: type[TextDelta | ReasoningDelta] | None = None
+    last: type[TextDelta | ReasoningDelta | CallDelta] | None = None
+    calls: Mapping[int, OpenCall] = attrs.field(factory=dict)
 
-    def add(self, delta: TextDelta | ReasoningDelta) -> OpenAnswer:
+    def add(self, delta: TextDelta | ReasoningDelta | CallDelta) -> OpenAnswer:
         """This answer with *delta*."""
+        if isinstance(delta, CallDelta):
+            return self._with_call(delta)
         text = len(delta.text) if isinstance(delta, TextDelta) else 0
-        begins = type(delta) is not self.last
-        return OpenAnswer(characters=self.characters + text, blocks=self.blocks + begins, last=type(delta))
+        blocks = self.blocks + (type(delta) is not self.last)
+        return attrs.evolve(self, characters=self.characters + text, blocks=blocks, last=type(delta))
+
+    def _with_call(self, delta: CallDelta) -> OpenAnswer:
+        call = self.calls.get(delta.index)
+        if call is not None and not delta.tool:
+            return self
+        block = self.blocks if call is None else call.block
+        calls = {**self.calls, delta.index: OpenCall(block, delta.tool)}
+        return attrs.evolve(self, blocks=max(self.blocks, block + 1), last=CallDelta, calls=calls)
 
     def lacks(self, message: Message) -> bool:
         """Whether some of *message*, which is the whole answer, was not seen."""
@@ -71,23 +91,34 @@ class RunView:
     One run of *session*, as its notices have told so far.
 
     *begun*: an event of it is out. *since* is its start in seconds since the epoch, None if that was not
-    seen. *messages* are those of this run without the open *answer* and *batch*, *inputs* the ids of what it
-    has read. *compacting* is the size of the conversation that is being summarised.
+    seen. *answered* is the request of the last answer. *messages* are those of this run without the open
+    *answer* and *batch*, *inputs* the ids of what it has read; *earlier* are those of the runs before, None
+    where they are not kept. *compacting* is the size of the conversation that is being summarised.
     """
 
     session: str
     begun: bool = False
     since: float | None = None
     answer: OpenAnswer = attrs.field(factory=OpenAnswer)
+    answered: str = ""
     batch: OpenBatch = attrs.field(factory=OpenBatch)
     messages: History = attrs.field(factory=History.of)
     inputs: tuple[str, ...] = ()
     compacting: int | None = None
+    earlier: History | None = None
 
     @property
     def last_answer(self) -> Message | None:
         """The last answer of the run, whole or cut short."""
         return next((each for each in reversed(self.messages) if each.role is Role.ASSISTANT), None)
+
+    def next_run(self) -> RunView:
+        """The view of the run that follows this one."""
+        earlier = self.earlier
+        if earlier is not None:
+            for message in self.messages:
+                earlier = earlier.append(message)
+        return RunView(session=self.session, earlier=earlier)
 
     def child(self, call: str) -> RunView:
         """The view of the child that works on *call*."""
@@ -108,18 +139,19 @@ def follow(told: RunView, notice: Notice) -> RunView:
     """*told* with *notice*."""
     after = told
     match notice:
-        case TextDelta() | ReasoningDelta():
+        case TextDelta() | ReasoningDelta() | CallDelta():
             after = attrs.evolve(told, answer=told.answer.add(notice))
         case notices.RunStarted(at=at):
-            after = RunView(session=told.session, since=at)
+            after = attrs.evolve(told.next_run(), since=at)
         # A new request begins anew in any case: the end of the last answer may have been missed.
         case notices.AnswerDropped() | notices.ModelCalled():
             after = attrs.evolve(told, answer=OpenAnswer())
         case notices.TurnEnded(message=message, calls=calls):
             after = _continued(told, message)
-            after = attrs.evolve(after, batch=OpenBatch(calls={call.id: call for call in calls}))
+            batch = OpenBatch(calls={call.id: call for call in calls})
+            after = attrs.evolve(after, answered=notice.request, batch=batch)
         case notices.AnswerKept(message=message):
-            after = _continued(told, message)
+            after = attrs.evolve(_continued(told, message), answered=notice.request)
         case notices.InputTaken(messages=messages, ids=ids):
             after = attrs.evolve(_continued(told, *messages), inputs=(*told.inputs, *ids))
         case notices.InputBlocked(ids=ids):
@@ -196,7 +228,7 @@ class Projection:
             # The run was taken over, or its start was dropped on the way: readers still need a beginning.
             events = (self.start(told), *events)
         if isinstance(notice, notices.RunEnded):
-            return RunView(session=told.session), events
+            return after.next_run(), events
         if events and not after.begun:
             after = attrs.evolve(after, begun=True)
         return after, events

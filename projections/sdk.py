@@ -14,10 +14,10 @@ import attrs
 
 from ..effects import notices
 from ..effects.messages import Finish, Message, Outcome, ToolCall
-from ..effects.notices import Notice, ReasoningDelta, TextDelta
+from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
 from ..effects.usage import Usage
 from .json_events import BUDGET, MODE_WORDS, REASON_WORDS, SUCCESS, JsonEvent, shown, subtype
-from .run_view import Projection, RunView, blocks
+from .run_view import OpenAnswer, Projection, RunView, blocks
 
 OF_CHILDREN = frozenset({"assistant", "stream_event", "tool_progress"})
 """The types of messages that a child passes on: it has no run of its own for the reader."""
@@ -46,9 +46,10 @@ class SdkMessages(Projection):
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The messages of *notice*."""
         match notice:
-            case TextDelta() | ReasoningDelta() | notices.AnswerDropped():
+            case TextDelta() | ReasoningDelta() | CallDelta() | notices.AnswerDropped():
                 if self.include_partial:
-                    yield {**_of(after, "stream_event"), "event": _stream_event(notice, after)}
+                    events = _stream_events(notice, after.answer)
+                    yield from ({**_of(after, "stream_event"), "event": event} for event in events)
             case notices.RunStarted(run=run, model=model, tools=tools, cwd=cwd, mode=mode):
                 more = {"tools": list(tools), "cwd": cwd, "permissionMode": MODE_WORDS[mode]}
                 yield {**self.start(after), "run_id": run, "model": model, **more}
@@ -77,12 +78,26 @@ def _of(told: RunView, name: str) -> JsonEvent:
 # Answers
 
 
-def _stream_event(notice: TextDelta | ReasoningDelta | notices.AnswerDropped, told: RunView) -> JsonEvent:
-    if isinstance(notice, notices.AnswerDropped):
-        return {"type": "message_dropped"}
-    key = "text" if isinstance(notice, TextDelta) else "thinking"
-    delta = {"type": f"{key}_delta", key: notice.text}
-    return {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
+def _stream_events(
+    notice: TextDelta | ReasoningDelta | CallDelta | notices.AnswerDropped, answer: OpenAnswer
+) -> Iterator[JsonEvent]:
+    index, delta = answer.blocks - 1, None
+    match notice:
+        case notices.AnswerDropped():
+            yield {"type": "message_dropped"}
+        case CallDelta(index=number, tool=tool, arguments=fragment):
+            index = answer.calls[number].block
+            if tool:
+                # Without an id: the call gets ours when it is whole.
+                start: JsonEvent = {"type": "tool_use", "name": tool, "input": {}}
+                yield {"type": "content_block_start", "index": index, "content_block": start}
+            if fragment:
+                delta = {"type": "input_json_delta", "partial_json": fragment}
+        case _:
+            key = "text" if isinstance(notice, TextDelta) else "thinking"
+            delta = {"type": f"{key}_delta", key: notice.text}
+    if delta is not None:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
 
 
 def _assistant(notice: notices.TurnEnded | notices.AnswerKept, told: RunView) -> JsonEvent:

@@ -13,7 +13,7 @@ from typing import ClassVar, final
 from ..effects import notices
 from ..effects.events import Approve, ApproveAlways
 from ..effects.messages import Message, Outcome
-from ..effects.notices import LoopStage, Notice, TextDelta
+from ..effects.notices import CallDelta, LoopStage, Notice, TextDelta
 from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, shown
 from .run_view import CallNotice, Projection, RunView, compaction_events
 
@@ -30,8 +30,8 @@ class SseEvents(Projection):
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The events of *notice*."""
         match notice:
-            case TextDelta(text):
-                yield {"type": "text_delta", "content": text}
+            case TextDelta() | CallDelta():
+                yield _delta(notice, after)
             case notices.RunStarted(run=run, model=model, at=at):
                 yield {**self.start(after), "run_id": run, "model": model, "timestamp": at}
             case _ if isinstance(notice, CallNotice):
@@ -52,6 +52,14 @@ class SseEvents(Projection):
                     yield from _ended(before, notice)
                 else:
                     yield from _warned(before, notice)
+
+
+def _delta(notice: TextDelta | CallDelta, told: RunView) -> JsonEvent:
+    if isinstance(notice, TextDelta):
+        return {"type": "text_delta", "content": notice.text}
+    # How much, not what: a secret in a fragment cannot be told from other text.
+    of: JsonEvent = {"index": notice.index, "tool_name": told.answer.calls[notice.index].tool}
+    return {"type": "tool_call_delta", **of, "characters": len(notice.arguments)}
 
 
 # Calls

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, final
 
 from ..effects import notices
+from ..effects.history import History
 from ..effects.messages import Binary, Message, Outcome, Reasoning, Role, ToolResult
 from ..effects.notices import LoopStage, Notice, ReasoningDelta, TextDelta
 from .json_events import ERROR_ENDS, WANTED_ENDS, JsonEvent, shown
@@ -29,6 +30,15 @@ class TurnEvents(Projection):
     """The `turns` events of one session: feed `take` its notices, in order."""
 
     opening: ClassVar[JsonEvent] = {"type": "agent_start"}
+
+    @classmethod
+    def of(cls, session: str, history: Iterable[Message] = ()) -> TurnEvents:
+        """
+        Events of *session*; the end of a run tells the whole conversation.
+
+        That is *history*, such as `Session.history`, and the messages of the runs from here on.
+        """
+        return cls(RunView(session=session, earlier=History.of(*history)))
 
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The events of *notice*."""
@@ -180,7 +190,7 @@ def _ended(notice: notices.RunEnded, told: RunView) -> Iterator[JsonEvent]:
     yield {
         "type": "agent_abort" if reason in WANTED_ENDS else "agent_end",
         "reason": reason.value,
-        "messages": [*_messages(told.messages)],
+        "messages": [*_messages([*(told.earlier or ()), *told.messages])],
         "usage": {
             "input_tokens": usage.input,
             "output_tokens": usage.output,

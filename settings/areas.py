@@ -47,7 +47,9 @@ def rule(text: str, verdict: Verdict) -> Rule | None:
 
 @final
 class Preset(Choice):
-    """A whole policy by its name in `effects.config`; single settings of the policy are laid over it."""
+    """
+    A whole policy, and retries, by their name in `effects.config`; single settings are laid over them.
+    """
 
     DEFAULT = "default"
     SDK = "sdk"
@@ -61,6 +63,11 @@ class Preset(Choice):
         return (
             config.Policy() if self is Preset.DEFAULT else cast("config.Policy", getattr(config, self.name))
         )
+
+    @property
+    def retries(self) -> config.Retries:
+        """The retries it stands for."""
+        return config.SINGLETON_RETRIES if self is Preset.SINGLETON else config.Retries()
 
 
 @final

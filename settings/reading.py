@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar, cast, final
 
 import attrs
 
-from ..effects.config import ChildSpec, Loops, ModelSpec, Policy
+from ..effects.config import ChildSpec, Loops, ModelSpec, Policy, Retries
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import as_money, within
@@ -116,14 +116,17 @@ def _lay(over: Layer, value: Any, kind: Any, way: Way, source: str) -> None:  # 
 
 
 def _lay_preset(over: Layer) -> None:
-    """Add the settings of the preset that differ from the usual policy, where no source told others."""
-    preset, policy = over.get(("preset",)), over.get(("policy",))
-    if preset is None or preset.value not in tuple(Preset) or (policy and policy.value):
+    """Add the settings of the preset that differ from the usual ones, where no source told others."""
+    preset = over.get(("preset",))
+    if preset is None or preset.value not in tuple(Preset):
         return
-    usual = attrs.asdict(Policy())
-    for name, value in attrs.asdict(Preset(str(preset.value)).policy).items():
-        if value != usual[name]:
-            over.setdefault(("policy", name), Source(value, f"preset {preset.value}"))
+    named = Preset(str(preset.value))
+    areas: dict[str, Policy | Retries] = {"policy": named.policy, "retries": named.retries}
+    for area, whole in areas.items():
+        told, usual = over.get((area,)), attrs.asdict(type(whole)())
+        for name, value in {} if told and told.value else attrs.asdict(whole).items():
+            if value != usual[name]:
+                over.setdefault((area, name), Source(value, f"preset {preset.value}"))
 
 
 def _tree(told: Layer) -> dict[str, object]:

@@ -78,6 +78,10 @@ def _policy(settings: Settings) -> Policy:
     return settings.preset.policy
 
 
+def _retries(settings: Settings) -> Retries:
+    return settings.preset.retries
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Settings:
@@ -116,7 +120,9 @@ class Settings:
     session_limits: Limits = attrs.field(default=Limits(), validator=of_kind(Limits))
     preset: Preset = attrs.field(default=Preset.DEFAULT, converter=Preset)
     policy: Policy = attrs.field(default=attrs.Factory(_policy, takes_self=True), validator=of_kind(Policy))
-    retries: Retries = attrs.field(default=Retries(), validator=of_kind(Retries))
+    retries: Retries = attrs.field(
+        default=attrs.Factory(_retries, takes_self=True), validator=of_kind(Retries)
+    )
     compaction: Compaction = attrs.field(default=Compaction(), validator=of_kind(Compaction))
     loops: Loops = attrs.field(default=Loops(), validator=of_kind(Loops))
     secrets: Secrets = attrs.field(default=Secrets(), validator=of_kind(Secrets))

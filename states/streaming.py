@@ -23,7 +23,7 @@ from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
 
 # Imported by name: this saves a look-up for each piece of an answer, about a hundred a second.
-from ..effects.notices import DoneReason, ReasoningDelta, TextDelta
+from ..effects.notices import CallDelta, DoneReason, ReasoningDelta, TextDelta
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, SetMaxOutput
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
@@ -93,13 +93,15 @@ def _gathered(state: Streaming, event: ModelStreamed) -> Streaming:
 
 
 def deltas(pieces: Iterable[Piece]) -> list[Effect]:
-    """What a watcher sees of *pieces*: text and thinking, as they arrived."""
-    # Calls are not shown as they grow: half of an argument is no information, and the whole call comes with
-    # the end of the turn.
+    """What a watcher sees of *pieces*: text, thinking and calls, as they arrived."""
     return [
-        TextDelta(piece.text) if isinstance(piece, TextPiece) else ReasoningDelta(piece.text)
+        TextDelta(piece.text)
+        if isinstance(piece, TextPiece)
+        else CallDelta(piece.index, piece.name, piece.arguments)
+        if isinstance(piece, CallPiece)
+        else ReasoningDelta(piece.text)
         for piece in pieces
-        if not isinstance(piece, CallPiece) and piece.text
+        if (piece.name or piece.arguments if isinstance(piece, CallPiece) else piece.text)
     ]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ...effects.messages import Message
+from ...effects.messages import Message, Role
 from ...effects.records import AppendMessage, ReplaceHistory
+from ...effects.requests import CallModel
 from ..codec import converter
-from ..journal.entries import Forked
+from ..journal.entries import Forked, RunOpened
 from ..journal.fold import initial_state, read
 from ..journal.summary import SessionSummary
 from .run_tree import RunTree
@@ -33,15 +34,18 @@ def export_entries(
     directory and status. ``runs`` are all runs of all branches in the order they began. Each has its
     ``parent`` (the run it goes on from, empty for the beginning), the beginning of its ``prompt``, its
     ``reason``, what it ``spent``, and whether it is a ``head`` and the ``current`` one. ``messages`` are all
-    messages ever appended, in order, those included that a summary stands for: each with its ``run``,
-    ``role``, ``at``, and ``parts`` that have a ``type`` (the content of a file is Base64). One with
-    ``summary`` true was written by a compaction: the model saw it in place of older ones. Settings, events
+    messages ever appended, in order, those included that a summary stands for: each with its ``id``, its
+    ``parent`` (the message before it on its branch, empty for the first), ``session``, ``run``, ``role``,
+    ``at``, and ``parts`` that have a ``type`` (the content of a file is Base64). The id of an answer is that
+    of its request; others are numbered behind the request or run that they follow. One with ``summary`` true
+    was written by a compaction: the model saw it in place of older ones. Settings, events
     and notices are left out. Children are sessions of their own.
     """
     # Messages are read from the effects: the history at the end lacks other branches and what was summarised.
     tree, state = RunTree(), initial_state(entries)
     messages: list[dict[str, Any]] = []
-    before = ""
+    before = after = ""
+    number = 0
     for entry, effects in read(entries, session, state):
         tree.follow(entry, state)
         # After the entry is applied: the first messages of a run come with the entry that opens it.
@@ -52,12 +56,23 @@ def export_entries(
                 message["run"] = run if message["run"] == before else message["run"]
         # The name until now: the entry of a fork has a new one, and the messages have the old one.
         before = run
+        if isinstance(entry, RunOpened):
+            after, number = run, 0
         for effect in effects:
-            if isinstance(effect, AppendMessage):
-                messages.append(_plain(effect.message, run, summary=False))
-            elif isinstance(effect, ReplaceHistory):
-                # The older messages stay: a summary changes what the model sees, not what happened.
-                messages += [_plain(message, run, summary=True) for message in effect.head]
+            if isinstance(effect, CallModel):
+                after, number = effect.id, 0
+            # The older messages stay: a summary changes what the model sees, not what happened.
+            summary = isinstance(effect, ReplaceHistory)
+            made = effect.head if isinstance(effect, ReplaceHistory) else ()
+            for said in (effect.message,) if isinstance(effect, AppendMessage) else made:
+                answers = said.role is Role.ASSISTANT and not summary
+                number += not answers
+                name = after if answers else f"{after}.{number}"
+                of = {"id": name, "session": session, "run": run, "summary": summary}
+                # By the converter: msgspec alone would leave out the types of the parts.
+                messages.append({**of, **converter.unstructure(said, Message)})
+    runs = tree.runs()
+    _add_parents(messages, {each.run: each.parent for each in runs})
     document = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -65,13 +80,20 @@ def export_entries(
         "created": created,
         "updated": updated,
         "about": about,
-        "runs": tree.runs(),
+        "runs": runs,
         "messages": messages,
     }
     # Indented, for people and for a comparison line by line.
     return msgspec.json.format(msgspec.json.encode(document), indent=1)
 
 
-def _plain(message: Message, run: str, *, summary: bool) -> dict[str, Any]:
-    # By the converter: msgspec alone would leave out the types of the parts.
-    return {"run": run, "summary": summary, **converter.unstructure(message, Message)}
+def _add_parents(messages: list[dict[str, Any]], parents: Mapping[str, str]) -> None:
+    """Add to each of *messages* its parent; *parents* are those of the runs."""
+    ends: dict[str, str] = {}
+    for message in messages:
+        run = message["run"]
+        # A run that begins has the end of the run it goes on from, which may have had no message either.
+        while run and run not in ends:
+            run = parents.get(run, "")
+        message["parent"] = ends.get(run, "")
+        ends[message["run"]] = message["id"]

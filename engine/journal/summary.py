@@ -10,7 +10,7 @@ import attrs
 from ...effects.config import Config
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
-from ...states.state import Confirming, Done
+from ...states import state as states
 from .entries import RunOpened
 from .fold import SessionState
 
@@ -38,6 +38,28 @@ class SessionStatus(StrEnum):
     RESTING = "resting"
     UNFINISHED = "unfinished"
     UNREADABLE = "unreadable"
+
+
+class Activity(StrEnum):
+    """What a session does now, in the four words of others; the label of its state says more."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    STREAMING = "streaming"
+    EXECUTING_TOOLS = "executing_tools"
+
+
+def activity_of(state: states.State | None) -> Activity:
+    """What a session with a run in *state* does, None for no run."""
+    match state:
+        case None | states.Done():
+            return Activity.IDLE
+        case states.Streaming():
+            return Activity.STREAMING
+        case states.Executing() | states.Confirming() | states.Dispatching():
+            return Activity.EXECUTING_TOOLS
+        case states.Thinking() | states.Compacting():
+            return Activity.RUNNING
 
 
 @final
@@ -99,7 +121,7 @@ def status_of(state: SessionState) -> SessionStatus:
         return SessionStatus.IDLE
     # Once the last question has an answer, the worker goes on; a batch with a tool at work never rested.
     here = machine.state
-    rests = isinstance(here, Confirming) and here.batch.rests and state.questions
+    rests = isinstance(here, states.Confirming) and here.batch.rests and state.questions
     return SessionStatus.RESTING if rests else SessionStatus.UNFINISHED
 
 
@@ -112,7 +134,7 @@ def summarize(state: SessionState, session: str, prompts: int | None = None) -> 
         # session it is.
         return SessionSummary(title=state.title, spent=state.title_spent, prompts=prompts)
     kind, parent = _origin(session, machine.config, state.copied)
-    reason = machine.state.reason if isinstance(machine.state, Done) else None
+    reason = machine.state.reason if isinstance(machine.state, states.Done) else None
     return SessionSummary(
         kind=kind,
         parent=parent,

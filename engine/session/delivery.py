@@ -23,6 +23,7 @@ from ...effects.notices import (
     AgentNoticed,
     AnswerDropped,
     AnswerKept,
+    CallDelta,
     InputBlocked,
     InputTaken,
     Notice,
@@ -248,6 +249,9 @@ async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenera
             # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
             if isinstance(notice, TextDelta | ReasoningDelta):
                 held.append(notice)
+                continue
+            # The whole call comes with the end of the turn.
+            if isinstance(notice, CallDelta):
                 continue
             # The model is asked again: its text so far is no part of the conversation.
             if isinstance(notice, AnswerDropped):

@@ -29,10 +29,10 @@ from ...effects.validators import clean, named
 from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
-from ..journal.summary import first_line
+from ..journal.summary import Activity, activity_of, first_line
 from .delivery import Subscription
 from .environment import Environment, Result
-from .runner import Owner, Put, SessionRunner
+from .runner import RUNNING, Owner, Put, SessionRunner
 from .session_log import SessionLog
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Session:
         self._runner = SessionRunner(self._log, environment, Session)
         # For the clock and the ids; what a run needs of it, the runner takes.
         self._environment = environment
+        # The run that an input began, kept so that a second input begins no other.
+        self._begun: Handle | None = None
 
     # State
 
@@ -103,6 +105,11 @@ class Session:
         """Whether the run in this process waits only for people."""
         driver = self._runner.driver
         return driver is not None and driver.resting
+
+    @property
+    def activity(self) -> Activity:
+        """What the latest run does, in few words; the `label` of the machine's state says it exactly."""
+        return activity_of(None if self.machine is None else self.machine.state)
 
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
@@ -356,13 +363,20 @@ class Session:
     # and again where another process wrote first.
 
     async def send(
-        self, text: str, *, files: tuple[Binary, ...] = (), id: str | None = None, sender: str = ""
+        self,
+        text: str,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,
+        sender: str = "",
+        start: bool = False,
     ) -> str:
         """
         Queue a prompt for a run of its own, and return its id (*id*, where given).
 
-        The process that runs the session answers it; without one, `resume` or `stream` will. A prompt with a
-        known id is not sent again. *sender* names the person and the channel, in free words.
+        The process that runs the session answers it; without one, `resume` or `stream` will. With *start* an
+        idle session begins the run here, in the background. A prompt with a known id is not sent again.
+        *sender* names the person and the channel, in free words.
         """
         # Outside the callback: where it is tried again, the prompt has to keep its id.
         prompt = self._input(text, files, id, sender)
@@ -370,15 +384,23 @@ class Session:
         await self._runner.post(
             lambda: None if self._log.state.knows(prompt.id) else prompt.sent(self._now())
         )
+        self._begin_if(start)
         return prompt.id
 
     async def steer(
-        self, text: str, how: Steering | None = None, *, files: tuple[Binary, ...] = (), id: str | None = None
+        self,
+        text: str,
+        how: Steering | None = None,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,
+        start: bool = False,
     ) -> str:
         """
         Steer the unfinished run with *text*; *how* says when the model reads it. Returns its id, as `send`.
 
-        Without *how* the policy's holds. Where no run is unfinished it is a prompt.
+        Without *how* the policy's holds. Where no run is unfinished it is a prompt, and *start* is as in
+        `send`.
         """
         steer = self._input(text, files, id)
         # The mode is fixed when it is sent: the policy may change before it is read.
@@ -386,7 +408,15 @@ class Session:
         # A steer that comes before a child has begun must not become a prompt: the parent gave the task.
         always = bool(self._environment.config.agent)
         await self._runner.post(lambda: steer_input(steer, when, self._log.state, self._now(), always=always))
+        self._begin_if(start)
         return steer.id
+
+    def _begin_if(self, wanted: bool) -> None:  # noqa: FBT001  # private
+        """Answer the queue in the background, if that is *wanted* and nothing does so yet."""
+        begins = self._begun is not None and not self._begun.done
+        busy = begins or self.unfinished or self._runner.owner in RUNNING
+        if wanted and self.queue and not busy:
+            self._begun = self.start()
 
     async def approve(
         self,
@@ -542,6 +572,18 @@ class Handle:
         self._raised = True
         if not self._task.cancelled() and (error := self._task.exception()) is not None:
             raise error
+
+    async def send(self, text: str, *, files: tuple[Binary, ...] = (), id: str | None = None) -> str:
+        """As `Session.send`: while the run goes on, the answer follows in its notices, else in a new run."""
+        return await self.session.send(text, files=files, id=id, start=True)
+
+    async def steer(self, text: str, how: Steering | None = None, *, id: str | None = None) -> str:
+        """As `Session.steer`; once the run has ended, as `send`."""
+        return await self.session.steer(text, how, id=id, start=True)
+
+    async def control(self, change: Change) -> None:
+        """As `Session.control`."""
+        await self.session.control(change)
 
     async def interrupt(self) -> None:
         """Stop the run; a second interrupt waits for no work."""

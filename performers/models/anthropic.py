@@ -120,16 +120,24 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
         super().__init__(partial(_EncodedMessages, prefix), prefix, keep)
 
     def _body(
-        self, request: CallModel, model: str, config: Config, shown: _EncodedMessages, mark: _MessagesMark
+        self,
+        request: CallModel,
+        model: str,
+        scene: PerformContext,
+        shown: _EncodedMessages,
+        mark: _MessagesMark,
     ) -> bytes:
         again = isinstance(request.view, Conversation)  # a text that is sent only once is not worth caching
         # Behind a model's own words, too: then the user says something, which begins a turn.
         may_think = mark.thought or mark.asked or mark.role == _ASSISTANT
-        options = {**_options(request, model, config, may_think=may_think), **self._extra}
+        options = _options(request, model, scene.config, may_think=may_think)
+        if session := encoding.told_session(scene):
+            options["metadata"] = {"user_id": session}
+        options |= self._extra
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
-            *_tools(request, config, mark.called),
+            *_tools(request, scene.config, mark.called),
         ]
         return shown.body(head, mark, again=again)
 

@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 import attrs
 import msgspec
 
-from ...effects.config import Config
 from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, is_cleared_when_old
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
@@ -56,6 +55,9 @@ OWN_FIELDS = {"messages", "model", "stream", "stream_options", "system", "tool_c
 
 # The ids of calls that providers take; all of them take those that are made here.
 CALL_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
+
+# Names of sessions that are told to providers. Longer ones are refused, and others may be a person's address.
+TOLD_SESSION = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -203,6 +205,11 @@ class EncodedConversation(ABC, Generic[P]):
 E = TypeVar("E", bound=EncodedConversation[Any])
 
 
+def told_session(scene: PerformContext) -> str | None:
+    """The session of *scene*, for a provider's own records; None where its name is not to be told."""
+    return scene.session if TOLD_SESSION.fullmatch(scene.session) else None
+
+
 class EncodingWire(ABC, Generic[E]):
     """
     The half of a wire that encodes: a dialect says how a request is made of encoded messages.
@@ -230,7 +237,7 @@ class EncodingWire(ABC, Generic[E]):
         return self
 
     @abstractmethod
-    def _body(self, request: CallModel, model: str, config: Config, shown: E, mark: Any) -> bytes:  # noqa: ANN401  # the mark of an E
+    def _body(self, request: CallModel, model: str, scene: PerformContext, shown: E, mark: Any) -> bytes:  # noqa: ANN401  # the mark of an E
         """The body of *request* to *model*, with the messages of *shown* up to *mark*."""
 
     def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
@@ -243,7 +250,7 @@ class EncodingWire(ABC, Generic[E]):
         else:
             shown = self._of(history.log, request.model)
             mark = shown.until(history, view.length, view.cleared)
-        body = self._body(request, request.model.removeprefix(self._prefix), scene.config, shown, mark)
+        body = self._body(request, request.model.removeprefix(self._prefix), scene, shown, mark)
         return HTTPRequest(path=self.path, headers=HEADERS, body=body)
 
     def _of(self, log: Log[Message], model: str) -> E:

@@ -90,14 +90,16 @@ class ServerQuirks:
     signatures, too. Those who take ``reasoning_content`` get what was signed or redacted in
     ``thinking_blocks`` instead. Where it is empty, no thinking goes back. *bridged*: no user may speak right
     behind a tool, so the model is made to say a word there. *call_id* is what the ids of calls look like.
-    *betas* is the header that asks for beta features, empty where there are none. *thinking* makes the fields
-    that ask for so many tokens of thinking; without it, only `REASONING_MODELS` get a word.
+    *betas* is the header that asks for beta features, and *session* the field that takes the name of the
+    session; each is empty where there is none. *thinking* makes the fields that ask for so many tokens of
+    thinking; without it, only `REASONING_MODELS` get a word.
     """
 
     thoughts: str = "reasoning_content"
     bridged: bool = False
     call_id: re.Pattern[str] = encoding.CALL_ID
     betas: str = "anthropic-beta"
+    session: str = ""
     thinking: AskToThink | None = None
 
 
@@ -109,10 +111,12 @@ OPENAI_KEY = "OPENAI_API_KEY"
 
 # What servers do differently, by host.
 QUIRKS = {
-    "api.openai.com": ServerQuirks(thoughts="", betas=""),
+    "api.openai.com": ServerQuirks(thoughts="", betas="", session="prompt_cache_key"),
     "api.groq.com": ServerQuirks(thoughts="reasoning", betas=""),
     "api.mistral.ai": ServerQuirks("", bridged=True, call_id=re.compile("[a-zA-Z0-9]{9}"), betas=""),
-    "openrouter.ai": ServerQuirks("reasoning_details", betas="x-anthropic-beta", thinking=_budget),
+    "openrouter.ai": ServerQuirks(
+        "reasoning_details", betas="x-anthropic-beta", session="session_id", thinking=_budget
+    ),
 }
 
 
@@ -182,24 +186,25 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     def __init__(
         self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
-        self._thinking = quirks.thinking
+        self._thinking, self._session = quirks.thinking, quirks.session
         super().__init__(partial(_EncodedChat, quirks), prefix, keep)
 
     def _body(
-        self, request: CallModel, model: str, config: Config, shown: _EncodedChat, mark: _ChatMark
+        self, request: CallModel, model: str, scene: PerformContext, shown: _EncodedChat, mark: _ChatMark
     ) -> bytes:
         system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
         head = [b'{"model":', to_json(model), b',"messages":[']
         if system:
             head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
-        tail = [b"]", *_tools(request, config), *self._options(request, model, config)]
+        tail = [b"]", *_tools(request, scene.config), *self._options(request, model, scene)]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
         # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
         # released.
         with memoryview(shown.buffer) as buffer, buffer[: mark.end] as messages:
             return b"".join([*head, messages, *tail, end])
 
-    def _options(self, request: CallModel, model: str, config: Config) -> list[bytes]:
+    def _options(self, request: CallModel, model: str, scene: PerformContext) -> list[bytes]:
+        config = scene.config
         spec, reasons = config.spec(request.model), _reasons(model)
         options: Object = {
             # Reasoning models refuse the old name; most other servers know no other.
@@ -207,6 +212,8 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
             "temperature": None if reasons else spec.temperature,
             "stop": config.stop or None,
         }
+        if self._session:
+            options[self._session] = encoding.told_session(scene)
         ask = self._thinking or (_effort if reasons else None)
         if ask and request.thinking is not None:
             options |= ask(request.thinking)

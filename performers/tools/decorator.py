@@ -16,8 +16,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, final, get_origin, 
 import attrs
 import msgspec
 
-from ...effects import History, Secrets, ToolDefinitionError, ToolSpec
+from ...effects import Config, History, Secrets, ToolDefinitionError, ToolSpec
 from ...effects.secrets import ANY, arguments_in, secrets_in
+from ...states.context import Memory
+from ...states.state import State
 from ..base import FullResult, no_full_result, noop
 from .options import ToolOptions
 
@@ -40,8 +42,8 @@ class ToolContext(Generic[D_co]):
 
     *result_limit* is how many characters of a result the conversation holds whole, None for all of them: a
     tool that can be asked for the next part returns no more. *full_result* finds the whole result of a call,
-    by its id, that was longer; None where there is none. A test of a tool may build one with *cwd* and
-    *deps* alone.
+    by its id, that was longer; None where there is none. *config*, *state* and *memory* are all that the run
+    is told and knows, frozen as the call started. A test of a tool may build one with *cwd* and *deps* alone.
     """
 
     cwd: Path
@@ -53,6 +55,9 @@ class ToolContext(Generic[D_co]):
     history: History = attrs.field(factory=History.of, repr=False)
     result_limit: int | None = None
     full_result: FullResult = attrs.field(default=no_full_result, repr=False, eq=False)
+    config: Config | None = attrs.field(default=None, repr=False)
+    state: State | None = attrs.field(default=None, repr=False)
+    memory: Memory | None = attrs.field(default=None, repr=False)
     emit: Callable[[str], None] = attrs.field(default=noop, repr=False, eq=False)
 
     def progress(self, text: str) -> None:

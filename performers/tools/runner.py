@@ -126,6 +126,9 @@ class ToolRunner:
             deps=self._deps,
             result_limit=scene.config.compaction.result_limit,
             full_result=scene.full_result,
+            config=scene.config,
+            state=scene.state,
+            memory=scene.memory,
             emit=emit,
         )
         try:

@@ -43,7 +43,7 @@ STORIES = Path(__file__).parent / "stories"
 NOON = 43_200.0
 ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|([enrt\\]))")
 PLAIN = {"e": "\x1b", "n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
-ID = re.compile(r"\b[0-9a-f]{12}\b")
+ID = re.compile(r"\b[0-9a-f]{12}(?:[0-9a-f]{20})?\b")
 
 
 @attrs.define

@@ -40,6 +40,7 @@ from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import AskApproval
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HostHook
+from turnwheel.states.state import Executing
 from turnwheel.testing.scripted import Reply, calls, fails, says
 
 # A person is asked, and answers: at once, next week, elsewhere, or not at all
@@ -238,6 +239,10 @@ async def test_a_tool_is_told_where_and_for_whom_it_runs_and_can_say_how_far_it_
     assert (context.cwd, context.deps, context.session) == (tmp_path, "db", "s")
     assert context.call == started.call
     assert context.key not in {"", context.call}
+    assert isinstance(context.state, Executing)
+    assert context.memory is not None
+    assert context.key in context.state.open
+    assert (context.config, context.memory.spent.turns) == (session.machine and session.machine.config, 1)
     assert [notice.text for notice in stage.seen(ToolOutput)] == ["3 deep"]
     assert stage.order(ToolStarted, ToolOutput, CallSettled) == ["ToolStarted", "ToolOutput", "CallSettled"]
     assert '"context"' not in survey.spec.schema

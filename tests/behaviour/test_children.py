@@ -221,8 +221,8 @@ async def test_what_a_child_does_is_told_as_that_of_the_call_it_works_for(stage:
     assert {notice.call for notice in stage.seen(notices.AgentNoticed)} == {started.call}
     told = [type(one.notice).__name__ for one in stage.seen(notices.AgentNoticed)]
     assert told == [
-        *("RunStarted", "InputTaken", "ModelCalled", "TextDelta", "TurnEnded", "CallJudged", "ToolStarted"),
-        *("CallSettled", "ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
+        *("RunStarted", "InputTaken", "ModelCalled", "TextDelta", "CallDelta", "TurnEnded"),
+        *("CallJudged", "ToolStarted", "CallSettled", "ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
     ]
     assert stage.order(
         notices.AgentStarted,

@@ -29,7 +29,8 @@ async def test_a_run_is_told_from_its_start_over_each_round_to_its_end(stage: St
     await stage.play(stage.session(calls(("look", {}), text="so"), says("done")))
     assert stage.order() == [
         *("RunStarted", "InputTaken"),
-        *("ModelCalled", "TextDelta", "TurnEnded", "CallJudged", "ToolStarted", "CallSettled"),
+        *("ModelCalled", "TextDelta", "CallDelta", "TurnEnded"),
+        *("CallJudged", "ToolStarted", "CallSettled"),
         *("ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
     ]
 
@@ -151,7 +152,7 @@ TURNS = (
     ("vocabulary", "types"),
     [
         (SdkMessages, "system/init assistant tool_progress tool_progress assistant result/success"),
-        (SseEvents, "init text_delta tool_call_start tool_call_result text_delta done"),
+        (SseEvents, "init text_delta tool_call_delta tool_call_start tool_call_result text_delta done"),
         (TurnEvents, TURNS),
         (AgentEvents, "response"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
@@ -28,6 +28,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects import errors, events, messages
+from turnwheel.effects.messages import Finish, Message
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallSettled,
@@ -41,6 +42,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.engine.session.delivery import Subscription
 from turnwheel.performers.stores.base import Store
+from turnwheel.projections import AgentEvents
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
@@ -129,6 +131,41 @@ def test_a_limit_of_nothing_is_refused(field: str, value: int) -> None:
 
 
 # An interrupt
+
+
+@pytest.mark.behaviour("an-interrupt-keeps-what-was-read", "an-interrupt-stops-the-tools")
+@pytest.mark.parametrize(
+    ("reply", "at", "stored"),
+    [
+        (stalls("As far"), TextDelta, ["interrupted"]),
+        (calls(("dig", {})), ToolOutput, ["tool_use", "cancelled"]),
+    ],
+    ids=["an answer", "a tool"],
+)
+async def test_what_a_person_cancelled_says_so_where_it_is_stored_and_told(
+    stage: Stage, reply: Reply, at: type, stored: list[str]
+) -> None:
+    session, told = stage.session(reply), AgentEvents.of("s")
+    await stage.play(session, on={at: lambda _: session.interrupt()})
+    [event] = [event for notice in stage.notices for event in told.take(notice)]
+    message = event["message"]
+    assert isinstance(message, dict)
+    assert message["parts"][-1] == {"type": "finish", "reason": "canceled"}
+    history = [message async for message in kept(stage)]
+    assert [*ends_of(history)] == stored
+
+
+async def kept(stage: Stage) -> AsyncIterator[Message]:
+    """The messages behind the prompt, as another process reads them from the store."""
+    async with stage.session() as session:
+        for message in session.history.slice(1, 9):
+            yield message
+
+
+def ends_of(history: Iterable[Message]) -> Iterator[str]:
+    for message in history:
+        yield from (part.reason.value for part in message.parts if isinstance(part, Finish))
+        yield from (result.outcome.value for result in message.results)
 
 
 @pytest.mark.behaviour("an-interrupt-ends-a-run-wherever-it-is")
@@ -585,6 +622,39 @@ async def test_what_is_called_behind_a_start_comes_behind_it(stage: Stage) -> No
     handle = session.start("third")
     await handle.interrupt()
     assert (await handle.wait()).reason is DoneReason.INTERRUPTED
+
+
+@pytest.mark.behaviour("a-handle-takes-inputs")
+async def test_a_handle_takes_what_comes_later(stage: Stage) -> None:
+    session = stage.session(calls(("dig", {})), *map(says, ("one", "two", "three")), models=["other"])
+    handle = session.start("go")
+    async for notice in handle:
+        if isinstance(notice, ToolOutput):
+            await handle.control(SetModel(model="other"))
+            assert await handle.send("and then?", id="a") == "a"
+            stage.release()
+    await handle.steer("one more", id="b")
+    await stage.until(lambda: stage.asked == 4 and not session.running)
+    users = [line.removeprefix("user: ") for line in stage.said(session) if line.startswith("user")]
+    assert users == ["go", "and then?", "one more"]
+    assert [request.model for request in stage.model.requests] == ["scripted", *["other"] * 3]
+    assert session.result().text == "three"
+
+
+@pytest.mark.behaviour("an-input-begins-a-run-where-asked")
+async def test_inputs_of_an_idle_session_begin_one_run_after_the_other(stage: Stage) -> None:
+    session = stage.session(*map(says, ("one", "two", "three", "four")))
+    await session.send("first")
+    await asyncio.sleep(0)
+    assert (session.running, len(session.queue)) == (False, 1)
+    await asyncio.gather(*[session.send(text, id=text, start=True) for text in ("second", "third")])
+    await session.send("second", id="second", start=True)
+    await stage.until(lambda: stage.asked == 3 and not session.running)
+    await session.steer("last", start=True)
+    await stage.until(lambda: stage.asked == 4 and not session.running)
+    users = [line for line in stage.said(session) if line.startswith("user")]
+    assert users == ["user: first", "user: second", "user: third", "user: last"]
+    assert (session.queue, session.result().text) == ((), "four")
 
 
 @pytest.mark.behaviour("a-handle-stops-or-leaves")

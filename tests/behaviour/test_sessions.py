@@ -40,10 +40,21 @@ from turnwheel.effects.errors import (
 )
 from turnwheel.effects.events import ApprovalGiven, Failure, ModelFinished, ToolFinished
 from turnwheel.effects.messages import Binary, StopReason
-from turnwheel.effects.notices import AgentNoticed, ToolStarted
+from turnwheel.effects.notices import (
+    AgentNoticed,
+    ApprovalRequested,
+    CallSettled,
+    ModelCalled,
+    RunEnded,
+    TextDelta,
+    ToolStarted,
+    TurnEnded,
+)
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.journal.summary import Activity, activity_of
 from turnwheel.engine.session.archive import bisect, delete, export, prune, replay
 from turnwheel.engine.session.listing import Listed, latest, listed
+from turnwheel.states.state import Compacting, CompactReason, Thinking
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 
 # Sessions as things one keeps: a tree of runs, a title, a place in a list, and an end
@@ -51,6 +62,30 @@ from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))
 SPAWN = calls(("run_agent", {"agent": "scout", "prompt": "find it"}))
 CHILD: dict[str, Any] = {"children": [ChildSpec(name="scout")]}
+
+
+@pytest.mark.behaviour("a-session-says-what-it-does")
+async def test_a_session_goes_from_idle_by_way_of_each_activity_and_back(stage: Stage) -> None:
+    session = stage.session(
+        calls(("look", {}), ("pay", {}), text="so"), SPAWN, says("there"), says("done"), **CHILD
+    )
+    seen = [session.activity]
+
+    async def look(_: object = None) -> None:
+        if session.activity is not seen[-1]:
+            seen.append(session.activity)
+
+    async def allow(asked: ApprovalRequested) -> None:
+        await look()
+        await session.approve(asked.request)
+
+    kinds = (ModelCalled, TextDelta, ToolStarted, AgentNoticed, CallSettled, TurnEnded, RunEnded)
+    await stage.play(session, on={**dict.fromkeys(kinds, look), ApprovalRequested: allow})
+    rounds = [Activity.STREAMING, Activity.EXECUTING_TOOLS]
+    assert seen == [Activity.IDLE, *rounds, *rounds, Activity.STREAMING, Activity.IDLE]
+    assert {activity_of(state) for state in (Thinking(), Compacting(reason=CompactReason.THRESHOLD))} == {
+        Activity.RUNNING
+    }
 
 
 async def told(stage: Stage, session: str = "s") -> Listed:

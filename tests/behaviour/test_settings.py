@@ -201,6 +201,8 @@ def test_a_preset_is_a_whole_policy_over_which_single_settings_are_laid(preset: 
     assert whole != Policy() or preset == "sdk"
     one = Settings.load(env=NOTHING, preset=preset, policy={"compact_at": 0.5}).policy
     assert (one.compact_at, one.on_denial, one.steering) == (0.5, whole.on_denial, whole.steering)
+    retries = Settings.load(env=NOTHING, preset=preset).retries
+    assert retries == (Retries(failed=0, longest=None) if preset == "singleton" else Retries())
 
 
 @pytest.mark.behaviour("every-setting-has-a-place")

@@ -366,3 +366,7 @@ async def test_a_session_is_called_by_a_text(name: Any) -> None:
     await session.run("go")
     with pytest.raises(ArgumentError, match=why):
         await session.fork(name)
+
+
+def test_a_generated_name_of_a_session_has_128_bits() -> None:
+    assert len(bytes.fromhex(Agent().session().id)) == 16

@@ -41,6 +41,7 @@ from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    CallDelta,
     CallJudged,
     CallSettled,
     Compacted,
@@ -240,6 +241,16 @@ LOOPS = [
 SAMPLES: dict[str, list[Notice]] = {
     "a run": RUN,
     "an answer that broke off is in no message": DROPPED,
+    "calls are told as the model writes them, also where their bits alternate": [
+        *START,
+        TextDelta("So "),
+        CallDelta(0, "put"),
+        CallDelta(0, arguments='{"api_key'),
+        CallDelta(1, arguments='{"at":'),
+        CallDelta(0, arguments='":"hush"}'),
+        CallDelta(1, "put", "2}"),
+        TextDelta("be it."),
+    ],
     "an answer that was cut short is kept": [*CUT, over(DoneReason.INTERRUPTED)],
     "an answer that was cut short comes before what follows: input": [
         *CUT,
@@ -385,7 +396,20 @@ def test_a_long_result_is_cut_on_its_way_to_a_client() -> None:
 def test_runs_of_a_session_do_not_mix(vocabulary: str, first: list[Notice], second: list[Notice]) -> None:
     projection = MAKERS[vocabulary]()
     told(projection, first)
-    assert told(projection, second) == told(MAKERS[vocabulary](), second)
+    events, alone = told(projection, second), told(MAKERS[vocabulary](), second)
+    if vocabulary == "turns":
+        events[-1]["messages"] = messages_in(events)[-len(messages_in(alone)) :]
+    assert events == alone
+
+
+def test_the_end_of_a_run_tells_the_whole_conversation() -> None:
+    projection = TurnEvents.of("s", [user("before"), user("then")])
+    first, second = messages_in(told(projection, RUN)), messages_in(told(projection, DROPPED))
+    assert [message["content"] for message in first] == [
+        *("before", "then"),
+        *("put it there", "So be it.", "there", "Done."),
+    ]
+    assert second == [*first, *messages_in(told(TurnEvents.of("s"), DROPPED))]
 
 
 # A real session
@@ -412,7 +436,10 @@ async def test_a_session_tells_all_its_watchers_the_same() -> None:
         subscribed = [notice async for notice in subscription]
     events = told(SseEvents.of("s"), streamed)
     assert events == told(SseEvents.of("s"), subscribed)
-    assert names(events[:2] + events[-2:]) == ["init", "tool_call_start", "text_delta", "done"]
+    assert names(events[:3] + events[-2:]) == [
+        *("init", "tool_call_delta", "tool_call_start"),
+        *("text_delta", "done"),
+    ]
     of_child = [event["event_type"] for event in events if event["type"] == "subagent_event"]
     assert of_child == ["tool_call_start", "tool_call_end", "thought", "thought", "thought", "complete"]
     messages = told(SdkMessages.of("s"), subscribed)

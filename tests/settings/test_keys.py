@@ -228,6 +228,9 @@ def test_a_preset_is_a_policy_that_single_settings_are_laid_over(preset: Preset)
     toml(f'preset = "{preset}"\n[policy]\nmax_parallel = 9')
     assert load().policy == attrs.evolve(preset.policy, max_parallel=9)
     assert Settings(preset=preset).policy == preset.policy
+    toml(f'preset = "{preset}"\n[retries]\nbase = 9')
+    assert load().retries == attrs.evolve(preset.retries, base=9)
+    assert Settings(preset=preset).retries == preset.retries
 
 
 def test_a_preset_is_the_source_of_what_it_says() -> None:
@@ -237,6 +240,8 @@ def test_a_preset_is_the_source_of_what_it_says() -> None:
         "policy.on_denial": "preset singleton",
         "policy.coalesce": "preset singleton",
         "policy.coalesce_longest": "preset singleton",
+        "retries.failed": "preset singleton",
+        "retries.longest": "preset singleton",
     }
 
 

@@ -20,7 +20,7 @@ from provers.audit.decisions import TOLD
 from provers.simulation.watched import Watched
 
 from turnwheel.effects.events import Post
-from turnwheel.effects.notices import InputTaken, RunStarted, TurnEnded
+from turnwheel.effects.notices import CallDelta, InputTaken, RunStarted, TurnEnded
 from turnwheel.effects.records import TakeMail, UseIds
 from turnwheel.effects.requests import CallModel, FireHook
 from turnwheel.engine.journal.entries import RunOpened
@@ -39,7 +39,7 @@ send agent never, hire agent)
 """.strip()
 TITLE, BEGINNING = "== ", 'prompt "hello"'
 
-QUIET = (*TOLD, UseIds, TakeMail, RunStarted, InputTaken)
+QUIET = (*TOLD, UseIds, TakeMail, RunStarted, InputTaken, CallDelta)
 """Effects that say again what the event or another effect says; the auditor holds them to that."""
 
 

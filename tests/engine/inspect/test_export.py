@@ -16,6 +16,7 @@ from turnwheel.effects.messages import Binary
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
 from turnwheel.engine.session.archive import delete, export, prune
+from turnwheel.projections import AgentEvents
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
@@ -51,6 +52,29 @@ async def test_an_export_is_one_document_that_needs_nothing_of_this_library(made
     if os.environ.get("RECORD"):
         RECORDED.write_text(json.dumps(json.loads(told), indent=1) + "\n", "utf-8")
     assert json.dumps(json.loads(told), indent=1) + "\n" == RECORDED.read_text("utf-8")
+
+
+async def test_each_message_of_an_export_names_the_one_before_it_on_its_branch(made: Made) -> None:
+    rounds = [reply for text in ("one", "two", "three") for reply in (calls(("look", {})), says(text))]
+    agent, heard = made(*rounds), AgentEvents.of("s")
+    async with agent.session("s") as session:
+        first = await session.run("first")
+        await session.run("second")
+        await session.branch(first.run)
+        events = [event async for notice in session.stream("third") for event in heard.take(notice)]
+        kept = [message.text for message in session.history]
+    document = json.loads(await export(made.store, "s"))
+    by_id = {message["id"]: message for message in document["messages"]}
+    assert len(by_id) == len(document["messages"]) == 12
+    assert {message["session"] for message in by_id.values()} == {"s"}
+    said = events[-1]["message"]
+    assert isinstance(said, dict)
+    path, at = [], said["id"]
+    while at:
+        path.append("".join(part.get("text", "") for part in by_id[at]["parts"]))
+        at = by_id[at]["parent"]
+    assert path[::-1] == kept
+    assert kept[-1] == "three"
 
 
 async def test_an_export_of_a_session_that_waits(made: Made) -> None:

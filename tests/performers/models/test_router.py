@@ -36,10 +36,10 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.models.anthropic import AnthropicMessages
-from turnwheel.performers.models.openai import OpenAIChat
+from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesWire
+from turnwheel.performers.models.openai import QUIRKS, ChatWire, OpenAIChat
 from turnwheel.performers.models.router import WIRES, Models, WireFactory, wire_of
-from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Wire
 from turnwheel.testing.wire_rules import reading_faults
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -168,10 +168,13 @@ def budget(tokens: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("make", "url", "betas", "thinking"),
     [
-        (OpenAIChat, "https://openrouter.ai/v1", "x-anthropic-beta", {"reasoning": {"max_tokens": 2_000}}),
+        (
+            *(OpenAIChat, "https://openrouter.ai/v1", "x-anthropic-beta"),
+            {"reasoning": {"max_tokens": 2_000}, "session_id": "s"},
+        ),
         (partial(OpenAIChat, thinking=budget), "http://there", "anthropic-beta", budget(2_000)),
         (OpenAIChat, "http://there", "anthropic-beta", {}),
-        (AnthropicMessages, "http://there", "anthropic-beta", budget(2_000)),
+        (AnthropicMessages, "http://there", "anthropic-beta", budget(2_000) | {"metadata": {"user_id": "s"}}),
     ],
 )
 async def test_a_server_is_told_more_in_the_form_it_takes(
@@ -188,6 +191,27 @@ async def test_a_server_is_told_more_in_the_form_it_takes(
         make(extra_body={"tools": []})
     with pytest.raises(ConfigError, match=r"betas: api\.openai\.com has none"):
         OpenAIChat(betas=["a"])
+
+
+@pytest.mark.parametrize("session", ["s-1.call:2", "ann@example.com", "x" * 65, "x" * 64])
+@pytest.mark.parametrize(
+    ("wire", "field"),
+    [
+        (ChatWire(QUIRKS["api.openai.com"]), "prompt_cache_key"),
+        (ChatWire(QUIRKS["openrouter.ai"]), "session_id"),
+        (ChatWire(QUIRKS["api.mistral.ai"]), ""),
+        (ChatWire(), ""),
+        (MessagesWire(), "metadata"),
+    ],
+)
+def test_a_session_is_named_where_a_provider_has_a_place_for_it(wire: Wire, field: str, session: str) -> None:
+    scene = scene_of(History.of(user("hi")), Config(model=ModelSpec(name="m")))
+    request = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=1))
+    body = json.loads(wire.encode(request, attrs.evolve(scene, session=session)).body)
+    fits = "@" not in session and len(session) <= 64
+    named = {"user_id": session} if field == "metadata" else session
+    told = {name: body[name] for name in ("metadata", "prompt_cache_key", "session_id") if name in body}
+    assert told == ({field: named} if field and fits else {})
 
 
 async def test_other_wires_ask_their_own_providers(monkeypatch: pytest.MonkeyPatch) -> None:

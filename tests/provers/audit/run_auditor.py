@@ -45,10 +45,12 @@ from turnwheel.effects.messages import Finish, Message, Role
 from turnwheel.effects.notices import (
     AnswerDropped,
     AnswerKept,
+    CallDelta,
     CompactionFailed,
     DoneReason,
     Ignored,
     InterruptRequested,
+    ModelCalled,
     ReasoningDelta,
     RetryScheduled,
     RunEnded,
@@ -145,6 +147,8 @@ class RunAuditor:
     unpaid: bool = False
     aborted: bool = False
     text: str = ""
+    # The arguments that were streamed, by the number of their call.
+    bits: dict[int, str] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, machine: Machine) -> RunAuditor:
@@ -184,6 +188,7 @@ class RunAuditor:
             unpaid=self.unpaid,
             aborted=self.aborted,
             text=self.text,
+            bits=dict(self.bits),
         )
 
     def reconfigured(self, config: Config) -> None:
@@ -230,10 +235,15 @@ class RunAuditor:
         for effect in now.effects:
             if isinstance(effect, TextDelta):
                 self.text += effect.text
+            elif isinstance(effect, CallDelta):
+                self._bit(effect)
             elif not isinstance(effect, ReasoningDelta):
                 return [f"{streamed} led to {effect}"]
         same = now.remembered is now.memory and now.following.open == now.state.open
         return [] if same else [f"{streamed} changed more than the answer"]
+
+    def _bit(self, delta: CallDelta) -> None:
+        self.bits[delta.index] = self.bits.get(delta.index, "") + delta.arguments
 
     def _event(self, now: Transition) -> tuple[list[str], Request | None]:
         """What is wrong with the event, and the request that it closed, if it is an answer."""
@@ -361,6 +371,8 @@ class RunAuditor:
             return []
         said, self.text = self.text, ""
         faults = [] if said == message.text else [f"streamed was {said!r}, kept is {message.text!r}"]
+        unsaid = [call for call in message.calls if call.arguments not in self.bits.values()]
+        faults += [f"streamed was {self.bits}, kept are {unsaid}"] if unsaid else []
         again = [call.id for call in message.calls if call.id in self.known]
         self.known.update({call.id: None for call in message.calls})
         told = [effect for effect in now.effects if isinstance(effect, TurnEnded | AnswerKept)]
@@ -376,8 +388,12 @@ class RunAuditor:
         match effect:
             case TextDelta(text):
                 self.text += text
+            case CallDelta():
+                self._bit(effect)
             case AnswerDropped():
                 self.text = ""
+            case ModelCalled():
+                self.bits.clear()
             case InterruptRequested():
                 self.interrupted = True
             case TurnEnded(turn=turn, message=message):
