@@ -22,8 +22,8 @@ from turnwheel.effects import (
 )
 from turnwheel.performers import PerformContext
 
-DOLLAR_A_CALL = Usage(input=1_000)
-PRICE = Price(input=1_000, output=0, source="made up", date="2026-11-21")
+DOLLAR_A_CALL = Usage(output=1_000)
+PRICE = Price(input=0, output=1_000, source="made up", date="2026-11-21")
 
 
 @tool(side_effect="read_only")

@@ -330,7 +330,8 @@ class SessionHost:
 
     @staticmethod
     async def _listen(session: Session, notices: list[Notice]) -> None:
-        async for notice in session.stream(wait=True):
+        # Taken over: the process that had it is lost, but for this process its lease is alive.
+        async for notice in session.stream(wait=True, takeover=True):
             notices.append(notice)  # noqa: PERF401  # seen as they come, not once all are there
 
     async def put(self, act: Act) -> None:
