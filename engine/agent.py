@@ -16,7 +16,7 @@ import attrs
 from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, named, seconds
-from ..performers.base import Clock, PerformContext, Performer, SystemClock, noop
+from ..performers.base import Clock, PerformContext, Performer, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
@@ -413,7 +413,7 @@ class Agent:
             lease=self.lease,
             worker=self.worker,
             # A host that asks models itself has its own keys.
-            ready=noop if effects.CallModel in self.performers else self._models.ready,
+            ready=None if effects.CallModel in self.performers else self._models.ready,
         )
         return Session(name, environment, store, fresh=fresh)
 

@@ -56,7 +56,8 @@ class Environment:
     what subscribers see. *redactor* takes secrets out of approvals. *at_work* holds the running sessions.
     For a child, *task* is its first prompt, and *rested* is called when it waits only for people. *retired*
     are names of tools without which a run goes on that had them. A process that works on a session says so
-    every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there.
+    every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
+    raises `ConfigError` where a model that it is given the names of cannot be asked.
     """
 
     config: Config
@@ -82,7 +83,7 @@ class Environment:
     lease: float = 2.0
     worker: str = ""
     # Raises for models that cannot be asked here: a run is not begun for them.
-    ready: Callable[..., None] = noop
+    ready: Callable[..., None] | None = None
 
 
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})

@@ -269,8 +269,8 @@ class SessionRunner:
             await self._read()
             state = log.state
             check_runner(log, environment)
-            if prompt is not None or state.unfinished or state.prompted:
-                check_models(log, environment)
+            if environment.ready is not None and (prompt or state.unfinished or state.prompted):
+                environment.ready(*models_of(log, environment))
             event = None
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
@@ -562,12 +562,12 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
         raise errors.ConfigError(msg)
 
 
-def check_models(log: SessionLog, environment: Environment) -> None:
-    """Refuse to go on with models that cannot be asked: the run would end with their refusals."""
+def models_of(log: SessionLog, environment: Environment) -> set[str]:
+    """The models that the next run asks: the session's, if it is still there, and the fallback."""
     config = environment.config
     chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
     names = [model.name for model in (config.model, *config.models)]
-    environment.ready(*{chosen if chosen in names else config.model.name, config.fallback} - {""})
+    return {chosen if chosen in names else config.model.name, config.fallback} - {""}
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
