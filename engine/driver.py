@@ -42,12 +42,12 @@ from ..states.rules import model_messages
 from ..states.state import Confirming
 from .machine import Machine, error_line, ignored
 
+# The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`.
 Performers = Mapping[type, Performer[Any]]
-"""The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
 
 
+# Seconds in which a busy reader comes back as a rule: until then, the run does not move while it works.
 READER_GRACE = 0.01
-"""Seconds in which a busy reader comes back as a rule: until then, the run does not move while it works."""
 
 
 class EventSink(Protocol):
@@ -454,6 +454,7 @@ class Inbox:
         return joined(run)
 
 
+# The events that answer each type of request.
 ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     requests.CallModel: (events.ModelFinished, events.ModelFailed),
     requests.RunTool: (events.ToolFinished,),
@@ -463,7 +464,6 @@ ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     requests.RunAgent: (events.AgentFinished,),
     SetTimer: (events.TimerFired,),
 }
-"""The events that answer each type of request."""
 
 
 def check_answer(request: Request, answer: events.Answer | None, at: float) -> Event | None:
@@ -520,8 +520,8 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             assert_never(request)
 
 
+# Outcomes of a second try that hold for the first one, too.
 SETTLING = frozenset({Outcome.OK, Outcome.UNKNOWN})
-"""Outcomes of a second try that hold for the first one, too."""
 
 
 def _marked_again(request: Request, answer: events.Answer) -> events.Answer:

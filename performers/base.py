@@ -25,11 +25,11 @@ from ..states.state import State
 # on later, perhaps in another process. A cancellation without it is a person's decision to stop the work.
 LEAVING = "leaving"
 
+# Notices that a performer passes through: they go to subscribers and change nothing.
 PassThroughNotice = AgentNoticed | RequestDelayed
-"""Notices that a performer passes through: they go to subscribers and change nothing."""
 
+# Finds the whole result of a call by its id; None where there is none.
 FullResult = Callable[[str], Awaitable[str | None]]
-"""Finds the whole result of a call by its id; None where there is none."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
 

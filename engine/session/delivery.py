@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
 
+# Notices that a subscriber may lag behind by default: about a second of streamed text.
 SUBSCRIBER_BUFFER = 64
-"""Notices that a subscriber may lag behind by default: about a second of streamed text."""
 
 
 @final
@@ -273,11 +273,11 @@ def _joined(held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:
     held.clear()
 
 
+# The notices that complete the text of an answer; others, such as an input, do not wait for it.
 ENDS = TurnEnded | AnswerKept | RunEnded
-"""The notices that complete the text of an answer; others, such as an input, do not wait for it."""
 
+# The notices without which a reader could not say which answer a run gave, and to what.
 OUTCOMES = InputTaken | InputBlocked | ENDS
-"""The notices without which a reader could not say which answer a run gave, and to what."""
 
 
 def is_delta(notice: Notice) -> bool:

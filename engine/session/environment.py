@@ -41,8 +41,8 @@ class Titles(Choice):
     MODEL = "model"
 
 
+# Ends the work of a running session, and lets go; see `Session.drain`.
 Drain = Callable[["float | None"], Awaitable[None]]
-"""Ends the work of a running session, and lets go; see `Session.drain`."""
 
 
 @final
@@ -86,8 +86,8 @@ class Environment:
     ready: Callable[..., None] | None = None
 
 
+# Reasons after which a run counts as failed. After a limit, what it found is worth reading.
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
-"""Reasons after which a run counts as failed. After a limit, what it found is worth reading."""
 
 
 @final
@@ -156,5 +156,5 @@ class ChildSession(Protocol):
 
 
 # Any, and not ChildSession: its parameters are wider here than the ones that `Session` takes.
+# Makes the session of a child: `Session` itself.
 OpenSession = Callable[["str", Environment, "Store | None"], Any]
-"""Makes the session of a child: `Session` itself."""

@@ -46,17 +46,15 @@ if TYPE_CHECKING:
     from .environment import Environment, OpenSession
     from .session_log import SessionLog
 
+# Turns of the event loop after which a stream that was merely dropped (a ``break`` without `aclosing`) has
+# begun to close: asyncio closes it in a task of its own.
 TURNS_TO_NOTICE = 5
-"""
-Turns of the event loop after which a stream that was merely dropped (a ``break`` without `aclosing`) has
-begun to close: asyncio closes it in a task of its own.
-"""
 
+# Seconds that the reader of a stream has to see its end, once the work has been left.
 LAST_WORDS = 1.0
-"""Seconds that the reader of a stream has to see its end, once the work has been left."""
 
+# How often an input is tried again where another process, which may be busy, wrote first.
 POST_TRIES = 20
-"""How often an input is tried again where another process, which may be busy, wrote first."""
 
 
 class Owner(Enum):
@@ -75,11 +73,11 @@ class Owner(Enum):
 
 RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
+# Takes the notices of a started run; it must not wait for a reader.
 Put = Callable[[Notice], Awaitable[None]]
-"""Takes the notices of a started run; it must not wait for a reader."""
 
+# The started runs until they end: a loop holds its tasks only weakly, and no caller need hold them.
 STARTED: set[asyncio.Task[None]] = set()
-"""The started runs until they end: a loop holds its tasks only weakly, and no caller need hold them."""
 
 
 @final
