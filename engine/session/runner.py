@@ -97,22 +97,23 @@ class SessionRunner:
             runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
             self.performers = {RunAgent: runner, **environment.performers}
         self.owner = Owner.NONE
-        # The driver of the run here, while one goes on.
+        # None while no run goes on in this process.
         self.driver: Driver | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
         self._titles = Titles.OFF if environment.config.agent else environment.titles
         # One try for each session object: a model that gave no title would give none after each run, and
-        # every try costs money. Kept, since the event loop holds tasks only weakly.
+        # every try costs money. The task is held here, since asyncio keeps only a weak reference.
         self._title: asyncio.Task[None] | None = None
         # Set when a stream has ended altogether.
         self._free = asyncio.Event()
-        # Held while entries are read or inputs written, never while a run goes on.
+        # Held for one read or one write, not for the length of a run.
         self._lock = asyncio.Lock()
         # Places before the lock, set once they are first. Empty but for a run that was started and has not
         # had its turn: what is called behind it waits for that.
         self._line: deque[asyncio.Event] = deque()
         self._ran = False
-        # It begins nothing more, and a driver may apply no further event.
+        # Set by `drain`: no new run opens. A driver may end without applying an event that is posted now, so
+        # inputs must be journaled.
         self.drains = False
 
     async def load(self) -> None:
@@ -200,8 +201,8 @@ class SessionRunner:
                                 self.broker.publish(notice)
                             yield notice
                     except GeneratorExit:
-                        # Before the work is stopped, which may take a while: the next caller waits for that
-                        # end instead of getting `SessionBusy`.
+                        # Changed before the work stops, which may take a while. The next caller then waits
+                        # and gets no `SessionBusy`.
                         self._change_owner(Owner.LEAVING)
                         raise
                 begun = await self._next(begun[0])
@@ -213,7 +214,7 @@ class SessionRunner:
                         await self.log.read()
             raise
         finally:
-            # Inputs go to the journal only from here on: this driver would never read them.
+            # From here on an input is only journaled: this driver has ended.
             self.log.listener = None
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
@@ -222,7 +223,7 @@ class SessionRunner:
             finally:
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)
-                # Last: a caller that waits for it looks at the owner next.
+                # Last: a caller that waits for `_free` reads `owner` next.
                 self._free.set()
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
@@ -284,8 +285,8 @@ class SessionRunner:
     async def _posted(self, prompt: Input) -> UserSent | None:
         """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
         log, environment = self.log, self.environment
-        # Its sender may add to it for a while, so it is journaled before this waits. Another process may
-        # write first, even the same prompt: hence the loop.
+        # The sender may add to the prompt for some seconds, so it is journaled before that wait. `add` is
+        # False where another process wrote first, perhaps the same prompt: then this looks again.
         if environment.config.policy.coalesce:
             while not log.state.knows(prompt.id):
                 await log.add(Posted(event=prompt.sent(environment.clock.now())))
@@ -294,7 +295,7 @@ class SessionRunner:
     async def _next(self, driver: Driver) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
         if not self.drains:
-            # After the run: its request would compete with the run's own for the provider's limits.
+            # Asked for after the run. Earlier it would use up the provider's limits.
             if self._titles is Titles.MODEL and self._title is None:
                 self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
         elif self.log.state.unfinished:
@@ -303,7 +304,7 @@ class SessionRunner:
             await self.log.own(HandedOver(at=self.environment.clock.now(), unbegun=driver.unbegun))
         # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listener = None
-        # Kept for this caller: in the gap between two runs no other one may take the session.
+        # The session is kept for this caller between two runs.
         self._change_owner(Owner.CLAIMING)
         # A run that rests or was drained is unfinished, and only `resume` goes on with it.
         over = self.log.state.unfinished or self.owner is Owner.CLOSED
@@ -339,7 +340,8 @@ class SessionRunner:
         unfinished = log.state.machine if log.state.unfinished else None
         if unfinished is not None:
             check_tools(log, unfinished, environment)
-        # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
+        # Stale until the run is over: a run that stops in the middle may leave `state` different from the
+        # journal.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
         if unfinished is not None:
@@ -366,7 +368,8 @@ class SessionRunner:
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
-        # Only now: what came before is in `posted`, and no await lies between, so no input comes twice.
+        # Set only now. Earlier inputs were posted just above, and there is no await in between: none comes
+        # twice or is lost.
         log.listener = driver.post
         if environment.redactor is not None:
             environment.redactor.mark_running()
@@ -381,11 +384,12 @@ class SessionRunner:
 
         def stop(error: errors.TurnwheelError) -> None:
             found.append(error)
-            # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
+            # The inbox is closed and the task not cancelled: the driver then ends between two steps, never
+            # inside an append.
             driver.inbox.close()
 
-        # Anew for each run: the driver of the last one is gone, and its inbox has no reader. A child that
-        # finds another owner at work ends this run, too: that owner drives both.
+        # Set for each run: the inbox of the last driver has no reader. A child that finds another owner calls
+        # `abort`, and this run ends, too, because that owner drives both.
         self.children.wake, self.children.abort = driver.inbox.wake, stop
         effects = driver.effects(first, wait=wait)
 

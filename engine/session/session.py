@@ -538,7 +538,8 @@ class Handle:
         self._raised = False
         # Begun now and not with the first reader: a caller may start a run and never look.
         self._task = start(self._put)
-        # Not in the task itself: a task cancelled before its first step runs no line of its own.
+        # A callback sets the event. A task that is cancelled before its first step runs none of its own code,
+        # and `wait` would then wait for ever.
         self._task.add_done_callback(lambda _: buffer.end())
 
     async def _put(self, notice: Notice) -> None:
