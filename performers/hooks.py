@@ -306,8 +306,7 @@ def _raised(name: str, session: str, error: BaseException) -> HookSaid:
         # Where we cancelled it, its answer is not read any more. So it did this itself.
         return _at_fault(name, "it cancelled itself")
     warn(session, "a hook raised", error, hook=name)
-    kind = type(error).__name__
-    return _at_fault(name, f"it raised {kind}: {error_text(error)}".removesuffix(f": {kind}"))
+    return _at_fault(name, f"it raised {error_text(error, named=True)}")
 
 
 def _at_fault(name: str, fault: str) -> HookSaid:

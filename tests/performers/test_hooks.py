@@ -267,7 +267,8 @@ NO_JSON = "it raised ArgumentError: arguments must be a dict"
     [
         (lambda _: fail(ValueError("no such city")), "it raised ValueError: no such city"),
         (lambda _: fail(ValueError()), "it raised ValueError"),
-        (lambda _: fail(Mute()), "it raised Mute: Mute, whose message cannot be shown (ValueError)"),
+        (lambda _: fail(KeyError("a")), "it raised KeyError: 'a'"),
+        (lambda _: fail(Mute()), "it raised Mute, whose message cannot be shown (ValueError)"),
         (lambda _: fail(TimeoutError("the gate")), "it raised TimeoutError: the gate"),
         (lambda _: sys.exit(3), "it raised SystemExit: 3"),
         (lambda _: fail(KeyboardInterrupt()), "it raised KeyboardInterrupt"),

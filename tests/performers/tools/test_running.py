@@ -178,6 +178,7 @@ async def asynchronously() -> None: ...
 
 
 GROUP = ExceptionGroup("two", [ValueError("a"), TypeError("b")])
+KEYS = ExceptionGroup("one", [KeyError("a")])
 WORSE = BaseExceptionGroup("both", [SystemExit(1), ValueError("b")])
 
 
@@ -186,6 +187,9 @@ WORSE = BaseExceptionGroup("both", [SystemExit(1), ValueError("b")])
     [
         (lambda: fail(ValueError("no such city")), Outcome.ERROR, "no such city"),
         (lambda: fail(ValueError()), Outcome.ERROR, "ValueError"),
+        (lambda: fail(KeyError("a")), Outcome.ERROR, "KeyError: 'a'"),
+        (lambda: fail(KeyError()), Outcome.ERROR, "KeyError"),
+        (lambda: fail(KEYS), Outcome.ERROR, "one (1 sub-exception): KeyError: 'a'"),
         (lambda: fail(Mute()), Outcome.ERROR, "Mute, whose message cannot be shown (ValueError)"),
         (lambda: fail(Deadly()), Outcome.ERROR, "Deadly, whose message cannot be shown (SystemExit)"),
         (deeper, Outcome.ERROR, "maximum recursion depth exceeded"),
@@ -422,7 +426,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(
 
 
 async def test_a_sync_tool_that_hangs_is_left_behind(scene: PerformContext, gate: threading.Event) -> None:
-    # The answer says that it may still be running, and what it says later is dropped.
+    # The answer says that its thread still runs, and what it says later is dropped.
     late, said = threading.Event(), list[Event | PassThroughNotice]()
 
     @tool
@@ -433,7 +437,7 @@ async def test_a_sync_tool_that_hangs_is_left_behind(scene: PerformContext, gate
 
     runner = ToolRunner([hang], grace=0.05)
     answer = await runner(request("hang", timeout=0.05), attrs.evolve(scene, emit=said.append))
-    expected = "Tool timed out after 0.05 s; it did not stop in time and may still be running"
+    expected = "Tool timed out after 0.05 s; it did not stop in time and its thread still runs"
     assert (answer.outcome, answer.content) == (Outcome.TIMED_OUT, expected)
     gate.set()
     assert await asyncio.to_thread(late.wait, PATIENCE)
