@@ -26,7 +26,7 @@ import msgspec
 
 from ...effects import Binary, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
 from ...effects.validators import once
-from ..base import PerformContext, warn
+from ..base import PerformContext, warn, warn_blocked
 from ..worker_pool import GRACE, Work, WorkerPool
 from .decorator import Tool, ToolContext
 from .paths import roots
@@ -156,9 +156,15 @@ class ToolRunner:
         except ValueError as error:
             return ToolEnd(Outcome.ERROR, str(error))
         name = f"tool {request.tool}" if tool.is_async else None
+        about = {"tool": request.tool, "call": request.call}
         try:
-            raised = partial(_end_of_fault, request, context.session)
-            work = self._pool.start(partial(tool.function, **arguments), name, end_of_value, raised)
+            work = self._pool.start(
+                partial(tool.function, **arguments),
+                name,
+                end_of_value,
+                partial(_end_of_fault, request, context.session),
+                partial(warn_blocked, context.session, "a tool blocked the event loop", about),
+            )
         except RuntimeError as error:  # the system has no more threads
             return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error}")
         left = "may still be running" if tool.is_async else "its thread still runs"
