@@ -127,3 +127,9 @@ def warn(session: str, fault: str, error: BaseException, **about: str) -> None:
         # The frames and the type, not the text: that may hold a secret, and is redacted where it is kept.
         frames = "".join(traceback.format_tb(error.__traceback__))
         log.warning(fault, error=type(error).__name__, traceback=frames, **about)
+
+
+def warn_blocked(session: str, fault: str, about: dict[str, str], seconds: float) -> None:
+    """Log a warning that the host's code, as *fault* and *about* say, kept the event loop for *seconds*."""
+    if (log := logger(session)) is not None:
+        log.warning(fault, seconds=round(seconds, 3), **about)

@@ -541,13 +541,17 @@ class SessionRunner:
 # Children are run by their parents
 
 
+def child_refusal(session: str) -> errors.ConfigError:
+    """What refuses to run the child *session* by itself."""
+    return errors.ConfigError(f"session {session!r} is a child; resume its parent")
+
+
 def check_runner(log: SessionLog, environment: Environment) -> None:
     """Refuse to run a child by itself."""
     # Its tools and limits are what the parent grants, and only the parent's process knows them.
     agent = environment.config.agent if log.state.machine is None else log.state.agent
     if agent and (agent != environment.config.agent or environment.task is None):
-        msg = f"session {log.session!r} is a child; resume its parent"
-        raise errors.ConfigError(msg)
+        raise child_refusal(log.session)
 
 
 def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> None:

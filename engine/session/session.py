@@ -32,7 +32,7 @@ from ..journal.entries import Titled
 from ..journal.summary import Activity, activity_of, first_line
 from .delivery import Subscription
 from .environment import Environment, Result
-from .runner import RUNNING, Owner, Put, SessionRunner
+from .runner import RUNNING, Owner, Put, SessionRunner, child_refusal
 from .session_log import SessionLog
 
 if TYPE_CHECKING:
@@ -356,8 +356,7 @@ class Session:
     def _check_own(self) -> None:
         """Leave a child's conversation to its parent."""
         if self._lent:
-            msg = f"session {self.id!r} is a child; resume its parent"
-            raise ConfigError(msg)
+            raise child_refusal(self.id)
 
     # Inputs. Each event is checked inside the call of `post`: under its lock, by the state of that moment,
     # and again where another process wrote first.
