@@ -96,6 +96,7 @@ class Snapshot:
     earlier: effects.Spent
     max_output: int = 0
     stopped: effects.DoneReason = effects.DoneReason.INTERRUPTED
+    summarised: tuple[effects.Message, ...] = ()
 
 
 LEAST_KEY = 32

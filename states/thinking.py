@@ -259,7 +259,8 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     before = compaction.before(config.compaction, talk.history, talk.cleared, talk.results)
     if before is not None:
         return _clear(before, state, ctx)
-    loop = loops.found(memory.history, config, memory.progress.withdrawn, memory.spent.turns)
+    run = memory.progress
+    loop = loops.found(memory.history, config, run.withdrawn, memory.spent.turns, run.summarised)
     if loop is not None and loop.acts:
         return _break_loop(loop, state, ctx)
     if _too_long(ctx):

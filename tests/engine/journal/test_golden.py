@@ -27,7 +27,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.engine.codec import SETTINGS
 from turnwheel.engine.inspect.replay import line
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened
+from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened, Stepped
 from turnwheel.engine.journal.fold import SessionState, fold, initial_state, read
 from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.session.archive import export, replay
@@ -153,6 +153,24 @@ async def test_what_was_asked_beyond_a_budget_was_asked(tokens: int) -> None:
     machine = fold([encode_entry(entry) for entry in older], "s").machine
     assert machine is not None
     assert tuple(machine.memory.history) == tuple(there)
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_what_an_older_turnwheel_summarised_does_not_count_as_a_repetition(*, newer: bool) -> None:
+    """Its labels do not tell: a tool that was offered there must not be withdrawn here."""
+    written = [decode_entry(entry) for entry in lines(PRESENT / "compaction.s.jsonl")]
+    marked = [isinstance(one, Stepped) and one.newer for one in written]
+    assert any(marked)
+    entries = [
+        attrs.evolve(one, newer=newer) if isinstance(one, Stepped) and mark else one
+        for one, mark in zip(written, marked, strict=True)
+    ]
+    state = SessionState()
+    kept = [
+        state.machine is not None and bool(state.machine.memory.progress.summarised)
+        for _ in read([encode_entry(one) for one in entries], "s", state)
+    ]
+    assert any(kept) is newer
 
 
 # Going on
