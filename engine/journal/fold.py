@@ -20,7 +20,7 @@ from ...effects.config import READER
 from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
-from ...effects.notices import CallSettled, DoneReason
+from ...effects.notices import CallSettled, DoneReason, RunEnded
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
@@ -409,15 +409,27 @@ def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
 
 
 def _applied(machine: Machine, event: events.Event, entry: Stepped) -> tuple[Effect, ...]:
-    """What *event* leads to; where *entry* is an older one, calls that are summarised do not count on."""
+    """What *event* leads to; where *entry* is an older one, as it did then."""
     summary = isinstance(machine.state, states.Compacting) and isinstance(event, events.ModelFinished)
     if entry.newer or not summary:
-        return machine.advance(event)
+        effects = machine.advance(event)
+        return effects if entry.newer else _unrefused(machine, effects)
     memory = machine.memory
     machine.state, made = transition(machine.state, Context(machine.config, memory, event))
-    effects = [attrs.evolve(one, summarised=()) if isinstance(one, ReplaceHistory) else one for one in made]
-    machine.memory = memory.record(effects)
-    return (*effects, *machine.advance(at=event.at))
+    older = [attrs.evolve(one, summarised=()) if isinstance(one, ReplaceHistory) else one for one in made]
+    machine.memory = memory.record(older)
+    return (*older, *machine.advance(at=event.at))
+
+
+def _unrefused(machine: Machine, made: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    """The effects *made*, where *machine* ends as with older turnwheels, which knew no refusal."""
+    over = machine.state
+    if not isinstance(over, states.Done) or over.reason is not DoneReason.REFUSAL:
+        return made
+    machine.state = attrs.evolve(over, reason=DoneReason.END_TURN)
+    return tuple(
+        [attrs.evolve(one, reason=DoneReason.END_TURN) if isinstance(one, RunEnded) else one for one in made]
+    )
 
 
 def _without_bound(machine: Machine, at: float) -> Machine:

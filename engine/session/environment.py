@@ -85,7 +85,7 @@ class Environment:
     ready: Callable[..., None] = noop
 
 
-FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
+FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED, DoneReason.REFUSAL})
 """Reasons after which a run counts as failed. After a limit, what it found is worth reading."""
 
 
