@@ -245,7 +245,9 @@ def _unsummarised(said: Sequence[Message], summarised: Sequence[Message]) -> tup
 
 def _compared(message: Message) -> Message:
     """*message*, of which long texts are cut, and still differ where they did."""
-    return attrs.evolve(message, parts=tuple(map(_cut, message.parts)))
+    parts = tuple(map(_cut, message.parts))
+    # Most are short, and this is done at each turn behind a summary.
+    return message if parts == message.parts else attrs.evolve(message, parts=parts)
 
 
 def _cut(part: Part) -> Part:
