@@ -74,6 +74,8 @@ class DoneReason(StrEnum):
 
     END_TURN = "end_turn"
     STOP_SEQUENCE = "stop_sequence"
+    # The model said no, or its provider did for it.
+    REFUSAL = "refusal"
     MAX_TOKENS = "max_tokens"
     MAX_TURNS = "max_turns"
     TOKEN_BUDGET = "token_budget"  # noqa: S105  # a budget of tokens, no secret

@@ -34,10 +34,15 @@ class AddUsage:
 @final
 @attrs.frozen(kw_only=True)
 class ReplaceHistory:
-    """Put *head* in place of all messages before index *keep*."""
+    """
+    Put *head* in place of all messages before index *keep*.
+
+    *summarised* are the calls among these, and their results, that still count as repetitions.
+    """
 
     head: tuple[Message, ...]
     keep: int
+    summarised: tuple[Message, ...] = ()
 
 
 @final

@@ -20,6 +20,7 @@ from ..effects.config import Config
 from ..effects.history import History, Log
 from ..effects.messages import Binary, Outcome, ToolCall, ToolResult
 from ..states.batch.batch import PriorAttempt, Stopping
+from ..states.builder import end_reason
 from ..states.context import RECALL, AsConfigured, ConversationMemory, NotBegun, RunProgress, SessionMemory
 from ..states.rules import model_messages
 from ..states.rules.history_check import history_faults
@@ -52,7 +53,6 @@ MOST = 2**53
 REASONS = {
     effects.StopReason.INTERRUPTED: effects.DoneReason.INTERRUPTED,
     effects.StopReason.MAX_TOKENS: effects.DoneReason.MAX_TOKENS,
-    effects.StopReason.STOP_SEQUENCE: effects.DoneReason.STOP_SEQUENCE,
 }
 
 
@@ -96,6 +96,7 @@ class Snapshot:
     earlier: effects.Spent
     max_output: int = 0
     stopped: effects.DoneReason = effects.DoneReason.INTERRUPTED
+    summarised: tuple[effects.Message, ...] = ()
 
 
 # Bytes of a key, at least: as many as the signature has.
@@ -362,7 +363,7 @@ def _between(state: states.State, memory: states.Memory) -> states.Thinking | st
             # The message says how its answer ended: a run that was cut off must not pass for complete.
             finish = None if last is None else last.parts[-1]
             stop = finish.reason if isinstance(finish, effects.Finish) else effects.StopReason.END_TURN
-            reason = REASONS.get(stop, effects.DoneReason.END_TURN)
+            reason = REASONS.get(stop, end_reason(stop))
     return states.Done(reason=reason, spent=memory.spent)
 
 

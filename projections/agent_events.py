@@ -13,7 +13,7 @@ from typing import final
 from ..effects.messages import ToolCall
 from ..effects.notices import Compacted, CompactionFailed, Notice, RunEnded
 from ..states.thinking import NATURAL_ENDS
-from .json_events import REASON_WORDS, WANTED_ENDS, JsonEvent
+from .json_events import ERROR_ENDS, REASON_WORDS, WANTED_ENDS, JsonEvent
 from .run_view import Projection, RunView, blocks
 
 
@@ -30,7 +30,7 @@ class AgentEvents(Projection):
                 yield _event("compact", before, error=reason)
             case RunEnded(reason=reason):
                 message = _last(after, REASON_WORDS[reason].finish, notice.at)
-                if reason in NATURAL_ENDS | WANTED_ENDS:
+                if reason in (NATURAL_ENDS | WANTED_ENDS) - ERROR_ENDS:
                     yield _event("response", after, message=message, done=True)
                 else:
                     why = notice.detail or reason.value

@@ -100,6 +100,7 @@ class ReasonWords(NamedTuple):
 REASON_WORDS = {
     DoneReason.END_TURN: ReasonWords("end_turn", SUCCESS, "model_stop", "end_turn"),
     DoneReason.STOP_SEQUENCE: ReasonWords("stop_sequence", FAILED, "model_stop", "end_turn"),
+    DoneReason.REFUSAL: ReasonWords("refusal", FAILED, "error", "error"),
     DoneReason.MAX_TOKENS: ReasonWords("max_tokens", FAILED, "error", "max_tokens"),
     DoneReason.MAX_TURNS: ReasonWords("max_turns", "error_max_turns", "max_turns", "tool_use"),
     DoneReason.TOKEN_BUDGET: ReasonWords("token_budget", BUDGET, "budget_exceeded", "tool_use"),

@@ -11,9 +11,10 @@ from typing import TypeVar, final
 from ..effects import Effect
 from ..effects.events import ControlReceived, HookAnswered, UserSent, UserSteered
 from ..effects.hooks import Hook
-from ..effects.messages import Binary, Outcome, ToolCall, ToolResult
+from ..effects.messages import Binary, Outcome, StopReason, ToolCall, ToolResult
 from ..effects.notices import (
     CallSettled,
+    DoneReason,
     HookAsked,
     HookEnded,
     Ignored,
@@ -34,6 +35,9 @@ from .state import State
 
 
 S = TypeVar("S")
+
+# What an answer ended with that the end of its run tells, too.
+END_REASONS = {StopReason.STOP_SEQUENCE: DoneReason.STOP_SEQUENCE, StopReason.REFUSAL: DoneReason.REFUSAL}
 
 
 @final
@@ -128,6 +132,11 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
 
 
 # Giving a call its result
+
+
+def end_reason(stop: StopReason) -> DoneReason:
+    """Why a run ends of its own accord, where its last answer ended with *stop*."""
+    return END_REASONS.get(stop, DoneReason.END_TURN)
 
 
 def result_of(

@@ -33,7 +33,7 @@ from . import state as stages
 from .batch.batch import Stopping
 from .builder import Draft, ask_hooks, hooks_at, received
 from .context import Context
-from .rules import compaction, model_messages
+from .rules import compaction, loops, model_messages
 from .rules.hooks import opinion, told, with_denials
 from .rules.limits import may_not_go_on
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
@@ -275,8 +275,10 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     if message_size(summary) >= old:
         return _failed(state, "the summary was not smaller than what it was to replace", draft, ctx)
     shown = history_size(history) - saved(history, 0, cleared)
+    # A model that goes in circles would otherwise begin anew with each summary.
+    kept = loops.remembered(history.slice(0, cut), ctx.config.loops, memory.progress.summarised)
     draft.add(
-        ReplaceHistory(head=(summary,), keep=cut),
+        ReplaceHistory(head=(summary,), keep=cut, summarised=kept),
         # One success ends the row of failures, and still counts as a try until a turn is completed.
         CountCompaction(attempts=memory.progress.compactions + 1, failures=0),
         notices.Compacted(before=shown, after=shown - old + message_size(summary)),

@@ -21,7 +21,7 @@ from ..effects import Effect, is_record, records
 from ..effects.config import Config, ModelSpec, Steering
 from ..effects.events import ControlReceived, Event, Interrupted, UserSent, UserSteered
 from ..effects.history import History
-from ..effects.messages import Binary, Role
+from ..effects.messages import Binary, Message, Role
 from ..effects.notices import DoneReason
 from ..effects.permissions import PermissionMode, Rule
 from ..effects.records import MailKind, Record, SetInstructions, SetThinking
@@ -131,7 +131,8 @@ class RunProgress:
     *compactions* counts those since the last completed answer, *continues* how often hooks made this run go
     on. *fallback* is the model that is asked instead, or empty; *max_output* is how many tokens the model in
     use gives at most, 0 where it refused none. *withdrawn* are tools that are not offered. *stopped* is the
-    reason with which the run ends where it is interrupted.
+    reason with which the run ends where it is interrupted. *summarised* are the calls and results behind the
+    summary that the history begins with, as far as loop detection compares them.
     """
 
     compactions: int = 0
@@ -140,6 +141,7 @@ class RunProgress:
     max_output: int = 0
     withdrawn: tuple[records.WithdrawTool, ...] = ()
     stopped: DoneReason = DoneReason.INTERRUPTED
+    summarised: tuple[Message, ...] = ()
 
 
 @final
@@ -294,6 +296,8 @@ def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # noqa: PL
             # turns.
             others = [one for one in now.withdrawn if one.tool != record.tool]
             return attrs.evolve(now, withdrawn=(*others, record))
+        case records.ReplaceHistory():
+            return attrs.evolve(now, summarised=record.summarised)
         case _:
             return now
 

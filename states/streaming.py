@@ -28,7 +28,7 @@ from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompac
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
 from .batch.settle import UNSTARTED
-from .builder import Draft, received, result_of
+from .builder import Draft, end_reason, received, result_of
 from .context import Context
 from .rules import model_messages
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
@@ -156,12 +156,10 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     match stop:
         case StopReason.MAX_TOKENS:
             return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
-        case StopReason.STOP_SEQUENCE:
-            return draft.to(Thinking(stage=End(reason=DoneReason.STOP_SEQUENCE)))
         case StopReason.INTERRUPTED:
             return draft.to(_stopped(state))
         case _:
-            return draft.to(Thinking(stage=End(reason=DoneReason.END_TURN)))
+            return draft.to(Thinking(stage=End(reason=end_reason(stop))))
 
 
 def _called(wish: CallPiece, draft: Draft) -> ToolCall:

@@ -25,7 +25,7 @@ from ..effects.notices import DoneReason
 from ..effects.permissions import Verdict
 from ..effects.requests import CallModel, Cancel, Conversation, ReadInstructions
 from . import state as stages
-from .builder import Draft, ask_hooks, hooks_at, ignore, received, record_answers
+from .builder import Draft, ask_hooks, end_reason, hooks_at, ignore, received, record_answers
 from .context import Context, Memory
 from .rules import compaction, loops, model_messages
 from .rules.hooks import told
@@ -38,7 +38,7 @@ ThinkingStep = tuple[Thinking | Streaming | Compacting | Done, tuple[Effect, ...
 
 # Ends that nothing forces. Before one of these a steer that came late is still answered, and a hook may make
 # the run go on; a limit, an error or an interrupt is not to be talked out of.
-NATURAL_ENDS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
+NATURAL_ENDS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE, DoneReason.REFUSAL})
 
 
 def handle(state: Thinking, ctx: Context) -> ThinkingStep:
@@ -208,9 +208,7 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
         if finish.reason is not StopReason.INTERRUPTED:
             # The model had said all it had to say, and the steer was the only reason to ask it again. To ask
             # all the same would send a history that ends with its own answer, which some providers refuse.
-            stopped = finish.reason is StopReason.STOP_SEQUENCE
-            reason = DoneReason.STOP_SEQUENCE if stopped else DoneReason.END_TURN
-            return draft.to(Thinking(stage=End(reason=reason)))
+            return draft.to(Thinking(stage=End(reason=end_reason(finish.reason))))
         # The steer cut this answer off. It is not to be lost for words that never came in.
         draft.add(records.AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
@@ -259,7 +257,8 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     before = compaction.before(config.compaction, talk.history, talk.cleared, talk.results)
     if before is not None:
         return _clear(before, state, ctx)
-    loop = loops.found(memory.history, config, memory.progress.withdrawn, memory.spent.turns)
+    run = memory.progress
+    loop = loops.found(memory.history, config, run.withdrawn, memory.spent.turns, run.summarised)
     if loop is not None and loop.acts:
         return _break_loop(loop, state, ctx)
     if _too_long(ctx):

@@ -126,7 +126,7 @@ class PureHost:
         effects = self.advanced(machine, event)
         self.effects += effects
         if not ignored(effects):
-            self.wrote(Stepped(event=event, label=machine.state.label))
+            self.wrote(Stepped.of(event, machine.state.label, effects))
 
     async def faults(self, world: ScenarioWorld) -> list[str]:
         found = list(differences(self.machine, self.effects, world.machine, world.effects))

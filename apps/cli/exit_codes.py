@@ -24,6 +24,7 @@ class Exit(IntEnum):
     LOOP = 7
     BLOCKED = 8
     DIFFERS = 9
+    REFUSED = 10
     HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -41,6 +42,7 @@ MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.LOOP: "the model repeated itself and was stopped",
     Exit.BLOCKED: "a hook did not let the prompt in",
     Exit.DIFFERS: "bisect: the sessions differ",
+    Exit.REFUSED: "the model refused to answer",
     Exit.HUNG_UP: "the terminal was closed; the run can be resumed",
     Exit.INTERRUPTED: "interrupted; the text so far is kept",
     Exit.BROKEN_PIPE: "the reader of the output left; the run can be resumed",
@@ -51,6 +53,7 @@ MEANINGS: Final[Mapping[Exit, str]] = {
 BY_REASON: Final[Mapping[DoneReason, Exit]] = {
     DoneReason.END_TURN: Exit.ENDED,
     DoneReason.STOP_SEQUENCE: Exit.ENDED,
+    DoneReason.REFUSAL: Exit.REFUSED,
     DoneReason.MAX_TOKENS: Exit.MAX_TOKENS,
     DoneReason.MAX_TURNS: Exit.MAX_TURNS,
     DoneReason.TOKEN_BUDGET: Exit.BUDGET,

@@ -187,7 +187,7 @@ def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entr
         kind, label = type(event).__name__, machine.state.label
         msg = f"{kind} has no effect at step {point.at} (state {label})"
         raise effects.ConfigError(msg)
-    yield Stepped(event=event, label=tried.state.label)
+    yield Stepped.of(event, tried.state.label, made)
     # Without this, a tool that follows from the replacement would count as lost: it may have run, it did not.
     asked = {effect.id for effect in made if effects.is_request(effect)}
     if unbegun := tuple([name for name in tried.state.open if name in asked]):

@@ -20,13 +20,13 @@ from ...effects.config import READER
 from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
-from ...effects.notices import CallSettled, DoneReason
+from ...effects.notices import CallSettled, DoneReason, RunEnded
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
-from ...states.context import SessionMemory
+from ...states.context import Context, SessionMemory
 from ...states.rules.inputs import next_prompt
-from ..machine import Machine, apply_inputs, questions
+from ..machine import Machine, apply_inputs, questions, transition
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
 # Characters of full results that are held in memory, where no journal has them; the oldest go first.
@@ -392,10 +392,10 @@ def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
         # Older turnwheels gave up after thinking as after text. Where the run ended, it was not tried again.
         event = attrs.evolve(event, should_retry=False)
     state, memory = machine.state, machine.memory
-    effects = machine.fail(event, entry.failed) if entry.failed else machine.advance(event)
+    effects = machine.fail(event, entry.failed) if entry.failed else _applied(machine, event, entry)
     if machine.state.label != entry.label or isinstance(state, states.Done):
         older = _without_bound(Machine(machine.config, state, memory), event.at)
-        effects = older.advance(event)
+        effects = _applied(older, event, entry)
         machine.state, machine.memory = older.state, older.memory
     # A machine that decides otherwise than the one that wrote would perform requests with no trace in the
     # journal, or skip some that were performed.
@@ -406,6 +406,30 @@ def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
         )
         raise JournalError(msg)
     return effects
+
+
+def _applied(machine: Machine, event: events.Event, entry: Stepped) -> tuple[Effect, ...]:
+    """What *event* leads to; where *entry* is an older one, as it did then."""
+    summary = isinstance(machine.state, states.Compacting) and isinstance(event, events.ModelFinished)
+    if entry.newer or not summary:
+        effects = machine.advance(event)
+        return effects if entry.newer else _unrefused(machine, effects)
+    memory = machine.memory
+    machine.state, made = transition(machine.state, Context(machine.config, memory, event))
+    older = [attrs.evolve(one, summarised=()) if isinstance(one, ReplaceHistory) else one for one in made]
+    machine.memory = memory.record(older)
+    return (*older, *machine.advance(at=event.at))
+
+
+def _unrefused(machine: Machine, made: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    """The effects *made*, where *machine* ends as with older turnwheels, which knew no refusal."""
+    over = machine.state
+    if not isinstance(over, states.Done) or over.reason is not DoneReason.REFUSAL:
+        return made
+    machine.state = attrs.evolve(over, reason=DoneReason.END_TURN)
+    return tuple(
+        [attrs.evolve(one, reason=DoneReason.END_TURN) if isinstance(one, RunEnded) else one for one in made]
+    )
 
 
 def _without_bound(machine: Machine, at: float) -> Machine:

@@ -87,7 +87,7 @@ class Environment:
 
 
 # Reasons after which a run counts as failed. After a limit, what it found is worth reading.
-FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
+FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED, DoneReason.REFUSAL})
 
 
 @final

@@ -167,7 +167,7 @@ class Session:
         # Results at a natural end are of calls that were skipped, or an empty answer, which is not kept, came
         # behind them. No earlier answer is then the last.
         ran = any(result.outcome is not Outcome.SKIPPED for message in run[:1] for result in message.results)
-        if ran and over is not None and over.reason is DoneReason.END_TURN:
+        if ran and over is not None and over.reason in {DoneReason.END_TURN, DoneReason.REFUSAL}:
             run = []
         return Result(
             session=self.id,

@@ -229,7 +229,7 @@ class SessionLog:
             self._label = label
         # Progress changes no state, and a chatty tool would fill the store with it.
         elif self.kept and (failed or not isinstance(event, ToolProgressed)):
-            step = Stepped(event=event, label=label, failed=failed)
+            step = Stepped.of(event, label, effects, failed)
             await self.write(*self._held_back(), step, about=about)
         # By the number of its entry, and so after the append: the full text of a result is read from there.
         state.note_results(event, effects, self.length - 1 if self.kept else None)

@@ -9,12 +9,15 @@
 #   failed each time or read the same.
 # - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are named.
 #
+# A summary is no word of a person's. The calls that it stands for are remembered beside it, and count on.
+#
 # A call that differs only in where a page begins or ends is no repetition but reading on. A model is told
 # of any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again
 # after each change is work.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +28,7 @@ import attrs
 
 from ...effects.config import Config, Loops, SideEffect
 from ...effects.history import History
-from ...effects.messages import Message, Outcome, Role, ToolCall, ToolResult
+from ...effects.messages import Message, Outcome, Part, Role, ToolCall, ToolResult
 from ...effects.notices import LoopDetected, LoopStage
 from ...effects.records import WithdrawTool
 from .model_messages import count
@@ -150,18 +153,25 @@ class Loop:
         return not self.done and self.notice.stage is not LoopStage.WARNED
 
 
-def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], turns: int) -> Loop | None:
+def found(
+    history: History,
+    config: Config,
+    withdrawn: Sequence[WithdrawTool],
+    turns: int,
+    summarised: Sequence[Message] = (),
+) -> Loop | None:
     """
     What the calls at the end of *history* repeat, and what is done about the worst of it; None for nothing.
 
-    The run has had *turns* turns, and *withdrawn* were taken away in some of them.
+    The run has had *turns* turns, and *withdrawn* were taken away in some of them. *summarised* is what
+    `remembered` gave for the summary that *history* begins with.
     """
     loops = config.loops
     # Looked for only right behind results. After a person's words the model deserves a fresh start.
     if loops.off or not history.length or history[-1].role is not Role.TOOL:
         return None
     judged: list[Loop] = []
-    for each in repeated(latest(history, window(loops)), config):
+    for each in repeated(latest(history, window(loops), summarised), config):
         stage = stage_of(each, loops)
         if stage is not None:
             done = stage is LoopStage.WITHDRAWN and _are_away(each, withdrawn, turns)
@@ -181,14 +191,21 @@ def window(loops: Loops) -> int:
     return max(WINDOW, LONGEST_CYCLE * highest)
 
 
-def latest(history: History, window: int) -> list[Made]:
-    """The latest calls since a person said something, *window* at most, the newest first."""
+def latest(history: History, window: int, summarised: Sequence[Message] = ()) -> list[Made]:
+    """
+    The latest calls since a person said something, *window* at most, the newest first.
+
+    Where *history* begins with a summary of such calls, *summarised* are those that `remembered` kept.
+    """
     # This is done at each turn, so it is written to be quick: to look up a role takes longer than to compare.
     assistant, user, length = Role.ASSISTANT, Role.USER, history.length
     made: list[Made] = []
-    results = history[-1]
     # Between two things that a person says each answer has calls, or it would be the last.
-    for message in reversed(history.slice(max(0, length - 2 * window), length)):
+    said = history.slice(max(0, length - 2 * window), length)
+    if summarised and length <= 2 * window:
+        said = _unsummarised(said, summarised)
+    results = said[-1]
+    for message in reversed(said):
         role = message.role
         if role is assistant:
             for part in reversed(message.parts):
@@ -200,6 +217,52 @@ def latest(history: History, window: int) -> list[Made]:
             break
         results = message
     return made
+
+
+def remembered(old: Sequence[Message], loops: Loops, summarised: Sequence[Message]) -> tuple[Message, ...]:
+    """
+    What is to be remembered of *old*, which a summary takes the place of, so that its calls count on.
+
+    *summarised* is what an earlier summary left, if *old* begins with one.
+    """
+    said = _unsummarised(old, summarised) if summarised else tuple(map(_compared, old))
+    kept: list[Message] = []
+    calls, most = 0, window(loops)
+    for message in reversed(said):
+        # Only as many as are ever looked at: what is remembered does not grow with the conversation.
+        if message.role is Role.USER or calls >= most:
+            break
+        parts = tuple([part for part in message.parts if isinstance(part, ToolCall | ToolResult)])
+        kept.append(attrs.evolve(message, parts=parts))
+        calls += len(message.calls)
+    return tuple(reversed(kept))
+
+
+def _unsummarised(said: Sequence[Message], summarised: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages *said* as they are compared, with those that were *summarised* for the summary."""
+    return (*summarised, *map(_compared, said[1:]))
+
+
+def _compared(message: Message) -> Message:
+    """*message*, of which long texts are cut, and still differ where they did."""
+    parts = tuple(map(_cut, message.parts))
+    # Most are short, and this is done at each turn behind a summary.
+    return message if parts == message.parts else attrs.evolve(message, parts=parts)
+
+
+def _cut(part: Part) -> Part:
+    match part:
+        case ToolCall(arguments=text) if len(text) > LONG_ARGUMENTS:
+            return attrs.evolve(part, arguments=_short(text))
+        case ToolResult(content=text) if len(text) > LONG_ARGUMENTS:
+            return attrs.evolve(part, content=_short(text))
+        case _:
+            return part
+
+
+def _short(text: str) -> str:
+    # Still longer than what is read, so it is compared as it stands.
+    return text[:LONG_ARGUMENTS] + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def repeated(made: Sequence[Made], config: Config) -> list[Repeated]:

@@ -107,8 +107,12 @@ async def test_a_server_without_a_key_is_asked_and_a_run_that_failed_says_so() -
             with pytest.raises(RunFailed, match="ended with error: not_found: http 400: no such model"):
                 result.raise_for_error()
     assert asked == ["127.0.0.1", "api.openai.com"]
-    agent, _ = scripted(says("hi"))
+    agent, _ = scripted(says("hi"), says("I cannot.", stop=StopReason.REFUSAL))
     assert (await agent.run("go")).raise_for_error().text == "hi"
+    refused = await agent.run("go")
+    assert (refused.reason, refused.text) == (DoneReason.REFUSAL, "I cannot.")
+    with pytest.raises(RunFailed, match="ended with refusal"):
+        refused.raise_for_error()
 
 
 def raising() -> None:

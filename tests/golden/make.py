@@ -903,8 +903,8 @@ def random_run(seed: int) -> tuple[list[Entry], set[Row]]:
             entries.append(TakenOver(at=0.0, config=what))
         elif not isinstance(what, ToolProgressed):
             taken |= {step.row for step in steps(machine, what)}
-            machine.advance(what)
-            entries.append(Stepped(event=what, label=machine.state.label))
+            made = machine.advance(what)
+            entries.append(Stepped.of(what, machine.state.label, made))
     return entries, taken
 
 

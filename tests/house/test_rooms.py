@@ -30,6 +30,7 @@ PURE_IMPORTS = frozenset(
         "enum",
         "fnmatch",
         "functools",
+        "hashlib",  # equal texts have equal digests, in each process
         "itertools",
         "json",
         "math",

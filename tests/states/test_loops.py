@@ -22,6 +22,7 @@ from turnwheel.states.rules.loops import (
     canonical,
     found,
     latest,
+    remembered,
     window,
 )
 from turnwheel.testing.harness import MachineHarness, call, config
@@ -387,6 +388,32 @@ def test_what_is_found_is_true(answers: list[list[Made]], warn: int) -> None:
     assert all(loop.count <= names.count(tool) + (len(loop.tools) > 1) for tool in loop.tools)
     assert all(tool in loop.text for tool in loop.tools)
     assert str(loop.count) in loop.text
+
+
+# What was summarised
+
+
+@given(
+    st.lists(st.lists(CALL, min_size=1, max_size=3), min_size=3, max_size=60),
+    st.lists(st.integers(1, 10), max_size=3),
+    st.sampled_from(["", "long " * LONG_ARGUMENTS]),
+)
+def test_a_summary_changes_nothing_that_is_found(
+    answers: list[list[Made]], cuts: list[int], more: str
+) -> None:
+    """However many there are, whatever the length of arguments and results."""
+    given = [
+        [attrs.evolve(one, given=f"{more}{one.given}", came=more + one.came) for one in answer]
+        for answer in answers
+    ]
+    whole, loops = said(*map(tuple, given)), Loops()
+    history, kept = whole, tuple[messages.Message, ...]()
+    for cut in cuts:
+        index = min(1 + 2 * cut, len(history) - 2)
+        kept = remembered(history.slice(0, index), loops, kept)
+        history = history.replace((messages.user("They looked."),), index)
+        assert sum(len(message.calls) for message in kept) < window(loops) + 3
+    assert found(history, config(), (), 0, kept) == found(whole, config(), (), 0)
 
 
 # What was withdrawn

@@ -66,11 +66,11 @@ def kept(player: Player) -> tuple[list[bytes], list[Machine], Machine]:
     entries.append(RunOpened(at=0.0, run=played.began.memory.run, config=player.config))
     machines.append(copied(live))
     for what in played.journal:
-        happen(live, what)
+        made = happen(live, what)
         if isinstance(what, Config):
             entries.append(TakenOver(at=0.0, config=what))
         else:
-            entries.append(Stepped(event=what, label=live.state.label))
+            entries.append(Stepped.of(what, live.state.label, made))
         machines.append(copied(live))
     return [encode_entry(entry) for entry in entries], machines, played.end
 

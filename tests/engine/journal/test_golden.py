@@ -23,17 +23,19 @@ from turnwheel.effects.config import Limits, ModelSpec, Retries, SideEffect
 from turnwheel.effects.events import Entered, Event, Failure, ToolProgressed
 from turnwheel.effects.history import ReasoningPiece
 from turnwheel.effects.messages import Outcome
+from turnwheel.effects.notices import DoneReason, RunEnded
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.codec import SETTINGS
 from turnwheel.engine.inspect.replay import line
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened
+from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened, Stepped
 from turnwheel.engine.journal.fold import SessionState, fold, initial_state, read
 from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.session.archive import export, replay
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.states.batch.batch import Running
 from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.state import Done
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -153,6 +155,27 @@ async def test_what_was_asked_beyond_a_budget_was_asked(tokens: int) -> None:
     machine = fold([encode_entry(entry) for entry in older], "s").machine
     assert machine is not None
     assert tuple(machine.memory.history) == tuple(there)
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_what_older_turnwheels_did_is_not_done_otherwise(*, newer: bool) -> None:
+    """What they summarised was no repetition, and a refusal an end as any other: which no label tells."""
+    for name, differs in (("compaction", "summarised"), ("streaming", "refused")):
+        written = [decode_entry(entry) for entry in lines(PRESENT / f"{name}.s.jsonl")]
+        assert any(isinstance(one, Stepped) and one.newer for one in written)
+        entries = [
+            attrs.evolve(one, newer=one.newer and newer) if isinstance(one, Stepped) else one
+            for one in written
+        ]
+        state, seen = SessionState(), set[str]()
+        for _, effects in read([encode_entry(one) for one in entries], "s", state):
+            if state.machine is not None and state.machine.memory.progress.summarised:
+                seen.add("summarised")
+            over = state.machine.state if state.machine is not None else None
+            ended = [effect.reason for effect in effects if isinstance(effect, RunEnded)]
+            assert not ended or (isinstance(over, Done) and ended == [over.reason])
+            seen |= {"refused"} if DoneReason.REFUSAL in ended else set()
+        assert seen == ({differs} if newer else set())
 
 
 # Going on

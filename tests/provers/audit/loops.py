@@ -10,7 +10,7 @@ import attrs
 
 from provers.audit.loop_oracle import Due, due
 from turnwheel.effects.notices import DoneReason, LoopDetected, LoopStage
-from turnwheel.effects.records import WithdrawTool
+from turnwheel.effects.records import ReplaceHistory, WithdrawTool
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.states.state import (
     Compacting,
@@ -31,20 +31,25 @@ class LoopBook:
     The tools of one run that were *withdrawn*, by name.
 
     *warns* are what the model is to be told in the request of the last step: any of them, or nothing.
+    *summarised* is all that was said behind the summary that the conversation begins with.
     """
 
     withdrawn: dict[str, WithdrawTool] = attrs.field(factory=dict)
     warns: tuple[Due, ...] = ()
+    summarised: Messages = ()
 
     def copy(self) -> LoopBook:
         """A book that goes on from here on its own."""
-        return LoopBook(withdrawn=dict(self.withdrawn))
+        return LoopBook(withdrawn=dict(self.withdrawn), summarised=self.summarised)
 
     def take(self, now: Transition, messages: Messages) -> list[str]:
         """The faults of the step *now*, before which *messages* had been said."""
         told = [effect for effect in now.effects if isinstance(effect, LoopDetected)]
         away = [effect for effect in now.effects if isinstance(effect, WithdrawTool)]
         faults, self.warns = list[str](), ()
+        # A summary stands for what was said, and is no word of anybody's.
+        if self.summarised:
+            messages = (*self.summarised, *messages[1:])
         if now.state.label == "thinking.go" and (told or isinstance(now.following, Streaming | Compacting)):
             asked = due(messages, now.config, self.withdrawn, now.memory.spent.turns)
             faults += self._judged(told, asked, now)
@@ -52,6 +57,9 @@ class LoopBook:
             faults.append(f"{told} after {now.event} in {now.state.label}")
         faults += self._withdrawn(away, told, now)
         for effect in now.effects:
+            if isinstance(effect, ReplaceHistory):
+                stays = len(now.memory.history) - effect.keep
+                self.summarised = messages[: len(messages) - stays]
             if isinstance(effect, CallModel) and effect.purpose is Purpose.TURN:
                 faults += self._offered(effect, now)
         if {one.tool: one for one in now.remembered.progress.withdrawn} != self.withdrawn:

@@ -41,7 +41,7 @@ from turnwheel.effects.events import (
     ModelStreamed,
     UserSteered,
 )
-from turnwheel.effects.messages import Finish, Message, Role
+from turnwheel.effects.messages import Finish, Message, Role, StopReason
 from turnwheel.effects.notices import (
     AnswerDropped,
     AnswerKept,
@@ -147,6 +147,8 @@ class RunAuditor:
     unpaid: bool = False
     aborted: bool = False
     text: str = ""
+    # What the latest answer ended with.
+    ended: StopReason = StopReason.UNKNOWN
     # The arguments that were streamed, by the number of their call.
     bits: dict[int, str] = attrs.field(factory=dict)
 
@@ -188,6 +190,7 @@ class RunAuditor:
             unpaid=self.unpaid,
             aborted=self.aborted,
             text=self.text,
+            ended=self.ended,
             bits=dict(self.bits),
         )
 
@@ -398,6 +401,7 @@ class RunAuditor:
                 self.interrupted = True
             case TurnEnded(turn=turn, message=message):
                 self.turns += 1
+                self.ended = effect.stop
                 finish = Finish(reason=effect.stop, sequence=effect.sequence)
                 right = turn == self.turns and message.parts[-1] == finish
                 return [] if right else [f"turn {self.turns}, which ended with {finish}, is told as {effect}"]
@@ -423,6 +427,9 @@ class RunAuditor:
         stopped = DoneReason.ABORTED if self.aborted else DoneReason.INTERRUPTED
         if self.interrupted != (told.reason is stopped):
             faults.append(f"the run ended with {told.reason}, interrupted: {self.interrupted}")
+        by_itself = told.reason in {DoneReason.END_TURN, DoneReason.REFUSAL}
+        if by_itself and (told.reason is DoneReason.REFUSAL) != (self.ended is StopReason.REFUSAL):
+            faults.append(f"the answer ended with {self.ended}, and the run with {told.reason}")
         if self.mail.refused and not self.interrupted and told.reason is not DoneReason.BLOCKED:
             faults.append(f"the prompt did not come in, and the run ended with {told.reason}")
         return faults

@@ -159,7 +159,7 @@ async def test_a_call_of_a_tool_that_was_not_offered_is_not_run(
     ("end", "reason", "stop"),
     [
         ("cut off", DoneReason.MAX_TOKENS, StopReason.MAX_TOKENS),
-        ("refused", DoneReason.END_TURN, StopReason.REFUSAL),
+        ("refused", DoneReason.REFUSAL, StopReason.REFUSAL),
     ],
 )
 async def test_an_end_that_is_none_is_told(
