@@ -16,7 +16,7 @@ import attrs
 from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, named, seconds
-from ..performers.base import Clock, PerformContext, Performer, SystemClock, noop
+from ..performers.base import Clock, PerformContext, Performer, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "openai:gpt-5"
 
+# Seconds in which a run whose caller was cancelled is brought to its end in the store.
 ABORT_WITHIN = 5.0
-"""Seconds in which a run whose caller was cancelled is brought to its end in the store."""
 
+# The tool that starts a child; offered where an agent has children.
 SPAWN = effects.ToolSpec(
     name="run_agent",
     description="Give a task to another agent and get its findings.",
@@ -61,9 +62,6 @@ SPAWN = effects.ToolSpec(
     timeout=None,
     kind=effects.ToolKind.AGENT,
 )
-"""
-The tool that starts a child; offered where an agent has children.
-"""
 
 
 def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSpec]) -> effects.ToolSpec:
@@ -86,8 +84,8 @@ async def sleep(request: effects.SetTimer, scene: PerformContext) -> effects.Tim
     return effects.TimerFired(at=scene.clock.now(), request=request.id)
 
 
+# Decides a question, or leaves it to another approver by None. One that is not async runs in a thread.
 Approver = Callable[[effects.AskApproval], effects.Decision | Awaitable[effects.Decision | None] | None]
-"""Decides a question, or leaves it to another approver by None. One that is not async runs in a thread."""
 
 
 async def ask(
@@ -122,8 +120,8 @@ def _as_it_is(value: object) -> object:
     return RuntimeError(repr(value)) if exits else value
 
 
+# Names the tools of the next turn, by what the conversation has come to; called in the event loop.
 ToolChoice = Callable[[PerformContext], Iterable[str] | Awaitable[Iterable[str]]]
-"""Names the tools of the next turn, by what the conversation has come to; called in the event loop."""
 
 
 async def offer(
@@ -413,7 +411,7 @@ class Agent:
             lease=self.lease,
             worker=self.worker,
             # A host that asks models itself has its own keys.
-            ready=noop if effects.CallModel in self.performers else self._models.ready,
+            ready=None if effects.CallModel in self.performers else self._models.ready,
         )
         return Session(name, environment, store, fresh=fresh)
 

@@ -27,6 +27,7 @@ TAG = "type"
 
 # A class may be renamed at any time, a tag never: journals, snapshots and sockets have the first name.
 # Without an entry here, a rename would make every older journal unreadable.
+# The tags of classes that have another name in code.
 STORED_NAMES: dict[type, str] = {
     effects.ApprovalResolved: "ApprovalAnswered",
     effects.CallSettled: "ToolEnded",
@@ -39,7 +40,6 @@ STORED_NAMES: dict[type, str] = {
     states.AllowedAwaitingHooks: "Vetted",
     states.RunningChild: "Delegated",
 }
-"""The tags of classes that have another name in code."""
 
 
 def tag_of(kind: type) -> str:
@@ -49,6 +49,7 @@ def tag_of(kind: type) -> str:
 
 
 # Innermost first: a union's members are converted with the hooks that exist when it is configured.
+# Every closed union that is stored or sent.
 UNIONS: tuple[Any, ...] = (
     effects.Piece,
     effects.Part,
@@ -69,27 +70,26 @@ UNIONS: tuple[Any, ...] = (
     states.State,
     Entry,
 )
-"""Every closed union that is stored or sent."""
 
 
 # Python's decimals round silently beyond their precision, and a budget with an exponent in the millions would
 # cost minutes to add up.
+# Digits before or behind the point of an amount of money.
 MOST_DIGITS = 30
-"""Digits before or behind the point of an amount of money."""
 
 # In this order: a generated hook takes in the hooks of its fields as they are at that moment.
+# The settings of a run, the inner classes first.
 SETTINGS = (
     *(effects.ToolSpec, effects.Limits, effects.Price, effects.ModelSpec, effects.Policy, effects.Retries),
     *(effects.Compaction, effects.Loops, effects.Rule, effects.HookSpec, effects.ChildSpec, effects.Config),
 )
-"""The settings of a run, the inner classes first."""
 
 # Their fields that came in the midst of a version. What they are by default is what was done before them.
+# Settings that are left out at their default.
 NEWER_FIELDS: dict[type, dict[str, Any]] = {
     effects.HookSpec: {"on_error": override(omit_if_default=True)},
     effects.Policy: {"coalesce_longest": override(omit_if_default=True)},
 }
-"""Settings that are left out at their default."""
 
 
 def _unstructure_rope(rope: effects.Rope) -> dict[str, Any]:
@@ -160,6 +160,7 @@ converter = make_converter()
 
 # Listed by trial: damaged JSON reaches constructors and validators, which raise errors of their own. An entry
 # that nests deeply enough exhausts the stack.
+# The errors of the converter for JSON of another shape.
 UNREADABLE = (
     msgspec.MsgspecError,
     cattrs.BaseValidationError,
@@ -169,7 +170,6 @@ UNREADABLE = (
     TypeError,
     ValueError,
 )
-"""The errors of the converter for JSON of another shape."""
 
 # Typed anew: a union is no type to a type checker, which would refuse it at each call.
 structure: Callable[..., Any] = converter.structure

@@ -42,12 +42,12 @@ from ..states.rules import model_messages
 from ..states.state import Confirming
 from .machine import Machine, error_line, ignored
 
+# The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`.
 Performers = Mapping[type, Performer[Any]]
-"""The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
 
 
+# Seconds in which a busy reader comes back as a rule: until then, the run does not move while it works.
 READER_GRACE = 0.01
-"""Seconds in which a busy reader comes back as a rule: until then, the run does not move while it works."""
 
 
 class EventSink(Protocol):
@@ -68,8 +68,8 @@ class EventSink(Protocol):
         ...
 
 
+# The effects of each step, with the number of the journal's latest entry then.
 Steps = tuple[tuple[tuple[Effect, ...], int | None], ...]
-"""The effects of each step, with the number of the journal's latest entry then."""
 
 
 class Hold(Enum):
@@ -78,7 +78,7 @@ class Hold(Enum):
     NOTHING = auto()
     # Inputs that came before the takeover are applied first: one of them may cancel the request.
     AT_FIRST = auto()
-    # Draining.
+    # While the driver drains: the next owner begins them.
     ALL = auto()
 
 
@@ -99,8 +99,9 @@ class RunningRequest:
             # The answer says that it was cancelled, and comes through the inbox like any other.
             self.task.cancel()
         else:
-            # Lasting work may have begun in a process that is gone, and only its own journal knows how far.
-            # One turn of the loop lets it begin, which reads that journal, and stops it then.
+            # Another process may have begun this work, and only its own journal knows how far it came. One
+            # turn of the loop lets the performer start. Then the cancel reaches it, and it stops what that
+            # journal shows.
             asyncio.get_running_loop().call_soon(self.task.cancel)
 
 
@@ -130,7 +131,7 @@ class Driver:
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
     # Lasting work that answered None: no task has it, and its request is still open.
     _left: dict[str, Request] = attrs.field(factory=dict, init=False)
-    # False between an event and the requests that follow from it: whether the run rests is not known then.
+    # True when all requests of the last event have begun. Before that it is unknown whether the run rests.
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
@@ -173,7 +174,7 @@ class Driver:
     @property
     def unbegun(self) -> tuple[str, ...]:
         """The open requests for work that no process has begun."""
-        # Questions and timers have no effect of their own, so the next owner begins them in any case.
+        # Questions and timers change nothing in the world, so the next owner begins them again in any case.
         held = {name for name, one in self._held.items() if not isinstance(one, AskApproval | SetTimer)}
         return tuple([name for name in self.machine.state.open if name in held])
 
@@ -191,7 +192,7 @@ class Driver:
     def _idle(self, work: RunningRequest) -> bool:
         """Whether *work* waits for people."""
         if work.resting is not None:
-            # A child that was cancelled still ends its run, and that is worth waiting for.
+            # A cancelled child still has to end its run; the driver waits for that answer.
             return not work.stops and work.resting(work.request)
         # The only timers beside a question are the deadlines of questions.
         return isinstance(work.request, SetTimer) and isinstance(self.machine.state, Confirming)
@@ -199,7 +200,7 @@ class Driver:
     @property
     def _drained(self) -> bool:
         """Whether the driver drains, and no work is left but questions and timers."""
-        # A child that rests is not idle here: it drains by itself, and its end is applied.
+        # A child that rests counts as work here: it drains by itself, and its task must end first.
         idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
         return self._hold is Hold.ALL and idle and not self.inbox
 
@@ -244,7 +245,8 @@ class Driver:
             # Its beginning failed where it was opened.
             self.inbox.put(Entered(at=self.clock.now()))
         try:
-            # Closed while an event was being journaled: its requests are for the next owner.
+            # The inbox may be closed while an event is journaled. The next owner begins the requests of that
+            # event.
             while not self.inbox.closed:
                 # Started before they are yielded: a subscriber that is slow must not delay the work.
                 self._perform(effects)
@@ -262,7 +264,7 @@ class Driver:
                     self.rested()
                 event = await self.inbox.get()
                 self._begun = False
-                # No step: progress of a tool or a child, or a wake to look at `resting` again.
+                # No step: a notice of a child or of a delayed request, or a wake to look at `resting` again.
                 if event is None or isinstance(event, PassThroughNotice):
                     effects = () if event is None else (event,)
                     continue
@@ -318,8 +320,8 @@ class Driver:
 
     def _cancel(self, request: str) -> None:
         if self._hold is not Hold.ALL and (left := self._left.pop(request, None)) is not None:
-            # Left for later, so there is no task to cancel. Only the child knows how far it came: it is begun
-            # again, to be stopped below.
+            # This work answered None, so it has no task to cancel. Only the child's journal knows how far it
+            # came. It is started again here; `work.cancel()` below stops it.
             self._start(left)
         if (held := self._held.get(request)) is not None:
             self._drop(held)
@@ -352,14 +354,14 @@ class Driver:
                 config=self.machine.config,
                 history=self.machine.memory.history,
                 clock=self.clock,
-                # In the queue of the answers: no piece of a stream can be overtaken by its end.
+                # Pieces take the same queue as the answer, so the end cannot overtake them.
                 emit=self.inbox.put,
                 full_result=self.full_result,
                 state=self.machine.state,
                 memory=self.machine.memory,
             )
             task = asyncio.ensure_future(performer(request, scene))
-            # Before the task can run: a request that ends at once is looked up when it ends.
+            # Stored before the task can run: `_ended` looks it up.
             self._work[request.id] = RunningRequest(request, task, self._resting(request))
             # A callback and not a wrapper: a task cancelled before its first step runs no line of its own,
             # and its request would stay open for ever.
@@ -465,6 +467,7 @@ class Inbox:
         return joined(run)
 
 
+# The events that answer each type of request.
 ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     requests.CallModel: (events.ModelFinished, events.ModelFailed),
     requests.RunTool: (events.ToolFinished,),
@@ -474,7 +477,6 @@ ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     requests.RunAgent: (events.AgentFinished,),
     SetTimer: (events.TimerFired,),
 }
-"""The events that answer each type of request."""
 
 
 def check_answer(request: Request, answer: events.Answer | None, at: float) -> Event | None:
@@ -525,14 +527,14 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             faults = (f"the instructions cannot be read: {text}",)
             return events.InstructionsRead(at=at, request=request.id, text="", faults=faults)
         case SetTimer():
-            # A clock that fails: late or early is better than never.
+            # The clock failed. The timer fires now: the wrong time is better than never.
             return events.TimerFired(at=at, request=request.id)
         case _:
             assert_never(request)
 
 
+# Outcomes of a second try that hold for the first one, too.
 SETTLING = frozenset({Outcome.OK, Outcome.UNKNOWN})
-"""Outcomes of a second try that hold for the first one, too."""
 
 
 def _marked_again(request: Request, answer: events.Answer) -> events.Answer:

@@ -37,12 +37,12 @@ from .journal.entries import RunOpened
 from .rendering import state_line
 
 # Without a limit, a loop here would hang its process, and again at each restart, when the journal is folded.
+# States passed through without waiting; a batch passes at most four, so this many are a loop of ours.
 MAX_ENTERED = 50
-"""States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
 
 
+# Characters of an error of ours that the end of a run keeps.
 MAX_ERROR = 500
-"""Characters of an error of ours that the end of a run keeps."""
 
 
 def transition(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
 
 
+# The price of a model at a base URL (None: its provider's own); None where the list has no price.
 PriceList = Callable[[ModelSpec, str | None], Price | None]
-"""The price of a model at a base URL (None: its provider's own); None where the list has no price."""
 
+# Marks the source of a price where the provider has several and this is the highest.
 DEAREST = "the dearest of its tiers"
-"""Marks the source of a price where the provider has several and this is the highest."""
 
 
 def price_of(
@@ -90,6 +90,7 @@ def priced(spec: ModelSpec, prices: PriceList | None, first: str, base_url: str 
     return attrs.evolve(spec, price=prices(spec, base_url if same_wire else None))
 
 
+# The rates of a `Price`, and their names in the list.
 UNITS = {
     "input": "input_mtok",
     "output": "output_mtok",
@@ -97,7 +98,6 @@ UNITS = {
     "cache_write": "cache_write_mtok",
     "reasoning": "output_reasoning_mtok",
 }
-"""The rates of a `Price`, and their names in the list."""
 
 
 def _list() -> tuple[str, DataSnapshot]:

@@ -33,14 +33,14 @@ from .machine import Machine
 
 # Texts of this module are in journals as part of events. A fold reads them from there, so a new wording
 # changes no old run.
+# The message of the failure after which a model is asked once more; journals have these texts.
 WHY = {
     effects.Failure.LOST: "the process that waited for the answer is gone",
     effects.Failure.UNBEGUN: "nobody had begun to ask here",
 }
-"""The message of the failure after which a model is asked once more; journals have these texts."""
 
+# What may become of a request that was open: it is performed again, or an event stands for its answer.
 Found = Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed
-"""What may become of a request that was open: it is performed again, or an event stands for its answer."""
 
 
 @final

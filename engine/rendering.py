@@ -25,18 +25,18 @@ from ..states.rules.model_messages import count
 from ..states.state import Confirming, Dispatching, Done, Executing, State
 
 # Enough for most texts to be whole, and little enough that a step is a line and not a page.
+# Characters of a text that a line shows: of a longer one the beginning and the end.
 TEXT_SHOWN = 120
-"""Characters of a text that a line shows: of a longer one the beginning and the end."""
 
 # An error message mostly has its point at the end, so the end is worth a third of the line.
+# Characters of the end of a long text.
 TEXT_END = 40
-"""Characters of the end of a long text."""
 
+# The words for phases whose classes have a name of several words.
 PHASES: dict[type, str] = {RunningChild: "child", AwaitingHooks: "hooks", AllowedAwaitingHooks: "hooks"}
-"""The words for phases whose classes have a name of several words."""
 
+# What a value of one class says behind its name.
 Render = Callable[[Any], str]
-"""What a value of one class says behind its name."""
 
 
 def line_of(value: Effect | events.Event) -> str:
@@ -330,6 +330,7 @@ def _until(due: float) -> str:
 
 
 # Texts of models, tools and people are quoted, so none of them can pass for a word of ours.
+# How a field of this name is said where its name is left out; any other one as it is.
 BY_FIELD: Final[Mapping[str, Render]] = {
     **dict.fromkeys(("text", "content", "reason", "message"), quoted),
     "detail": partial(_after, ""),
@@ -348,7 +349,6 @@ BY_FIELD: Final[Mapping[str, Render]] = {
     "spent": spent_of,
     "change": _plain,
 }
-"""How a field of this name is said where its name is left out; any other one as it is."""
 
 
 def _of(*names: str) -> Render:
@@ -360,6 +360,7 @@ _asked = _of("id", "tool", "arguments")
 
 # A table and no methods: the words of `effects` stay free of how they are shown. Its functions take anything,
 # since no type can say that a key fixes the class of its value.
+# What each class says that is worth more than its fields.
 WORDING: Final[Mapping[type[Any], Render]] = {
     # Each line begins with the id where there is one: answers and cancels name it.
     # Requests
@@ -418,7 +419,6 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     # Without the id of the sender: it tells repeats apart and says nothing about the change.
     events.ControlReceived: _of("change"),
 }
-"""What each class says that is worth more than its fields."""
 
 # A story tells each thing once: these say again what a request, a message or the command above them says.
 SAID_ELSEWHERE: Final = frozenset(

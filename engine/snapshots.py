@@ -28,8 +28,8 @@ from ..states.thinking import NATURAL_ENDS
 from .codec import UNREADABLE, decode, encode
 
 # A snapshot may be thrown away, since the journal folds to the same machine. So none is ever migrated.
+# The version of a snapshot; see `entries.VERSION` for when to raise it. No other one is read.
 SNAPSHOT_VERSION = 3
-"""The version of a snapshot; see `entries.VERSION` for when to raise it. No other one is read."""
 
 NAME = "this snapshot"
 
@@ -38,22 +38,22 @@ M = TypeVar("M", states.Memory, SessionMemory, ConversationMemory, RunProgress)
 
 # It is a run of its own, so answers to requests of the old run must find nothing here. Its name is made of
 # the content and not by chance, so two processes that restore one snapshot agree.
+# What the ids of such a machine begin with.
 UNTRUSTED_PREFIX = "foreign-"
-"""What the ids of such a machine begin with."""
 
+# Digits of a digest behind it: too many to find another snapshot that has them by trying.
 UNTRUSTED_DIGITS = 32
-"""Digits of a digest behind it: too many to find another snapshot that has them by trying."""
 
 # Every reader of JSON has whole numbers exactly up to here, and no honest bill comes near.
+# What no account can come to.
 MOST = 2**53
-"""What no account can come to."""
 
+# Why a run was over whose last answer ended so; else of its own accord.
 REASONS = {
     effects.StopReason.INTERRUPTED: effects.DoneReason.INTERRUPTED,
     effects.StopReason.MAX_TOKENS: effects.DoneReason.MAX_TOKENS,
     effects.StopReason.STOP_SEQUENCE: effects.DoneReason.STOP_SEQUENCE,
 }
-"""Why a run was over whose last answer ended so; else of its own accord."""
 
 
 class _Versioned(msgspec.Struct):
@@ -98,11 +98,11 @@ class Snapshot:
     stopped: effects.DoneReason = effects.DoneReason.INTERRUPTED
 
 
+# Bytes of a key, at least: as many as the signature has.
 LEAST_KEY = 32
-"""Bytes of a key, at least: as many as the signature has."""
 
+# What a signature begins with, so that one made for something else with the same key is none here.
 DOMAIN = b"turnwheel snapshot\n"
-"""What a signature begins with, so that one made for something else with the same key is none here."""
 
 
 @final
@@ -242,8 +242,8 @@ def _check_key(key: object) -> None:
 
 
 # Weakly, since a server restores over many logs: what is known of one goes when the log does.
+# The digests of the beginnings of logs, by their length: what lies below it never changes.
 _digests: WeakKeyDictionary[Log[effects.Message], list[bytes]] = WeakKeyDictionary()
-"""The digests of the beginnings of logs, by their length: what lies below it never changes."""
 
 
 def digest(history: History) -> bytes:

@@ -25,11 +25,11 @@ from ..states.state import State
 # on later, perhaps in another process. A cancellation without it is a person's decision to stop the work.
 LEAVING = "leaving"
 
+# Notices that a performer passes through: they go to subscribers and change nothing.
 PassThroughNotice = AgentNoticed | RequestDelayed
-"""Notices that a performer passes through: they go to subscribers and change nothing."""
 
+# Finds the whole result of a call by its id; None where there is none.
 FullResult = Callable[[str], Awaitable[str | None]]
-"""Finds the whole result of a call by its id; None where there is none."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -127,3 +127,9 @@ def warn(session: str, fault: str, error: BaseException, **about: str) -> None:
         # The frames and the type, not the text: that may hold a secret, and is redacted where it is kept.
         frames = "".join(traceback.format_tb(error.__traceback__))
         log.warning(fault, error=type(error).__name__, traceback=frames, **about)
+
+
+def warn_blocked(session: str, fault: str, about: dict[str, str], seconds: float) -> None:
+    """Log a warning that the host's code, as *fault* and *about* say, kept the event loop for *seconds*."""
+    if (log := logger(session)) is not None:
+        log.warning(fault, seconds=round(seconds, 3), **about)

@@ -22,7 +22,7 @@ from ..effects import FireHook, Hook, HookAnswer, HookAnswered, HookSaid, HookSp
 from ..effects.errors import ArgumentError, ConfigError
 from ..effects.hooks import ABOUT_TOOLS, OnError
 from ..effects.validators import MAX_CALL_ARGUMENTS, once
-from .base import Clock, PerformContext, SystemClock, warn
+from .base import Clock, PerformContext, SystemClock, warn, warn_blocked
 from .tools.decorator import unusable
 from .tools.process import ProcessEnd, run
 from .tools.runner import error_text, truncate
@@ -240,6 +240,7 @@ class HookRunner:
                 f"hook {name}" if is_async else None,
                 partial(checked_answer, name),
                 partial(_raised, name, session),
+                partial(warn_blocked, session, "a hook blocked the event loop", {"hook": name}),
             )
             # Nothing stops a thread, so it gets no grace: waiting for it would only hold up the run.
             return await work.result(seconds, grace=GRACE if is_async else 0.0)
@@ -306,8 +307,7 @@ def _raised(name: str, session: str, error: BaseException) -> HookSaid:
         # Where we cancelled it, its answer is not read any more. So it did this itself.
         return _at_fault(name, "it cancelled itself")
     warn(session, "a hook raised", error, hook=name)
-    kind = type(error).__name__
-    return _at_fault(name, f"it raised {kind}: {error_text(error)}".removesuffix(f": {kind}"))
+    return _at_fault(name, f"it raised {error_text(error, named=True)}")
 
 
 def _at_fault(name: str, fault: str) -> HookSaid:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, Generic, TypeVar, final
 
 import attrs
@@ -25,6 +26,9 @@ MAX_THREADS = 32
 
 # Seconds that async work gets to end after it was asked to: a process to be ended needs about one.
 GRACE = 2.0
+
+# Seconds for which async work may keep its event loop, and with it every session there, before that is told.
+BLOCKED = 1.0
 
 
 @final
@@ -116,6 +120,40 @@ class Work(Generic[T]):
 
 
 @final
+class _TimedSteps(Generator[Any, Any, T]):
+    """
+    The steps of *work* between two awaits, which keep the event loop; what it awaits does not.
+
+    *blocked* is told how long the first took that kept it for `BLOCKED` seconds.
+    """
+
+    # A thread that looks at the loop would tell earlier, and of work that never ends. But to start one costs
+    # a call a hundred times what looks at the clock do, and one that stayed would outlive the loop.
+    def __init__(self, work: Coroutine[Any, Any, T], blocked: Callable[[float], object] | None) -> None:
+        self._work = work
+        self._blocked = blocked
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self
+
+    def send(self, value: object) -> Any:  # noqa: ANN401  # whatever it awaits
+        return self._timed(self._work.send, value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as the protocol of generators has it
+        return self._timed(self._work.throw, *error)
+
+    def _timed(self, step: Callable[..., object], *given: object) -> object:
+        began = monotonic()
+        try:
+            return step(*given)
+        finally:
+            seconds = monotonic() - began
+            if seconds >= BLOCKED and self._blocked is not None:
+                tell, self._blocked = self._blocked, None
+                tell(seconds)
+
+
+@final
 class WorkerPool:
     """
     Starts functions; it may do so in one event loop after another.
@@ -137,12 +175,14 @@ class WorkerPool:
         name: str | None,
         returned: Callable[[object], T],
         raised: Callable[[BaseException], T],
+        blocked: Callable[[float], object] | None = None,
     ) -> Work[T]:
         """
         Set *function* to work: one with a *name* is a task and is awaited, any other runs in a thread.
 
         The work ends with what *returned* makes of its value, or *raised* of its error, and never raises.
-        Raises `RuntimeError` where the system has no more threads.
+        *blocked* is told, once, how long a task kept the event loop, if it was for `BLOCKED` seconds. Raises
+        `RuntimeError` where the system has no more threads.
         """
 
         # Both are the host's code, and both run where the function did: turning ten megabytes to text in the
@@ -160,9 +200,12 @@ class WorkerPool:
             except BaseException as error:  # noqa: BLE001  # as said
                 return raised(error)
 
+        async def call_timed() -> T:
+            return await _TimedSteps(call_async(), blocked)
+
         if name is None:
             return self.thread(call)
-        task = asyncio.create_task(call_async(), name=name)
+        task = asyncio.create_task(call_timed(), name=name)
         return Work(task, task.cancel, partial(self._leave, task))
 
     def thread(self, function: Callable[[], T]) -> Work[T]:

@@ -16,15 +16,15 @@ from ..effects.secrets import is_secret
 from ..effects.validators import clean
 from ..states.rules.schema import arguments_of
 
+# One event of a vocabulary: strings, numbers, booleans, None, lists and dicts; *type* is its name.
 JsonEvent = dict[str, object]
-"""One event of a vocabulary: strings, numbers, booleans, None, lists and dicts; *type* is its name."""
 
 Events = tuple[JsonEvent, ...]
 
 REDACTED = "[redacted]"
 
+# Levels of an argument that are shown: a model may nest deeper than a reader of JSON can.
 DEEP = 32
-"""Levels of an argument that are shown: a model may nest deeper than a reader of JSON can."""
 
 
 def shown(arguments: str, *, hide: bool = False) -> object:
@@ -76,8 +76,8 @@ def to_sse(event: Mapping[str, object]) -> bytes:
 
 SUCCESS = "success"
 BUDGET = "error_max_budget"
+# The name of the subtype `BUDGET` for some readers of `sdk` messages.
 BUDGET_USD = "error_max_budget_usd"
-"""The name of the subtype `BUDGET` for some readers of `sdk` messages."""
 FAILED = "error_during_execution"
 
 
@@ -96,6 +96,7 @@ class ReasonWords(NamedTuple):
     finish: str
 
 
+# Every reason in every vocabulary: a new one without a row fails at its first run.
 REASON_WORDS = {
     DoneReason.END_TURN: ReasonWords("end_turn", SUCCESS, "model_stop", "end_turn"),
     DoneReason.STOP_SEQUENCE: ReasonWords("stop_sequence", FAILED, "model_stop", "end_turn"),
@@ -110,16 +111,16 @@ REASON_WORDS = {
     DoneReason.LOOP_DETECTED: ReasonWords("loop_detected", FAILED, "loop_detected", "tool_use"),
     DoneReason.ERROR: ReasonWords("error", FAILED, "error", "error"),
 }
-"""Every reason in every vocabulary: a new one without a row fails at its first run."""
 
+# A person ended the run.
 WANTED_ENDS = frozenset({DoneReason.INTERRUPTED, DoneReason.ABORTED})
-"""A person ended the run."""
 
+# Ends that get an error event, too: neither the model nor a person nor a limit wanted them.
 ERROR_ENDS = frozenset(
     reason for reason, words in REASON_WORDS.items() if words.done in {"error", "loop_detected"}
 )
-"""Ends that get an error event, too: neither the model nor a person nor a limit wanted them."""
 
+# Every permission mode in `sdk` messages.
 MODE_WORDS = {
     PermissionMode.DEFAULT: "default",
     PermissionMode.ACCEPT_EDITS: "acceptEdits",
@@ -127,7 +128,6 @@ MODE_WORDS = {
     PermissionMode.DONT_ASK: "dontAsk",
     PermissionMode.BYPASS: "bypassPermissions",
 }
-"""Every permission mode in `sdk` messages."""
 
 
 def subtype(reason: DoneReason, budget: str = BUDGET) -> str:

@@ -18,8 +18,8 @@ from ..effects.messages import Message, Reasoning, Role, Text, ToolCall, ToolRes
 from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
 from .json_events import Events, JsonEvent
 
+# What happens to a call, once it is decided.
 CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | notices.CallSettled
-"""What happens to a call, once it is decided."""
 
 
 @final

@@ -19,8 +19,8 @@ from ..effects.usage import Usage
 from .json_events import BUDGET, MODE_WORDS, REASON_WORDS, SUCCESS, JsonEvent, shown, subtype
 from .run_view import OpenAnswer, Projection, RunView, blocks
 
+# The types of messages that a child passes on: it has no run of its own for the reader.
 OF_CHILDREN = frozenset({"assistant", "stream_event", "tool_progress"})
-"""The types of messages that a child passes on: it has no run of its own for the reader."""
 
 
 @final

@@ -17,8 +17,8 @@ from ..effects.notices import CallDelta, LoopStage, Notice, TextDelta
 from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, shown
 from .run_view import CallNotice, Projection, RunView, compaction_events
 
+# Characters of a result that are sent.
 MAX_RESULT_SENT = 50_000
-"""Characters of a result that are sent."""
 
 
 @final

@@ -18,11 +18,11 @@ from ..effects.notices import LoopStage, Notice, ReasoningDelta, TextDelta
 from .json_events import ERROR_ENDS, WANTED_ENDS, JsonEvent, shown
 from .run_view import CallNotice, Projection, RunView, compaction_events
 
+# Outcomes that a call can have without having been started.
 UNRUN = frozenset({Outcome.SKIPPED, Outcome.DENIED, Outcome.CANCELLED, Outcome.ERROR})
-"""Outcomes that a call can have without having been started."""
 
+# The events of a child that are not passed on: its call has a start and an end.
 OWN = frozenset({"agent_start", "agent_end", "agent_abort", "message_queued", "message_applied"})
-"""The events of a child that are not passed on: its call has a start and an end."""
 
 
 @final

@@ -21,8 +21,8 @@ from ..effects.validators import globs, not_empty, positive
 from ..engine.session.environment import Titles
 from ..performers.hooks import HookReturn, HostHook, command_hook
 
+# For each named argument a glob, as a `Rule` has them.
 ArgumentGlobs = tuple[tuple[str, str], ...]
-"""For each named argument a glob, as a `Rule` has them."""
 
 # A glob may hold commas itself, so only a comma before the next argument ends one.
 _NEXT = re.compile(r",(?=\w+=)")

@@ -23,33 +23,34 @@ from ..effects.config import ChildSpec
 from ..effects.permissions import Rule
 from ..effects.validators import not_empty, not_negative, positive, share
 
+# The way to a setting, such as ``("limits", "usd")``; items of a list have their number in it.
 Way = tuple[str, ...]
-"""The way to a setting, such as ``("limits", "usd")``; items of a list have their number in it."""
 
+# The metadata of a setting that is never shown.
 SECRET = {"secret": True}
-"""The metadata of a setting that is never shown."""
 
+# The beginning of a variable that is a setting.
 ENV_PREFIX = "TURNWHEEL_"
-"""The beginning of a variable that is a setting."""
 
+# Stands in a variable for the dot of a key.
 NESTED = "__"
-"""Stands in a variable for the dot of a key."""
 
+# Stands in a key for the name of an agent.
 ANY_NAME = "NAME"
-"""Stands in a key for the name of an agent."""
 
+# Stands behind a key for each item of its list.
 ITEM = "[]"
-"""Stands behind a key for each item of its list."""
 
+# The word for no limit, if there is one by default; TOML has none.
 NONE_WORD = "none"
-"""The word for no limit, if there is one by default; TOML has none."""
 
+# The kind of the one list that is written as a table, by the names of its items.
 AGENTS = tuple[ChildSpec, ...]
-"""The kind of the one list that is written as a table, by the names of its items."""
 
+# The likeness to a key, from 0 to 1, from which on a name is taken for a misspelt key.
 NEAR = 0.75
-"""The likeness to a key, from 0 to 1, from which on a name is taken for a misspelt key."""
 
+# Names that other tools have for a setting, and its key.
 OTHER_NAMES: Mapping[str, str] = {
     "additional_dirs": "directories",
     "auto_title": "session.titles",
@@ -73,14 +74,13 @@ OTHER_NAMES: Mapping[str, str] = {
     "setting_sources": "instructions",
     "system_prompt": "system",
 }
-"""Names that other tools have for a setting, and its key."""
 
+# Settings of other tools that are none here, and why.
 NOT_DATA: Mapping[str, str] = {
     "can_use_tool": "it is code, and handed to Settings.agent as its approver",
     "context": "a run is stopped with Session.interrupt, or by cancelling the task that waits for it",
     "mcp_servers": "tools of MCP servers cannot be had yet",
 }
-"""Settings of other tools that are none here, and why."""
 
 
 @final
@@ -152,6 +152,7 @@ def keys(area: type, path: Way = ()) -> Iterator[SettingKey]:
                 yield from keys(item, (*here, ITEM))
 
 
+# The kinds of settings, in words.
 KIND_NAMES: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",
@@ -165,15 +166,14 @@ KIND_NAMES: Mapping[Any, str] = {
     tuple[Rule, ...]: "a list of rules such as 'allow write:path=docs/*'",
     tuple[tuple[str, str], ...]: "a table of globs by the names of arguments",
 }
-"""The kinds of settings, in words."""
 
+# The words that a validator adds.
 MORE: Mapping[Any, str] = {
     positive: " above 0",
     not_negative: ", not negative",
     share: " above 0 and at most 1",
     not_empty: " that is not empty",
 }
-"""The words that a validator adds."""
 
 
 def _words(kind: Any) -> str:  # noqa: ANN401  # an annotation

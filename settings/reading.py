@@ -30,27 +30,27 @@ from .keys import SettingKey, Way, fields_of, is_area, item_of
 
 T = TypeVar("T")
 
+# The file that is read if it is there and no other one is named.
 FILE = "turnwheel.toml"
-"""The file that is read if it is there and no other one is named."""
 
+# Bytes of a settings file: a thousand times those of a usual one.
 MAX_SETTINGS = 1_000_000
-"""Bytes of a settings file: a thousand times those of a usual one."""
 
+# Characters of a wrong value in a fault.
 MAX_SHOWN_VALUE = 100
-"""Characters of a wrong value in a fault."""
 
+# The source of settings in Python.
 ARGUMENT = "argument"
-"""The source of settings in Python."""
 
 TRUE = ("1", "true", "yes", "on")
+# The words of a variable for true and for false.
 TRUTH_WORDS = {word: word in TRUE for word in (*TRUE, "0", "false", "no", "off")}
-"""The words of a variable for true and for false."""
 
+# Converts and checks a value as its class does.
 CONVERT_AND_CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
-"""Converts and checks a value as its class does."""
 
+# The type of a default that depends on the other settings of its table.
 FACTORY: type = type(attrs.Factory(list))
-"""The type of a default that depends on the other settings of its table."""
 
 
 @final
@@ -68,8 +68,8 @@ class Source(NamedTuple):
     source: str
 
 
+# The settings of one source, by the way to each.
 Layer = dict[Way, Source]
-"""The settings of one source, by the way to each."""
 
 
 def read(
@@ -264,6 +264,7 @@ def _globs(value: Mapping[Any, Any] | tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value.items()) if isinstance(value, Mapping) else value
 
 
+# For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value.
 MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = {
     bool: (bool, bool),
     int: (int, int),
@@ -273,7 +274,6 @@ MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = 
     Rule: ((str, Rule), _rule),
     ArgumentGlobs: ((Mapping, tuple), _globs),
 }
-"""For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value."""
 
 
 def _single(value: object, kind: Any) -> object:  # noqa: ANN401  # an annotation

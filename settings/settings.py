@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 Tools = list[Tool[..., Any]]
 
+# A table of settings without tables in it.
 T = TypeVar("T", ModelSpec, Limits, Policy, Retries, Compaction, Loops)
-"""A table of settings without tables in it."""
 
 
 @final

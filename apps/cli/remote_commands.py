@@ -175,17 +175,18 @@ def interrupt(store: Path, session: str) -> None:
 def questions(store: Path, session: str, *, json_lines: bool) -> None:
     """Show the open questions of session ID and its children, with their reasons."""
 
-    async def asked() -> list[tuple[AskApproval, str]]:
+    async def asked() -> tuple[AskApproval, ...]:
         async with open_remote(store, session) as there:
-            return there.asked()
+            return there.session.waiting
 
     found = asyncio.run(asked())
     screen = Screen(sys.stdout)
-    for question, agent in found:
+    for question in found:
         if json_lines:
-            click.echo(json.dumps({**attrs.asdict(question), "agent": agent}))
+            click.echo(json.dumps(attrs.asdict(question)))
         else:
-            screen.lines(*card(Question.of(question, agent=agent), Path(), screen.width, always_why=True))
+            about = Question.of(question, agent=question.agent)
+            screen.lines(*card(about, Path(), screen.width, always_why=True))
     if not found and not json_lines:
         screen.line("no question is open")
 

@@ -62,15 +62,6 @@ class RemoteSession:
 
     # Questions
 
-    def asked(self) -> list[tuple[AskApproval, str]]:
-        """The open questions, each with the agent that asks it."""
-        agents = {
-            question.id: link.agent
-            for link in self.session.children
-            for question in self.session.child(link.call).waiting
-        }
-        return [(question, agents.get(question.id, self.config.agent)) for question in self.session.waiting]
-
     async def decide(self, name: str, decision: Decision) -> list[str]:
         """Give *decision* to the question *name*, or to all; returns a line about each."""
         chosen = self._questions(name)

@@ -24,31 +24,31 @@ from ..journal.encoding import decode_entry
 from ..journal.entries import Stepped, time_of
 from .replay import ReplayedStep, as_plain, plain_entry, replayed
 
+# A step, or a part of one, as `replay.as_plain` has it: what JSON is made of.
 Plain = dict[str, Any]
-"""A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""
 
 # What a provider has to see again, and nothing else can read.
 PROOFS = ("signature", "opaque")
 
 # Each of these differs between two honest runs: with it, every comparison would stop at its first step.
+# Fields with times, senders, values that a provider made up, and counts of ids.
 LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "next", "wire_id", *PROOFS})
-"""Fields with times, senders, values that a provider made up, and counts of ids."""
 
 # Numbered and not left out: two answers that change places are a real difference.
+# Fields with an id, which a run or a sender made up.
 IDS = frozenset({"id", "ids", "request", "run", "call"})
-"""Fields with an id, which a run or a sender made up."""
 
 # Causes before effects, since the first part that differs is the one that is named.
+# The parts of a step that the machine made.
 MADE = ("before", "label", "state", "effects", "spent")
-"""The parts of a step that the machine made."""
 
 # After a divergence almost everything differs, and the first few names point at it.
+# The number of differences that are named.
 NAMED = 8
-"""The number of differences that are named."""
 
 # A wrong file may be one line of a gigabyte.
+# Bytes of a line that an error shows.
 MAX_QUOTED_LINE = 100
-"""Bytes of a line that an error shows."""
 
 
 @final
@@ -92,8 +92,8 @@ def compare_steps(lines: Iterable[bytes], entries: Sequence[bytes], session: str
     return _divergence(_beside(_parsed(lines), _made_here(entries, session)))
 
 
+# A step, and its parts to compare, causes first: a difference in one makes the later ones differ.
 Compared = tuple[Plain, Plain]
-"""A step, and its parts to compare, causes first: a difference in one makes the later ones differ."""
 
 
 def _divergence(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:

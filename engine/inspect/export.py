@@ -19,8 +19,8 @@ from .run_tree import RunTree
 # In every document, so that a file says what it is when its name is lost.
 FORMAT = "turnwheel session"
 
+# The version of an exported document; see `entries.VERSION` for when to raise it.
 FORMAT_VERSION = 1
-"""The version of an exported document; see `entries.VERSION` for when to raise it."""
 
 
 def export_entries(

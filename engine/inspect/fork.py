@@ -27,23 +27,21 @@ from ..journal.summary import SessionSummary, summarize
 from ..machine import Machine, calls_at, ignored, links_of, questions
 from .replay import replayed
 
+# What may happen in a copy in place of a step: an event, such as the step's own with something changed; a
+# setting; another answer to the question; or another text for an answer, a result or a prompt.
 Replacement = str | effects.Change | effects.Decision | effects.Answer | effects.Post
-"""
-What may happen in a copy in place of a step: an event, such as the step's own with something changed; a
-setting; another answer to the question; or another text for an answer, a result or a prompt.
-"""
 
+# Characters of a value that an error shows.
 MAX_QUOTED = 200
-"""Characters of a value that an error shows."""
 
+# The events that a text can stand for.
 TextAnswer = ModelFinished | ToolFinished | AgentFinished
-"""The events that a text can stand for."""
 
+# The events that end a call in a phase.
 RESULTS: dict[type, type[TextAnswer]] = {states.Running: ToolFinished, states.RunningChild: AgentFinished}
-"""The events that end a call in a phase."""
 
+# The events that wait for the next run where none is under way.
 POSTED = effects.UserSent | effects.UserSteered | effects.ControlReceived
-"""The events that wait for the next run where none is under way."""
 
 
 @final

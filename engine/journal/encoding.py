@@ -11,14 +11,14 @@ from ...effects.validators import MAX_ENTRY
 from ..codec import UNREADABLE, converter, in_json, structure
 from .entries import VERSION, Entry
 
+# The key of the version.
 MARK: Final = "v"
-"""The key of the version."""
 
+# The version of an entry without that key.
 UNMARKED = 2
-"""The version of an entry without that key."""
 
+# Bytes of an unreadable entry, and characters of the reason, that an error shows.
 MAX_QUOTED_ENTRY = 200
-"""Bytes of an unreadable entry, and characters of the reason, that an error shows."""
 
 
 def encode_entry(entry: Entry) -> bytes:

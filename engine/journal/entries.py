@@ -29,8 +29,8 @@ from ...effects.usage import Spent
 #   that have the file open.
 # - A row of a store, `SessionSummary`, has none: an unreadable one is made again from the journal. So a field
 #   that means something else needs another name.
+# The version of the entries written here, which each entry has; an older one is migrated when it is read.
 VERSION = 3
-"""The version of the entries written here, which each entry has; an older one is migrated when it is read."""
 
 
 @final
@@ -120,8 +120,8 @@ class Titled:
     spent: Spent = Spent()
 
 
+# One line of a journal.
 Entry = RunOpened | TakenOver | HandedOver | Posted | Stepped | Branched | Forked | Titled
-"""One line of a journal."""
 
 
 def time_of(entry: Entry) -> float:

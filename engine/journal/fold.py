@@ -29,17 +29,17 @@ from ...states.rules.inputs import next_prompt
 from ..machine import Machine, apply_inputs, questions
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
+# Characters of full results that are held in memory, where no journal has them; the oldest go first.
 MOST_HELD = 50_000_000
-"""Characters of full results that are held in memory, where no journal has them; the oldest go first."""
 
+# Characters of a prompt by which a person recognises a run or a session.
 MAX_OPENING = 500
-"""Characters of a prompt by which a person recognises a run or a session."""
 
+# Ends of a run that could not pay for a request.
 BUDGETS = frozenset({DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET})
-"""Ends of a run that could not pay for a request."""
 
+# Where a full result is: the number of its entry, or the text itself where no journal has it.
 ResultPlace = int | str
-"""Where a full result is: the number of its entry, or the text itself where no journal has it."""
 
 E = TypeVar("E", Branched, Forked)
 

@@ -25,14 +25,14 @@ from .entries import VERSION, Entry, RunOpened
 if TYPE_CHECKING:
     import cattrs
 
+# The oldest version that can be read; the one before was never released.
 OLDEST = 2
-"""The oldest version that can be read; the one before was never released."""
 
+# No version will ever be so high: an entry with one is damaged.
 NONSENSE = 1_000_000
-"""No version will ever be so high: an entry with one is damaged."""
 
+# The last version that only the entry that opens a run has, for the whole journal.
 VERSION_IN_RUN = 2
-"""The last version that only the entry that opens a run has, for the whole journal."""
 
 
 @final
@@ -84,9 +84,10 @@ class Changed:
     how: Callable[[Any], object]
 
 
+# Makes a value of the class it is given from what JSON is made of.
 Reader = Callable[[Any, Any], Any]
-"""Makes a value of the class it is given from what JSON is made of."""
 
+# What changed after each version.
 CHANGES: Mapping[int, tuple[Changed, ...]] = {
     2: (
         Changed(RunOpened2, RunOpened, _run_opened),
@@ -95,7 +96,6 @@ CHANGES: Mapping[int, tuple[Changed, ...]] = {
         Changed(HookSpec, HookSpec, _hook_spec),
     ),
 }
-"""What changed after each version."""
 
 
 def migrated(plain: dict[str, Any], version: object, where: str) -> Entry:

@@ -14,8 +14,8 @@ from ...states import state as states
 from .entries import RunOpened
 from .fold import SessionState
 
+# Characters of a title.
 MAX_TITLE = 60
-"""Characters of a title."""
 
 
 class SessionKind(StrEnum):

@@ -155,8 +155,8 @@ You are {name}, a helper of another agent. {description}
 Do what you are asked, with the tools you have, and end with a summary of your findings. Nobody can answer
 questions."""
 
+# How often a child is taken over from a process that has not noticed yet that it lost the session.
 TAKE_OVER_TRIES = 20
-"""How often a child is taken over from a process that has not noticed yet that it lost the session."""
 
 
 def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:

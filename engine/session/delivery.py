@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
 
+# Where a notice stands in a journal: the number of its entry, and its place among the notices of that.
 Position = tuple[int, int]
-"""Where a notice stands in a journal: the number of its entry, and its place among the notices of that."""
 
+# A place behind all notices of an entry.
 BEHIND = maxsize
-"""A place behind all notices of an entry."""
 
+# Notices that a subscriber may lag behind by default: about a second of streamed text.
 SUBSCRIBER_BUFFER = 64
-"""Notices that a subscriber may lag behind by default: about a second of streamed text."""
 
 
 @final
@@ -299,14 +299,14 @@ def _joined(held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:
     held.clear()
 
 
+# The notices that complete the text of an answer; others, such as an input, do not wait for it.
 ENDS = TurnEnded | AnswerKept | RunEnded
-"""The notices that complete the text of an answer; others, such as an input, do not wait for it."""
 
+# The notices without which a reader could not say which answer a run gave, and to what.
 OUTCOMES = InputTaken | InputBlocked | ENDS
-"""The notices without which a reader could not say which answer a run gave, and to what."""
 
+# The notices that no journal leads to again: whether they came, and how many, was a matter of the moment.
 PASSING = TextDelta | ReasoningDelta | CallDelta | ToolOutput | AgentNoticed | RequestDelayed | Ignored
-"""The notices that no journal leads to again: whether they came, and how many, was a matter of the moment."""
 
 
 def is_delta(notice: Notice) -> bool:

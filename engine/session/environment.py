@@ -41,8 +41,8 @@ class Titles(Choice):
     MODEL = "model"
 
 
+# Ends the work of a running session, and lets go; see `Session.drain`.
 Drain = Callable[["float | None"], Awaitable[None]]
-"""Ends the work of a running session, and lets go; see `Session.drain`."""
 
 
 @final
@@ -56,7 +56,8 @@ class Environment:
     what subscribers see. *redactor* takes secrets out of approvals. *at_work* holds the running sessions.
     For a child, *task* is its first prompt, and *rested* is called when it waits only for people. *retired*
     are names of tools without which a run goes on that had them. A process that works on a session says so
-    every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there.
+    every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
+    raises `ConfigError` where a model that it is given the names of cannot be asked.
     """
 
     config: Config
@@ -82,11 +83,11 @@ class Environment:
     lease: float = 2.0
     worker: str = ""
     # Raises for models that cannot be asked here: a run is not begun for them.
-    ready: Callable[..., None] = noop
+    ready: Callable[..., None] | None = None
 
 
+# Reasons after which a run counts as failed. After a limit, what it found is worth reading.
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
-"""Reasons after which a run counts as failed. After a limit, what it found is worth reading."""
 
 
 @final
@@ -155,5 +156,5 @@ class ChildSession(Protocol):
 
 
 # Any, and not ChildSession: its parameters are wider here than the ones that `Session` takes.
+# Makes the session of a child: `Session` itself.
 OpenSession = Callable[["str", Environment, "Store | None"], Any]
-"""Makes the session of a child: `Session` itself."""

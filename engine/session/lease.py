@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from .environment import Environment
     from .session_log import SessionLog
 
+# Renewals within the time of a lease: one that comes late loses nothing.
 RENEWALS = 3
-"""Renewals within the time of a lease: one that comes late loses nothing."""
 
+# How often an observer looks at the lease of another machine within its time.
 LOOKS = 4
-"""How often an observer looks at the lease of another machine within its time."""
 
 
 @final
@@ -78,8 +78,8 @@ class LeaseRecord:
 
 FIELDS = [field.name for field in attrs.fields(LeaseRecord)]
 
+# The tokens of the leases that this process has now.
 held_here: set[str] = set()
-"""The tokens of the leases that this process has now."""
 
 
 def decoded(data: bytes | None) -> LeaseRecord | None:
@@ -126,8 +126,8 @@ def runs(pid: int, began: str) -> bool:
     return born(pid) in {began, ""}
 
 
+# See `LeasingStore.lease`.
 Swap = Callable[[str, "bytes | None", "bytes | None"], Awaitable["bytes | None"]]
-"""See `LeasingStore.lease`."""
 
 
 @final

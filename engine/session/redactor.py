@@ -51,21 +51,21 @@ T = TypeVar("T")
 Emit = Callable[["Event | PassThroughNotice"], None]
 
 # Random for each process: a fixed key would let a reader of a journal try passwords against the digits.
+# Keys the digits of placeholders: equal values are equal here, and no value is found by trying.
 PLACEHOLDER_KEY = os.urandom(32)
-"""Keys the digits of placeholders: equal values are equal here, and no value is found by trying."""
 
+# The most values that are known here without asking the vault; the oldest go first.
 MAX_REMEMBERED = 1_000
-"""The most values that are known here without asking the vault; the oldest go first."""
 
+# Characters of the longest value that is held in memory and masked in texts.
 MAX_MASKED = 10_000
-"""Characters of the longest value that is held in memory and masked in texts."""
 
+# The most values that are masked in the output of tools; the oldest go first.
 MAX_MASKS = 200
-"""The most values that are masked in the output of tools; the oldest go first."""
 
 # A run waits for its vault: one that hangs must not hang the session.
+# Seconds that a vault may take for one value.
 VAULT_TIMEOUT = 5.0
-"""Seconds that a vault may take for one value."""
 
 
 @final
@@ -548,5 +548,5 @@ async def ask(
     return await redactor.redacted(answer, tool)
 
 
+# What goes around the performers that see arguments of calls, besides the tools.
 WRAPPERS: dict[type, Callable[..., Any]] = {CallModel: call_model, FireHook: ask, AskApproval: ask}
-"""What goes around the performers that see arguments of calls, besides the tools."""

@@ -46,17 +46,15 @@ if TYPE_CHECKING:
     from .environment import Environment, OpenSession
     from .session_log import SessionLog
 
+# Turns of the event loop after which a stream that was merely dropped (a ``break`` without `aclosing`) has
+# begun to close: asyncio closes it in a task of its own.
 TURNS_TO_NOTICE = 5
-"""
-Turns of the event loop after which a stream that was merely dropped (a ``break`` without `aclosing`) has
-begun to close: asyncio closes it in a task of its own.
-"""
 
+# Seconds that the reader of a stream has to see its end, once the work has been left.
 LAST_WORDS = 1.0
-"""Seconds that the reader of a stream has to see its end, once the work has been left."""
 
+# How often an input is tried again where another process, which may be busy, wrote first.
 POST_TRIES = 20
-"""How often an input is tried again where another process, which may be busy, wrote first."""
 
 
 class Owner(Enum):
@@ -75,11 +73,11 @@ class Owner(Enum):
 
 RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
+# Takes the notices of a started run; it must not wait for a reader.
 Put = Callable[[Notice], Awaitable[None]]
-"""Takes the notices of a started run; it must not wait for a reader."""
 
+# The started runs until they end: a loop holds its tasks only weakly, and no caller need hold them.
 STARTED: set[asyncio.Task[None]] = set()
-"""The started runs until they end: a loop holds its tasks only weakly, and no caller need hold them."""
 
 
 @final
@@ -99,22 +97,23 @@ class SessionRunner:
             runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
             self.performers = {RunAgent: runner, **environment.performers}
         self.owner = Owner.NONE
-        # The driver of the run here, while one goes on.
+        # None while no run goes on in this process.
         self.driver: Driver | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
         self._titles = Titles.OFF if environment.config.agent else environment.titles
         # One try for each session object: a model that gave no title would give none after each run, and
-        # every try costs money. Kept, since the event loop holds tasks only weakly.
+        # every try costs money. The task is held here, since asyncio keeps only a weak reference.
         self._title: asyncio.Task[None] | None = None
         # Set when a stream has ended altogether.
         self._free = asyncio.Event()
-        # Held while entries are read or inputs written, never while a run goes on.
+        # Held for one read or one write, not for the length of a run.
         self._lock = asyncio.Lock()
         # Places before the lock, set once they are first. Empty but for a run that was started and has not
         # had its turn: what is called behind it waits for that.
         self._line: deque[asyncio.Event] = deque()
         self._ran = False
-        # It begins nothing more, and a driver may apply no further event.
+        # Set by `drain`: no new run opens. A driver may end without applying an event that is posted now, so
+        # inputs must be journaled.
         self.drains = False
 
     async def load(self) -> None:
@@ -202,8 +201,8 @@ class SessionRunner:
                                 self.broker.publish(notice, begun[0].entry)
                             yield notice
                     except GeneratorExit:
-                        # Before the work is stopped, which may take a while: the next caller waits for that
-                        # end instead of getting `SessionBusy`.
+                        # Changed before the work stops, which may take a while. The next caller then waits
+                        # and gets no `SessionBusy`.
                         self._change_owner(Owner.LEAVING)
                         raise
                 begun = await self._next(begun[0])
@@ -215,7 +214,7 @@ class SessionRunner:
                         await self.log.read()
             raise
         finally:
-            # Inputs go to the journal only from here on: this driver would never read them.
+            # From here on an input is only journaled: this driver has ended.
             self.log.listener = None
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
@@ -224,7 +223,7 @@ class SessionRunner:
             finally:
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)
-                # Last: a caller that waits for it looks at the owner next.
+                # Last: a caller that waits for `_free` reads `owner` next.
                 self._free.set()
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
@@ -269,8 +268,8 @@ class SessionRunner:
             await self._read()
             state = log.state
             check_runner(log, environment)
-            if prompt is not None or state.unfinished or state.prompted:
-                check_models(log, environment)
+            if environment.ready is not None and (prompt or state.unfinished or state.prompted):
+                environment.ready(*models_of(log, environment))
             event = None
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
@@ -286,8 +285,8 @@ class SessionRunner:
     async def _posted(self, prompt: Input) -> UserSent | None:
         """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
         log, environment = self.log, self.environment
-        # Its sender may add to it for a while, so it is journaled before this waits. Another process may
-        # write first, even the same prompt: hence the loop.
+        # The sender may add to the prompt for some seconds, so it is journaled before that wait. `add` is
+        # False where another process wrote first, perhaps the same prompt: then this looks again.
         if environment.config.policy.coalesce:
             while not log.state.knows(prompt.id):
                 await log.add(Posted(event=prompt.sent(environment.clock.now())))
@@ -296,7 +295,7 @@ class SessionRunner:
     async def _next(self, driver: Driver) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
         if not self.drains:
-            # After the run: its request would compete with the run's own for the provider's limits.
+            # Asked for after the run. Earlier it would use up the provider's limits.
             if self._titles is Titles.MODEL and self._title is None:
                 self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
         elif self.log.state.unfinished:
@@ -305,7 +304,7 @@ class SessionRunner:
             await self.log.own(HandedOver(at=self.environment.clock.now(), unbegun=driver.unbegun))
         # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listener = None
-        # Kept for this caller: in the gap between two runs no other one may take the session.
+        # The session is kept for this caller between two runs.
         self._change_owner(Owner.CLAIMING)
         # A run that rests or was drained is unfinished, and only `resume` goes on with it.
         over = self.log.state.unfinished or self.owner is Owner.CLOSED
@@ -341,7 +340,8 @@ class SessionRunner:
         unfinished = log.state.machine if log.state.unfinished else None
         if unfinished is not None:
             check_tools(log, unfinished, environment)
-        # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
+        # Stale until the run is over: a run that stops in the middle may leave `state` different from the
+        # journal.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
         if unfinished is not None:
@@ -371,7 +371,8 @@ class SessionRunner:
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
-        # Only now: what came before is in `posted`, and no await lies between, so no input comes twice.
+        # Set only now. Earlier inputs were posted just above, and there is no await in between: none comes
+        # twice or is lost.
         log.listener = driver.post
         if environment.redactor is not None:
             environment.redactor.mark_running()
@@ -386,11 +387,12 @@ class SessionRunner:
 
         def stop(error: errors.TurnwheelError) -> None:
             found.append(error)
-            # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
+            # The inbox is closed and the task not cancelled: the driver then ends between two steps, never
+            # inside an append.
             driver.inbox.close()
 
-        # Anew for each run: the driver of the last one is gone, and its inbox has no reader. A child that
-        # finds another owner at work ends this run, too: that owner drives both.
+        # Set for each run: the inbox of the last driver has no reader. A child that finds another owner calls
+        # `abort`, and this run ends, too, because that owner drives both.
         self.children.wake, self.children.abort = driver.inbox.wake, stop
         effects = driver.effects(first, wait=wait)
 
@@ -542,13 +544,17 @@ class SessionRunner:
 # Children are run by their parents
 
 
+def child_refusal(session: str) -> errors.ConfigError:
+    """What refuses to run the child *session* by itself."""
+    return errors.ConfigError(f"session {session!r} is a child; resume its parent")
+
+
 def check_runner(log: SessionLog, environment: Environment) -> None:
     """Refuse to run a child by itself."""
     # Its tools and limits are what the parent grants, and only the parent's process knows them.
     agent = environment.config.agent if log.state.machine is None else log.state.agent
     if agent and (agent != environment.config.agent or environment.task is None):
-        msg = f"session {log.session!r} is a child; resume its parent"
-        raise errors.ConfigError(msg)
+        raise child_refusal(log.session)
 
 
 def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> None:
@@ -565,12 +571,12 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
         raise errors.ConfigError(msg)
 
 
-def check_models(log: SessionLog, environment: Environment) -> None:
-    """Refuse to go on with models that cannot be asked: the run would end with their refusals."""
+def models_of(log: SessionLog, environment: Environment) -> set[str]:
+    """The models that the next run asks: the session's, if it is still there, and the fallback."""
     config = environment.config
     chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
     names = [model.name for model in (config.model, *config.models)]
-    environment.ready(*{chosen if chosen in names else config.model.name, config.fallback} - {""})
+    return {chosen if chosen in names else config.model.name, config.fallback} - {""}
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:

@@ -32,7 +32,7 @@ from ..journal.entries import Titled
 from ..journal.summary import Activity, activity_of, first_line
 from .delivery import Subscription
 from .environment import Environment, Result
-from .runner import RUNNING, Owner, Put, SessionRunner
+from .runner import RUNNING, Owner, Put, SessionRunner, child_refusal
 from .session_log import SessionLog
 from .watching import Watched, position, watch
 
@@ -373,8 +373,7 @@ class Session:
     def _check_own(self) -> None:
         """Leave a child's conversation to its parent."""
         if self._lent:
-            msg = f"session {self.id!r} is a child; resume its parent"
-            raise ConfigError(msg)
+            raise child_refusal(self.id)
 
     # Inputs. Each event is checked inside the call of `post`: under its lock, by the state of that moment,
     # and again where another process wrote first.
@@ -555,7 +554,8 @@ class Handle:
         self._raised = False
         # Begun now and not with the first reader: a caller may start a run and never look.
         self._task = start(self._put)
-        # Not in the task itself: a task cancelled before its first step runs no line of its own.
+        # A callback sets the event. A task that is cancelled before its first step runs none of its own code,
+        # and `wait` would then wait for ever.
         self._task.add_done_callback(lambda _: buffer.end())
 
     async def _put(self, notice: Notice) -> None:

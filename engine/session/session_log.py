@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from ..journal.summary import SummaryKey
     from .redactor import Redactor
 
+# An entry that any process may write while another one drives the session.
 ConcurrentEntry = Posted | Titled
-"""An entry that any process may write while another one drives the session."""
 
+# Given an entry's number: the summary of the session after that entry, None where it has not changed.
 Summarizer = Callable[[int], SessionSummary | None]
-"""Given an entry's number: the summary of the session after that entry, None where it has not changed."""
 
 
 @final

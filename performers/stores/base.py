@@ -7,8 +7,8 @@ from typing import Literal, Protocol, final
 
 import attrs
 
+# What an entry survives: the end of everything but the disk, or the end of the process only.
 Durability = Literal["power", "process"]
-"""What an entry survives: the end of everything but the disk, or the end of the process only."""
 
 
 @final

@@ -26,7 +26,7 @@ import msgspec
 
 from ...effects import Binary, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
 from ...effects.validators import once
-from ..base import PerformContext, warn
+from ..base import PerformContext, warn, warn_blocked
 from ..worker_pool import GRACE, Work, WorkerPool
 from .decorator import Tool, ToolContext
 from .paths import roots
@@ -69,7 +69,8 @@ class ToolRunner:
     many characters of a result are kept; how many of these a conversation holds is
     `Compaction.result_limit`, and `read_result` reads the others. A tool that was cancelled or timed out is
     awaited for *grace* seconds. One that takes longer is abandoned, and the model reads that it may still be
-    running. Raises `ConfigError` for two tools of one name and for a directory that is none.
+    running, or that its thread still runs. Raises `ConfigError` for two tools of one name and for a directory
+    that is none.
     """
 
     def __init__(
@@ -155,21 +156,32 @@ class ToolRunner:
         except ValueError as error:
             return ToolEnd(Outcome.ERROR, str(error))
         name = f"tool {request.tool}" if tool.is_async else None
+        about = {"tool": request.tool, "call": request.call}
         try:
-            raised = partial(_end_of_fault, request, context.session)
-            work = self._pool.start(partial(tool.function, **arguments), name, end_of_value, raised)
+            work = self._pool.start(
+                partial(tool.function, **arguments),
+                name,
+                end_of_value,
+                partial(_end_of_fault, request, context.session),
+                partial(warn_blocked, context.session, "a tool blocked the event loop", about),
+            )
         except RuntimeError as error:  # the system has no more threads
             return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error}")
-        return await self._watch(work, request.timeout)
+        left = "may still be running" if tool.is_async else "its thread still runs"
+        return await self._watch(work, request.timeout, left)
 
-    async def _watch(self, work: Work[ToolEnd], seconds: float | None) -> ToolEnd:
-        """How *work* ended; it gets *seconds* and then the grace, and less when we are cancelled."""
+    async def _watch(self, work: Work[ToolEnd], seconds: float | None, left: str) -> ToolEnd:
+        """
+        How *work* ended; it gets *seconds* and then the grace, and less when we are cancelled.
+
+        *left* is what the model reads of work that is abandoned.
+        """
         reasons, ended = await work.outlast(seconds, self._grace), work.ended
         why, said = Outcome.CANCELLED, "Cancelled"
         if reasons and isinstance(reasons[0], TimeoutError):
             why, said = Outcome.TIMED_OUT, f"Tool timed out after {seconds:g} s"
         if not ended.done():
-            return ToolEnd(why, f"{said}; it did not stop in time and may still be running")
+            return ToolEnd(why, f"{said}; it did not stop in time and {left}")
         # One that was cancelled before it began has no more to say than that.
         end = ToolEnd(Outcome.CANCELLED) if ended.cancelled() else ended.result()
         if end.outcome is Outcome.CANCELLED:
@@ -217,21 +229,25 @@ def end_of_error(error: BaseException) -> ToolEnd:
         return ToolEnd(Outcome.CANCELLED)
     if isinstance(error, Exception):
         return ToolEnd(Outcome.ERROR, f"Tool raised an exception: {error_text(error)}")
-    kind = type(error).__name__
-    text = f"Tool execution crashed: {kind}: {error_text(error)}".removesuffix(f": {kind}")
-    return ToolEnd(Outcome.CRASHED, text)
+    return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error_text(error, named=True)}")
 
 
-def error_text(error: BaseException) -> str:
-    """The text of *error* and of what it groups; the name of its type where it has none or refuses."""
+def error_text(error: BaseException, *, named: bool = False) -> str:
+    """
+    The text of *error* and of what it groups; the name of its type where it has none or refuses.
+
+    *named* has that name before the text. A `KeyError` always has: its text is the key and no more.
+    """
     kind = type(error).__name__
     try:
-        text = str(error) or kind
+        text = str(error)
         if isinstance(error, BaseExceptionGroup):
             text += ": " + "; ".join(map(error_text, error.exceptions))
     except BaseException as another:  # noqa: BLE001  # __str__ is any code
         return f"{kind}, whose message cannot be shown ({type(another).__name__})"
-    return text
+    if not text:
+        return kind
+    return f"{kind}: {text}" if named or isinstance(error, KeyError) else text
 
 
 def end_of_value(value: object) -> ToolEnd:

@@ -15,12 +15,14 @@ from typing import Any, assert_type, cast
 
 import attrs
 import pytest
+import structlog
 from support.odd_values import Mute, Secretive, fail
 
 from turnwheel.effects.errors import ArgumentError, ConfigError
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
+from turnwheel.performers import worker_pool
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.hooks import HookCall, HookRunner, HostHook, command_hook, hook
 
@@ -267,7 +269,8 @@ NO_JSON = "it raised ArgumentError: arguments must be a dict"
     [
         (lambda _: fail(ValueError("no such city")), "it raised ValueError: no such city"),
         (lambda _: fail(ValueError()), "it raised ValueError"),
-        (lambda _: fail(Mute()), "it raised Mute: Mute, whose message cannot be shown (ValueError)"),
+        (lambda _: fail(KeyError("a")), "it raised KeyError: 'a'"),
+        (lambda _: fail(Mute()), "it raised Mute, whose message cannot be shown (ValueError)"),
         (lambda _: fail(TimeoutError("the gate")), "it raised TimeoutError: the gate"),
         (lambda _: sys.exit(3), "it raised SystemExit: 3"),
         (lambda _: fail(KeyboardInterrupt()), "it raised KeyboardInterrupt"),
@@ -304,6 +307,25 @@ async def test_a_faulty_hook_has_no_say(
         assert len(said.fault) < 10_100
         said.fault.encode()
         assert other == HookSaid(name="quiet")
+
+
+async def test_an_async_hook_that_blocks_the_event_loop_is_named_in_the_log(
+    scene: PerformContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(worker_pool, "monotonic", lambda: now[0])
+
+    def hold_up(_: HookCall) -> None:
+        now[0] += 1.5
+
+    try:
+        with structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
+            await asked(scene, *both(hold_up))
+    finally:
+        structlog.reset_defaults()
+    told = [(line["event"], line["hook"], line["seconds"]) for line in lines]
+    assert told == [("a hook blocked the event loop", "coroutine", 1.5)]
 
 
 async def test_a_hook_that_is_not_there_or_has_no_payload_is_at_fault(scene: PerformContext) -> None:

@@ -145,8 +145,9 @@ async def test_a_run_that_waits_for_an_answer_has_none_until_it_goes_on(house: H
     here = house.process(calls(("pay", {})), DIGS, says("done"))
     watch = Watch(here)
     await watch.until(ApprovalRequested)
-    while await lease_of(house) is not None:
-        await turns(1)
+    async with asyncio.timeout(20):
+        while await lease_of(house) is not None:
+            await turns(1)
     await house.process().approve(here.waiting[0].id)
     await until(lambda: "dig" in house.ran)
     with pytest.raises(SessionBusy):
@@ -176,9 +177,10 @@ async def test_it_is_renewed_while_a_tool_runs(one: House) -> None:
     running = asyncio.ensure_future(session.run("go"))
     await until(lambda: one.ran)
     seen = {await lease_of(one)}
-    while len(seen) < 5:
-        await asyncio.sleep(SECONDS / 8)
-        seen.add(await lease_of(one))
+    async with asyncio.timeout(20):
+        while len(seen) < 5:
+            await asyncio.sleep(SECONDS / 8)
+            seen.add(await lease_of(one))
     assert None not in seen
     one.release()
     assert (await running).text == "done"

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import attrs
 import pytest
+import structlog
 from support.odd_values import Mute, Secretive, fail
 
 from turnwheel.effects.config import Compaction
@@ -22,6 +23,7 @@ from turnwheel.effects.events import Event, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, user
 from turnwheel.effects.requests import RunTool
+from turnwheel.performers import worker_pool
 from turnwheel.performers.base import PassThroughNotice, PerformContext
 from turnwheel.performers.tools.decorator import Tool, ToolContext, tool
 from turnwheel.performers.tools.runner import ErrorResult, ToolRunner
@@ -178,6 +180,7 @@ async def asynchronously() -> None: ...
 
 
 GROUP = ExceptionGroup("two", [ValueError("a"), TypeError("b")])
+KEYS = ExceptionGroup("one", [KeyError("a")])
 WORSE = BaseExceptionGroup("both", [SystemExit(1), ValueError("b")])
 
 
@@ -186,6 +189,9 @@ WORSE = BaseExceptionGroup("both", [SystemExit(1), ValueError("b")])
     [
         (lambda: fail(ValueError("no such city")), Outcome.ERROR, "no such city"),
         (lambda: fail(ValueError()), Outcome.ERROR, "ValueError"),
+        (lambda: fail(KeyError("a")), Outcome.ERROR, "KeyError: 'a'"),
+        (lambda: fail(KeyError()), Outcome.ERROR, "KeyError"),
+        (lambda: fail(KEYS), Outcome.ERROR, "one (1 sub-exception): KeyError: 'a'"),
         (lambda: fail(Mute()), Outcome.ERROR, "Mute, whose message cannot be shown (ValueError)"),
         (lambda: fail(Deadly()), Outcome.ERROR, "Deadly, whose message cannot be shown (SystemExit)"),
         (deeper, Outcome.ERROR, "maximum recursion depth exceeded"),
@@ -421,8 +427,58 @@ async def test_a_tool_that_takes_too_long_is_stopped(
     assert cleaned == [True]
 
 
+@pytest.mark.parametrize("where", ["at once", "later", "and fails", "when cancelled", "briefly", "thread"])
+async def test_an_async_tool_that_blocks_the_event_loop_is_named_in_the_log(
+    where: str, scene: PerformContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Once a call, however often; another tool that only waits meanwhile is not.
+    now, begun, over = [0.0], asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(worker_pool, "monotonic", lambda: now[0])
+
+    def hold_up(seconds: float = 1.5) -> None:
+        now[0] += seconds
+
+    @tool
+    async def block() -> None:
+        if where == "later":
+            await asyncio.sleep(0)
+        if where == "when cancelled":
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        for _ in range(1 if where == "when cancelled" else 2):
+            hold_up(0.75 if where == "briefly" else 1.5)
+            if where == "and fails":
+                raise ValueError
+            await asyncio.sleep(0)
+
+    @tool
+    async def wait() -> None:
+        begun.set()
+        await over.wait()
+
+    @tool
+    def work() -> None:
+        hold_up()
+
+    runner, name = ToolRunner([block, wait, work]), "work" if where == "thread" else "block"
+    try:
+        with structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
+            waits = asyncio.ensure_future(runner(request("wait"), scene))
+            await asyncio.wait_for(begun.wait(), PATIENCE)
+            await runner(request(name, timeout=0.05 if where == "when cancelled" else PATIENCE), scene)
+            over.set()
+            await waits
+    finally:
+        structlog.reset_defaults()
+    told = {"event": "a tool blocked the event loop", "log_level": "warning", "tool": "block"}
+    expected = {**told, "call": "call-3", "seconds": 1.5, "session": scene.session}
+    found = [line for line in lines if "seconds" in line]
+    assert found == [expected] * (where not in {"briefly", "thread"})
+
+
 async def test_a_sync_tool_that_hangs_is_left_behind(scene: PerformContext, gate: threading.Event) -> None:
-    # The answer says that it may still be running, and what it says later is dropped.
+    # The answer says that its thread still runs, and what it says later is dropped.
     late, said = threading.Event(), list[Event | PassThroughNotice]()
 
     @tool
@@ -433,7 +489,7 @@ async def test_a_sync_tool_that_hangs_is_left_behind(scene: PerformContext, gate
 
     runner = ToolRunner([hang], grace=0.05)
     answer = await runner(request("hang", timeout=0.05), attrs.evolve(scene, emit=said.append))
-    expected = "Tool timed out after 0.05 s; it did not stop in time and may still be running"
+    expected = "Tool timed out after 0.05 s; it did not stop in time and its thread still runs"
     assert (answer.outcome, answer.content) == (Outcome.TIMED_OUT, expected)
     gate.set()
     assert await asyncio.to_thread(late.wait, PATIENCE)
