@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .session.listing import Listed as Listed, described as described, latest as latest, listed as listed
     from .session.session import Handle as Handle, Session as Session
     from .session.singleton import Singleton as Singleton
+    from .session.watching import Watched as Watched
     from .snapshots import Snapshot as Snapshot
 
 _MODULES = {
@@ -84,6 +85,7 @@ _MODULES = {
     "session.listing": ("Listed", "described", "latest", "listed"),
     "session.session": ("Handle", "Session"),
     "session.singleton": ("Singleton",),
+    "session.watching": ("Watched",),
     "snapshots": ("Snapshot",),
 }
 

@@ -53,13 +53,23 @@ READER_GRACE = 0.01
 class EventSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
-    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], failed: str, /) -> None:
-        """Keep *event*, which led to the state *label* with *effects*; *failed* is the error of a handler."""
+    async def applied(
+        self, event: Event, label: str, effects: tuple[Effect, ...], failed: str, /
+    ) -> int | None:
+        """
+        Keep *event*, which led to the state *label* with *effects*; *failed* is the error of a handler.
+
+        Returns the number of the latest entry, None without a journal.
+        """
         ...
 
     async def flush(self) -> None:
         """Keep the pieces of a stream that were held back so far."""
         ...
+
+
+# The effects of each step, with the number of the journal's latest entry then.
+Steps = tuple[tuple[tuple[Effect, ...], int | None], ...]
 
 
 class Hold(Enum):
@@ -102,7 +112,8 @@ class Driver:
     Drives one *machine* with *performers*. One caller at a time may iterate `effects`.
 
     *journal* keeps the steps, if there is one; *session* is for logs and performers. *full_result* finds the
-    full text of truncated results. *rested* is called each time the run rests.
+    full text of truncated results. *rested* is called each time the run rests. *entry* is the number of the
+    entry that the effects come from which were yielded last; those of a takeover come from none.
 
     A performer with a method ``resting(request)`` does lasting work, such as a child agent with a journal of
     its own: it may rest, it may answer None to go on later, and it is begun even to be stopped.
@@ -116,6 +127,7 @@ class Driver:
     inbox: Inbox = attrs.field(factory=lambda: Inbox())  # noqa: PLW0108  # it is defined below
     full_result: Callable[[str], Awaitable[str | None]] = no_full_result
     rested: Callable[[], None] = noop
+    entry: int | None = None
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
     # Lasting work that answered None: no task has it, and its request is still open.
     _left: dict[str, Request] = attrs.field(factory=dict, init=False)
@@ -124,9 +136,9 @@ class Driver:
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
     # The steps, while the reader of `effects` is busy with what it got; None while it waits for more.
-    _ahead: AsyncGenerator[tuple[Effect, ...], None] | None = attrs.field(default=None, init=False)
+    _ahead: AsyncGenerator[Steps, None] | None = attrs.field(default=None, init=False)
     # What a post led to meanwhile.
-    _late: asyncio.Future[tuple[Effect, ...]] | None = attrs.field(default=None, init=False)
+    _late: asyncio.Future[Steps] | None = attrs.field(default=None, init=False)
     # What an approver answered wrongly, which ends `effects`.
     _mistake: ArgumentError | None = attrs.field(default=None, init=False)
 
@@ -143,17 +155,15 @@ class Driver:
             self._late = asyncio.ensure_future(self._catch_up(self._ahead, self._late))
 
     async def _catch_up(
-        self,
-        steps: AsyncGenerator[tuple[Effect, ...], None],
-        before: asyncio.Future[tuple[Effect, ...]] | None,
-    ) -> tuple[Effect, ...]:
+        self, steps: AsyncGenerator[Steps, None], before: asyncio.Future[Steps] | None
+    ) -> Steps:
         """Apply what is in the inbox; the effects are for the reader, behind those of *before*."""
-        effects = () if before is None else await before
+        taken = () if before is None else await before
         # No longer than until the reader is back, who goes on from there; what a busy one has not seen stays
         # bounded by what people say.
         while self._ahead is not None and self.inbox and not (self.inbox.closed or self.machine.done):
-            effects += await anext(steps, ())
-        return effects
+            taken += await anext(steps, ())
+        return taken
 
     def drain(self) -> None:
         """Begin nothing more: `effects` ends when the running work has ended and is applied."""
@@ -206,10 +216,11 @@ class Driver:
         """
         steps = self._steps(first, wait=wait)
         try:
-            while (effects := await (self._late or anext(steps, None))) is not None:
+            while (taken := await (self._late or anext(steps, None))) is not None:
                 self._late, self._ahead = None, steps
-                for effect in effects:
-                    yield effect
+                for effects, self.entry in taken:
+                    for effect in effects:
+                        yield effect
                 self._ahead = None
         finally:
             # Also where the caller left: its generator is closed in the middle of a `yield`.
@@ -222,14 +233,14 @@ class Driver:
 
     async def _steps(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
         self, first: tuple[Effect, ...], *, wait: bool
-    ) -> AsyncGenerator[tuple[Effect, ...], None]:
+    ) -> AsyncGenerator[Steps, None]:
         """The effects of each step, as `effects` says."""
         log = step_log(self.session, self.machine)
         self._begun = False
         if self.inbox and self._hold is Hold.NOTHING:
             # Inputs from before the takeover may cancel what *first* would begin: they come first.
             self._hold = Hold.AT_FIRST
-        effects = first
+        effects, entry = first, self.entry
         if not (self.machine.state.open or self.machine.done):
             # Its beginning failed where it was opened.
             self.inbox.put(Entered(at=self.clock.now()))
@@ -239,7 +250,7 @@ class Driver:
             while not self.inbox.closed:
                 # Started before they are yielded: a subscriber that is slow must not delay the work.
                 self._perform(effects)
-                yield effects
+                yield ((effects, entry),)
                 if self.machine.done or self._drained:
                     return
                 # After the step: it may have withdrawn a request that is held back.
@@ -262,7 +273,7 @@ class Driver:
                 # between repeats a request that never began; the other order would repeat a payment.
                 # Ignored events change nothing, so the journal can do without them.
                 if self.journal is not None and not ignored(effects):
-                    await self.journal.applied(event, self.machine.state.label, effects, failed)
+                    entry = await self.journal.applied(event, self.machine.state.label, effects, failed)
                 log(event, effects)
             # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
             if self._hold is Hold.ALL:

@@ -56,8 +56,10 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
+from turnwheel.engine.session.delivery import PASSING, Delivery, Position, Subscription
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session import Session
+from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.performers.stores.memory import MemoryStore
@@ -290,6 +292,7 @@ class SessionHost:
         self._names: list[str] = []
         self._notices: list[Notice] = []
         self._left: list[tuple[Session, asyncio.Task[None] | None]] = []
+        self._watchers: list[Subscription] = []
         self._task: asyncio.Task[None] | None = None
         self._stray: list[Effect] = []
         self._runs = 0
@@ -305,9 +308,12 @@ class SessionHost:
             clock=self._clock,
             new_id=self._new_id,
             poll=3_600.0,
+            watch=Delivery(buffer=100_000),
             retired=tuple(self._tools),
         )
-        return Session("story", setting, self._store)
+        session = Session("story", setting, self._store)
+        self._watchers.append(session.subscribe())
+        return session
 
     def _new_id(self) -> str:
         if self._names:
@@ -473,6 +479,19 @@ class SessionHost:
             await asyncio.sleep(0 if turn < SOON else 0.001)
         return [f"not resumed: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, again))}"]
 
+    async def watched(self) -> list[str]:
+        """What the processes told one after another, where it is not what the journal tells of it all."""
+        if not isinstance(self._store, MemoryStore):  # a journal reads alike from each kind of store
+            return []
+        shown: list[tuple[Position | None, Notice]] = []
+        for watcher in self._watchers:
+            watcher.end()
+            while (notice := await watcher.next()) is not None:
+                if watcher.at is not None and not isinstance(notice, PASSING):
+                    shown.append((watcher.at, notice))
+        kept = [each async for each in JournalReader(self._store, "story").news()]
+        return [] if shown == kept else [f"told: {shown}; not {kept}"]
+
     async def close(self) -> None:
         for session, task in [*self._left, (self._session, self._task)]:
             with suppress(TurnwheelError):
@@ -519,6 +538,7 @@ async def played(scenario: Scenario, host: PureHost | SessionHost) -> Recorded:
                 found = [*await host.faults(world), *unanswered(world)]
                 assert not found, f"{scenario.name}:{command.line}: {command.text}: " + "; ".join(found)
             recorded.append(tuple(lines))
+        assert not isinstance(host, SessionHost) or not await host.watched(), scenario.name
     finally:
         await host.close()
     return tuple(recorded)

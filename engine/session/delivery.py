@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from contextlib import aclosing, suppress
 from itertools import groupby
+from sys import maxsize
 from typing import TYPE_CHECKING, final
 from weakref import WeakSet
 
@@ -24,13 +25,16 @@ from ...effects.notices import (
     AnswerDropped,
     AnswerKept,
     CallDelta,
+    Ignored,
     InputBlocked,
     InputTaken,
     Notice,
     NoticesMissed,
     ReasoningDelta,
+    RequestDelayed,
     RunEnded,
     TextDelta,
+    ToolOutput,
     TurnEnded,
 )
 from ...effects.validators import positive
@@ -38,6 +42,12 @@ from ...effects.validators import positive
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
+
+# Where a notice stands in a journal: the number of its entry, and its place among the notices of that.
+Position = tuple[int, int]
+
+# A place behind all notices of an entry.
+BEHIND = maxsize
 
 # Notices that a subscriber may lag behind by default: about a second of streamed text.
 SUBSCRIBER_BUFFER = 64
@@ -55,9 +65,11 @@ class Subscription:
 
     def __init__(self, size: int, awaited: set[Subscription]) -> None:
         self.dropped = 0
+        # Where in the journal the notice stands that was read last.
+        self.at: Position | None = None
         # Up to *size* unread notices and any number of outcomes; with each, how many were missed
-        # just before it.
-        self._waiting: deque[tuple[int, Notice]] = deque()
+        # just before it, and its position.
+        self._waiting: deque[tuple[int, Notice, Position | None]] = deque()
         # Those missed after the last one here.
         self._missed = 0
         self._size = size
@@ -70,12 +82,12 @@ class Subscription:
         """Whether the buffer has no room."""
         return len(self._waiting) >= self._size
 
-    def put(self, notice: Notice) -> None:
-        """Keep *notice* if there is room, or if it counts for more than one that is here."""
+    def put(self, notice: Notice, at: Position | None = None) -> None:
+        """Keep *notice* if there is room, or if it counts for more than one that is here; *at* says where."""
         if self._over:
             return
         if not self.full or self._makes_room(notice):
-            self._waiting.append((self._missed, notice))
+            self._waiting.append((self._missed, notice, at))
             self._missed = 0
             self._wake()
         else:
@@ -101,8 +113,8 @@ class Subscription:
             del self._waiting[place]
             self.dropped += 1
             if place < len(self._waiting):
-                before, following = self._waiting[place]
-                self._waiting[place] = before + missed, following
+                before, following, at = self._waiting[place]
+                self._waiting[place] = before + missed, following, at
             else:
                 self._missed += missed
         # Outcomes must arrive: a caller that waits for one would wait for ever. Where all are, the buffer
@@ -157,14 +169,15 @@ class Subscription:
                 await self._news.wait()
             finally:
                 self._awaited.discard(self)
-        missed, notice = self._waiting[0] if self._waiting else (self._missed, None)
+        missed, notice, at = self._waiting[0] if self._waiting else (self._missed, None, None)
         if notice is None:
             self._missed = 0
             return NoticesMissed(count=missed)
         if missed:
-            self._waiting[0] = 0, notice
+            self._waiting[0] = 0, notice, at
             return NoticesMissed(count=missed)
         self._waiting.popleft()
+        self.at = at
         return notice
 
     async def __aenter__(self) -> Subscription:
@@ -190,6 +203,8 @@ class Broker:
             raise ConfigError(msg)
         self._size = size
         self._closed = False
+        # The position of the latest notice that has one.
+        self._at: Position | None = None
         # Whether it ever had a subscriber: most sessions have none, and publish many notices.
         self.used = False
         # Weak: a subscriber that broke out of its loop and never closed must not be fed for ever.
@@ -208,11 +223,22 @@ class Broker:
             self.used = True
         return made
 
-    def publish(self, notice: Notice) -> None:
-        """Pass *notice* on; no subscriber can make this wait or fail."""
+    def publish(self, notice: Notice, entry: int | None = None) -> None:
+        """Pass *notice* on, of the journal's *entry*; no subscriber can make this wait or fail."""
+        at = None if entry is None else self._position(notice, entry)
         # In the order of the run's own stream: it comes here before the caller gets it.
         for each in self._subscriptions:
-            each.put(notice)
+            each.put(notice, at)
+
+    def _position(self, notice: Notice, entry: int) -> Position:
+        """Where *notice* stands; one that no journal has stands behind the notice before it."""
+        if isinstance(notice, PASSING):
+            return (entry, BEHIND) if self._at is None else max(self._at, (entry, -1))
+        # Too low for the rest of an entry of which only a part came through here. What subscribes meanwhile
+        # finds all of it in the journal.
+        place = self._at[1] + 1 if self._at is not None and self._at[0] == entry else 0
+        self._at = entry, place
+        return self._at
 
     def close(self) -> None:
         """End every subscription after its unread notices. Closing twice is fine."""
@@ -278,6 +304,9 @@ ENDS = TurnEnded | AnswerKept | RunEnded
 
 # The notices without which a reader could not say which answer a run gave, and to what.
 OUTCOMES = InputTaken | InputBlocked | ENDS
+
+# The notices that no journal leads to again: whether they came, and how many, was a matter of the moment.
+PASSING = TextDelta | ReasoningDelta | CallDelta | ToolOutput | AgentNoticed | RequestDelayed | Ignored
 
 
 def is_delta(notice: Notice) -> bool:

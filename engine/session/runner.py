@@ -198,7 +198,7 @@ class SessionRunner:
                     try:
                         async for notice in notices:
                             if self.broker.used:
-                                self.broker.publish(notice)
+                                self.broker.publish(notice, begun[0].entry)
                             yield notice
                     except GeneratorExit:
                         # Changed before the work stops, which may take a while. The next caller then waits
@@ -346,6 +346,7 @@ class SessionRunner:
         events: tuple[Event, ...] = ()
         if unfinished is not None:
             first, events = await take_over(log, unfinished, environment.config, at)
+            entry = None
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
@@ -353,6 +354,7 @@ class SessionRunner:
             name = environment.new_id() if task is None else task.id
             titled = self._titles is Titles.INLINE
             first = await log.open_run(name, environment.config, at, prompt, titled=titled)
+            entry = log.begun if log.kept else None
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.owner is Owner.CLOSED:
             raise errors.SessionClosed(self.id)
@@ -364,6 +366,7 @@ class SessionRunner:
             clock=environment.clock,
             full_result=log.full_result,
             rested=environment.rested,
+            entry=entry,
         )
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):

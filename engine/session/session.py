@@ -34,6 +34,7 @@ from .delivery import Subscription
 from .environment import Environment, Result
 from .runner import RUNNING, Owner, Put, SessionRunner, child_refusal
 from .session_log import SessionLog
+from .watching import Watched, position, watch
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -181,8 +182,24 @@ class Session:
         )
 
     def subscribe(self) -> Subscription:
-        """Watch the runs of this object from now on; a slow subscriber loses notices and delays no run."""
+        """
+        Watch the runs of this object from now on; a slow subscriber loses notices and delays no run.
+
+        While nothing runs here it waits for the next run, and it ends when this object is closed.
+        """
         return self._runner.broker.subscribe()
+
+    def watch(self, since: int | str = 0) -> AsyncGenerator[Watched, None]:
+        """
+        Watch the session from entry *since* of its journal on, or from behind the notice with that id.
+
+        What the journal has comes first, then what happens. A slow watcher misses notices without ids only.
+        Runs of other processes are read from the store every half second, without deltas. It ends when this
+        object is closed. Raises `ConfigError` without a store.
+        """
+        # Not a generator itself, as in `stream`.
+        _, behind = self._log.store, position(since)
+        return watch(self._runner, behind)
 
     async def load(self) -> Session:
         """

@@ -20,7 +20,7 @@ from ...effects.history import merged
 from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
-from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, Titled
+from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
@@ -58,6 +58,8 @@ class SessionLog:
         self.kept = store is not None
         # The number of entries known here.
         self.length = 0
+        # The number of the latest entry with which a run was opened or taken over here.
+        self.begun = -1
         # A generated id has no journal to read. Where that is wrong, the first append names a length that the
         # store does not have, and is refused. Without a store, `state` could not differ from anything.
         self.stale = self.kept and not fresh
@@ -95,11 +97,7 @@ class SessionLog:
             # Only the first read is saved: by the next one, other processes may know the id.
             self.fresh = False
             return
-        known = 0 if self.stale else self.length
-        entries = await self._store.load(self.session, known)
-        if known and branch_targets(entries):
-            # Another process went back to a run whose end is not kept here.
-            known, entries = 0, await self._store.load(self.session)
+        known, entries = await load_new(self._store, self.session, 0 if self.stale else self.length)
         # Most reads find nothing new, and what is known is folded already.
         if entries or not known:
             self._take_in(entries, known, self.state if known else None)
@@ -206,11 +204,14 @@ class SessionLog:
 
     # The event sink of the driver
 
-    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], failed: str = "") -> None:
+    async def applied(
+        self, event: Event, label: str, effects: tuple[Effect, ...], failed: str = ""
+    ) -> int | None:
         """
         Keep *event*, which led to the state *label* with *effects*, before its requests are performed.
 
         A piece of a stream waits for the next event. *failed* is the error of a bug that ended the run.
+        Returns the number of the latest entry, None without a store.
         """
         state = self.state
         summarised = state.stepped(event, effects)
@@ -232,7 +233,9 @@ class SessionLog:
             step = Stepped.of(event, label, effects, failed)
             await self.write(*self._held_back(), step, about=about)
         # By the number of its entry, and so after the append: the full text of a result is read from there.
-        state.note_results(event, effects, self.length - 1 if self.kept else None)
+        number = self.length - 1 if self.kept else None
+        state.note_results(event, effects, number)
+        return number
 
     async def flush(self) -> None:
         """Keep the pieces of a stream that is being left."""
@@ -325,6 +328,9 @@ class SessionLog:
     async def own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
         """Keep *entries*, which only the owner writes, and then apply them; their effects."""
         await self.write(*entries, about=about)
+        for number, entry in enumerate(entries, self.length - len(entries)):
+            if isinstance(entry, RunOpened | TakenOver):
+                self.begun = number
         return tuple([effect for entry in entries for effect in self._follow(entry)])
 
     def _follow(self, entry: Entry) -> tuple[Effect, ...]:
@@ -332,6 +338,19 @@ class SessionLog:
         # Entries of one append share the last number here: it names the entry in errors, and no entry before
         # the last can be a summary.
         return apply_entry(self.state, entry, max(self.length - 1, 0), self.session)
+
+
+async def load_new(store: Store, session: str, known: int) -> tuple[int, Sequence[bytes]]:
+    """
+    The entries of *session* behind the first *known*; all of them where a fold of those will not do.
+
+    The number says how many come before them.
+    """
+    entries = await store.load(session, known)
+    if known and branch_targets(entries):
+        # Another process went back to a run whose end is not kept here.
+        return 0, await store.load(session)
+    return known, entries
 
 
 async def read_entry(store: Store, session: str, number: int) -> str | None:

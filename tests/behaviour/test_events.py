@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 from behaviour.conftest import Stage
 
@@ -139,6 +141,22 @@ async def test_a_watcher_sees_what_comes_after_it_began_until_the_session_is_clo
     assert [notice.text async for notice in watched if isinstance(notice, TextDelta)] == ["two"]
     assert [notice async for notice in left] == []
     assert [notice async for notice in session.subscribe()] == []
+
+
+@pytest.mark.behaviour("a-watcher-may-come-late")
+async def test_a_watcher_that_comes_back_goes_on_behind_what_it_saw(stage: Stage) -> None:
+    session = stage.session(calls(("look", {})), says("one"), says("two"))
+    await session.run("a")
+    async with aclosing(session.watch()) as watching:
+        seen = [await anext(watching) for _ in range(4)]
+    await session.run("b")
+    await session.close()
+
+    rest = [watched async for watched in session.watch(since=seen[-1].id)]
+    whole = [watched async for watched in session.watch()]
+    assert seen + rest == whole
+    assert [type(one.notice) for one in whole].count(RunEnded) == 2
+    assert len({one.id for one in whole}) == len(whole)
 
 
 TURNS = (
