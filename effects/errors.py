@@ -161,7 +161,7 @@ class SessionBusy(CallerError, RuntimeError):
         if self.at_work is Workplace.HERE:
             problem = "has a run under way in this process; wait for it, send() to it, or interrupt() it"
         elif self.at_work is Workplace.ELSEWHERE:
-            problem = f"is at work in {self.owner}; send() to it, or pass takeover=True"
+            problem = f"is at work in {self.owner}; send() to it, or call resume(takeover=True)"
         else:
             problem = "has a run that was left unfinished; call resume(), after approve() where it asks"
         return f"session {self.session!r} {problem}"

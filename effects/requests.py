@@ -127,7 +127,7 @@ class AskApproval:
     @property
     def values(self) -> dict[str, Any]:
         """The arguments by their names; a change in there changes no call."""
-        found: dict[str, Any] = json.loads(self.arguments)
+        found: dict[str, Any] = json.loads(self.arguments or "{}")
         return found
 
     @property

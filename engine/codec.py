@@ -48,8 +48,8 @@ def tag_of(kind: type) -> str:
     return STORED_NAMES.get(kind, kind.__name__)
 
 
-# Innermost first: a union's members are converted with the hooks that exist when it is configured.
-# Every closed union that is stored or sent.
+# Every closed union that is stored or sent, innermost first: its members are converted with the hooks that
+# exist when it is configured.
 UNIONS: tuple[Any, ...] = (
     effects.Piece,
     effects.Part,
@@ -72,9 +72,8 @@ UNIONS: tuple[Any, ...] = (
 )
 
 
-# Python's decimals round silently beyond their precision, and a budget with an exponent in the millions would
-# cost minutes to add up.
-# Digits before or behind the point of an amount of money.
+# Digits before or behind the point of an amount of money. Python's decimals round silently beyond their
+# precision, and a budget with an exponent in the millions would cost minutes to add up.
 MOST_DIGITS = 30
 
 # In this order: a generated hook takes in the hooks of its fields as they are at that moment.
@@ -84,8 +83,8 @@ SETTINGS = (
     *(effects.Compaction, effects.Loops, effects.Rule, effects.HookSpec, effects.ChildSpec, effects.Config),
 )
 
-# Their fields that came in the midst of a version. What they are by default is what was done before them.
-# Settings that are left out at their default.
+# Settings that came in the midst of a version. They are left out at their default, which says what was done
+# before them.
 NEWER_FIELDS: dict[type, dict[str, Any]] = {
     effects.HookSpec: {"on_error": override(omit_if_default=True)},
     effects.Policy: {"coalesce_longest": override(omit_if_default=True)},
@@ -158,9 +157,8 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
 # One for the whole process: generating the hooks costs more than the rest of the engine's set-up.
 converter = make_converter()
 
-# Listed by trial: damaged JSON reaches constructors and validators, which raise errors of their own. An entry
-# that nests deeply enough exhausts the stack.
-# The errors of the converter for JSON of another shape.
+# The errors of the converter for JSON of another shape. Found by trial: damaged JSON reaches constructors and
+# validators, which raise errors of their own. An entry that nests deeply enough exhausts the stack.
 UNREADABLE = (
     msgspec.MsgspecError,
     cattrs.BaseValidationError,

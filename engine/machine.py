@@ -36,10 +36,9 @@ from ..states.table import LEGAL
 from .journal.entries import RunOpened
 from .rendering import state_line
 
-# Without a limit, a loop here would hang its process, and again at each restart, when the journal is folded.
-# States passed through without waiting; a batch passes at most four, so this many are a loop of ours.
+# States passed through without waiting; a batch passes at most four, so this many are a loop of ours. Without
+# a limit, it would hang its process, and again at each restart, when the journal is folded.
 MAX_ENTERED = 50
-
 
 # Characters of an error of ours that the end of a run keeps.
 MAX_ERROR = 500

@@ -31,9 +31,8 @@ from ..states.thinking import source_of
 from .journal.fold import is_foreign
 from .machine import Machine
 
-# Texts of this module are in journals as part of events. A fold reads them from there, so a new wording
-# changes no old run.
-# The message of the failure after which a model is asked once more; journals have these texts.
+# The message of the failure after which a model is asked once more. Texts of this module are in journals as
+# part of events. A fold reads them from there, so a new wording changes no old run.
 WHY = {
     effects.Failure.LOST: "the process that waited for the answer is gone",
     effects.Failure.UNBEGUN: "nobody had begun to ask here",

@@ -353,12 +353,17 @@ class Context:
             around += [self.system, *[tool.description + tool.schema for tool in self.config.tools]]
         return now.size + sum(map(len, around)) // CHARACTERS_PER_TOKEN
 
-    def affordable(self, model: ModelSpec, asked: int, most: int, least: int) -> int | DoneReason:
-        """How long *model*'s answer to *asked* tokens may be by the budgets; see `limits.affordable`."""
+    def affordable(self, model: ModelSpec, asked: int | None, most: int, least: int) -> int | DoneReason:
+        """
+        How long *model*'s answer to *asked* tokens may be by the budgets; see `limits.affordable`.
+
+        None for the next request of a turn, whose tokens are counted only where there are limits.
+        """
         config, memory = self.config, self.memory
         # Most runs have no limits, and sums are dear where this is asked at each turn.
         if config.limits == NO_LIMITS == config.session_limits:
             return most
+        asked = self.asked if asked is None else asked
         return affordable(left(config, memory.spent, memory.earlier), asked, most, model.price, least)
 
     def cut(self, window: int) -> int:

@@ -309,7 +309,7 @@ def _longest(ctx: Context) -> int:
 def _affordable(ctx: Context) -> int | DoneReason:
     """How many tokens of an answer can be paid, or the budget that pays for none worth its input."""
     most = _longest(ctx)
-    return ctx.affordable(ctx.model, ctx.asked, most, min(most, SMALL_ANSWER))
+    return ctx.affordable(ctx.model, None, most, min(most, SMALL_ANSWER))
 
 
 def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:

@@ -366,6 +366,13 @@ async def a_lease_goes_only_from_the_one_that_is_there(store: Store) -> None:
     await store.append("t", 0, [b"x"])
     await store.delete("t")
     same("the lease of a deleted session", await _leased(store, "t", None, None), None)
+    await _leased(store, "u", None, b"a")
+    await store.delete("u")
+    same(
+        "the lease of one that was deleted before its first entry",
+        await _leased(store, "u", None, None),
+        None,
+    )
 
 
 # Seconds in which work that was left behind would show.

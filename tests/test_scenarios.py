@@ -52,7 +52,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
-from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.journal.fold import fold, stepped
 from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
@@ -128,7 +128,7 @@ class PureHost:
         effects = self.advanced(machine, event)
         self.effects += effects
         if not ignored(effects):
-            self.wrote(Stepped.of(event, machine.state.label, effects))
+            self.wrote(stepped(event, machine.state.label, effects))
 
     async def faults(self, world: ScenarioWorld) -> list[str]:
         found = list(differences(self.machine, self.effects, world.machine, world.effects))

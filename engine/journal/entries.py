@@ -7,16 +7,12 @@ before any request that follows from it is performed, and the pieces of a stream
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import final
 
 import attrs
 
-from ...effects import Effect
 from ...effects.config import Config
 from ...effects.events import Event, Post
-from ...effects.notices import DoneReason, RunEnded
-from ...effects.records import ReplaceHistory
 from ...effects.usage import Spent
 
 # Raise it once in a release with anything that an older turnwheel could not read or would misread: a word, a
@@ -93,16 +89,6 @@ class Stepped:
     # Older turnwheels went on otherwise from here, which no label tells: calls that were summarised did not
     # count as repetitions any more, and a run whose model refused ended as any other.
     newer: bool = False
-
-    @classmethod
-    def of(cls, event: Event, label: str, made: Iterable[Effect], failed: str = "") -> Stepped:
-        """The entry of *event*, which led to *label* and *made* these effects."""
-        return cls(event=event, label=label, failed=failed, newer=any(map(_is_newer, made)))
-
-
-def _is_newer(effect: Effect) -> bool:
-    refused = isinstance(effect, RunEnded) and effect.reason is DoneReason.REFUSAL
-    return refused or (isinstance(effect, ReplaceHistory) and bool(effect.summarised))
 
 
 @final

@@ -386,6 +386,16 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
         return ()
 
 
+def stepped(event: events.Event, label: str, made: Iterable[Effect], failed: str = "") -> Stepped:
+    """The entry of *event*, which led to *label* and *made* these effects."""
+    return Stepped(event=event, label=label, failed=failed, newer=any(map(_is_newer, made)))
+
+
+def _is_newer(effect: Effect) -> bool:
+    refused = isinstance(effect, RunEnded) and effect.reason is DoneReason.REFUSAL
+    return refused or (isinstance(effect, ReplaceHistory) and bool(effect.summarised))
+
+
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
     event = entry.event
     if isinstance(event, events.ModelFailed) and entry.label == "done":

@@ -313,4 +313,4 @@ def is_delta(notice: Notice) -> bool:
     """Whether *notice* is a bit of an answer, also of a child's."""
     while isinstance(notice, AgentNoticed):
         notice = notice.notice
-    return isinstance(notice, TextDelta | ReasoningDelta)
+    return isinstance(notice, TextDelta | ReasoningDelta | CallDelta)

@@ -114,6 +114,10 @@ def born(pid: int) -> str:
     return ""
 
 
+# By pid: a process that was forked began later.
+_born_here = cache(born)
+
+
 def runs(pid: int, began: str) -> bool:
     """Whether the process *pid* that *began* then still runs."""
     try:
@@ -244,7 +248,7 @@ class SessionLease:
             worker=self.environment.worker,
             since=self._since,
             machine=machine(),
-            born=born(os.getpid()),
+            born=_born_here(os.getpid()),
             token=self._token,
             seconds=self.environment.lease,
             renewed=time.monotonic(),

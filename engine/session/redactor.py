@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Emit = Callable[["Event | PassThroughNotice"], None]
 
-# Random for each process: a fixed key would let a reader of a journal try passwords against the digits.
-# Keys the digits of placeholders: equal values are equal here, and no value is found by trying.
+# Keys the digits of placeholders, so that equal values are equal here. It is random for each process: a fixed
+# key would let a reader of a journal try passwords against the digits.
 PLACEHOLDER_KEY = os.urandom(32)
 
 # The most values that are known here without asking the vault; the oldest go first.
@@ -63,8 +63,8 @@ MAX_MASKED = 10_000
 # The most values that are masked in the output of tools; the oldest go first.
 MAX_MASKS = 200
 
-# A run waits for its vault: one that hangs must not hang the session.
-# Seconds that a vault may take for one value.
+# Seconds that a vault may take for one value: the run waits for it, and one that hangs must not hang the
+# session.
 VAULT_TIMEOUT = 5.0
 
 

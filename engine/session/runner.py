@@ -25,6 +25,7 @@ from ...effects.notices import ApprovalRequested, Notice, SettingChanged
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
 from ...states.context import INPUTS
+from ...states.rules.hooks import guards
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..driver import Driver, Performers
@@ -132,6 +133,8 @@ class SessionRunner:
 
     def start(self, prompt: Input | None, put: Put) -> asyncio.Task[None]:
         """As `stream`, in a task that gives notices to *put*; it comes before what is called later."""
+        # First, since it raises where no loop runs: a place in the line would never be left.
+        loop = asyncio.get_running_loop()
         place = self._join()
 
         async def run() -> None:
@@ -149,7 +152,7 @@ class SessionRunner:
 
         # Now, too: a caller that drains the agent next means this run.
         self.environment.at_work.add(self.drain)
-        task = asyncio.ensure_future(run())
+        task = loop.create_task(run())
         STARTED.add(task)
         task.add_done_callback(over)
         return task
@@ -255,32 +258,41 @@ class SessionRunner:
         self, prompt: Input | None, place: asyncio.Event | None, *, takeover: bool
     ) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run that is opened or taken over; None where there is none."""
-        log, environment = self.log, self.environment
+        log = self.log
         # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
         async with self._lock:
             # From here on the lock keeps the order.
             if place is not None:
                 self._leave(place)
+            # A call that is refused must not have taken the lease from a process at work.
+            if takeover:
+                await self._read()
+                self._check(prompt)
             # Before the journal is read, which no other process drives any more then. No other process knows
             # an id that was just made: the lease of that one can wait for the poller.
             if not log.fresh:
                 await self.lease.take(takeover=takeover)
             await self._read()
-            state = log.state
-            check_runner(log, environment)
-            if environment.ready is not None and (prompt or state.unfinished or state.prompted):
-                environment.ready(*models_of(log, environment))
-            event = None
-            if prompt is not None:
-                # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
-                if state.unfinished:
-                    raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
-                event = await self._posted(prompt)
-            elif state.machine is None and not state.prompted:
-                raise errors.UnknownSession(self.id)
+            self._check(prompt)
+            event = None if prompt is None else await self._posted(prompt)
             if event is not None or log.state.unfinished or self._due() is None:
                 return await self._begin(event)
         return await self._settled()
+
+    def _check(self, prompt: Input | None) -> None:
+        """Refuse a run that cannot begin or go on here."""
+        log, environment, state = self.log, self.environment, self.log.state
+        check_runner(log, environment)
+        if environment.ready is not None and (prompt or state.unfinished or state.prompted):
+            environment.ready(*models_of(log, environment))
+        if prompt is None and state.machine is None and not state.prompted:
+            raise errors.UnknownSession(self.id)
+        if state.machine is None or not state.unfinished:
+            return
+        # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
+        if prompt is not None:
+            raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
+        check_tools(log, state.machine, environment)
 
     async def _posted(self, prompt: Input) -> UserSent | None:
         """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
@@ -317,6 +329,7 @@ class SessionRunner:
                 # It may have run out while this waited for the sender.
                 await self.lease.take()
                 await self._read()
+                self._check(None)
                 due = self._due()
                 if due is None:
                     return await self._begin()
@@ -338,8 +351,6 @@ class SessionRunner:
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         unfinished = log.state.machine if log.state.unfinished else None
-        if unfinished is not None:
-            check_tools(log, unfinished, environment)
         # Stale until the run is over: a run that stops in the middle may leave `state` different from the
         # journal.
         log.stale = log.kept
@@ -558,17 +569,22 @@ def check_runner(log: SessionLog, environment: Environment) -> None:
 
 
 def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> None:
-    """Refuse to take over the run of *machine* with tools that are not here."""
+    """Refuse to take over the run of *machine* without its tools, or without a hook that may deny."""
     # Its model would read that there are no such tools, even of a call that a person has allowed. The tools
     # of a child are its parent's to grant.
     if log.state.agent:
         return
-    here = {*environment.retired, *[tool.name for tool in environment.config.tools]}
-    lacking = [tool.name for tool in machine.config.tools if tool.name not in here]
-    if lacking:
-        way = "resume it where they are, or name them in Agent(retired=...)"
-        msg = f"session {log.session!r} has tools that are not here: {', '.join(map(repr, lacking))}; {way}"
-        raise errors.ConfigError(msg)
+    config = environment.config
+    lacking = {
+        "tools": [*{tool.name for tool in machine.config.tools} - {tool.name for tool in config.tools}],
+        # A guard that is not here cannot deny what it is there to look at.
+        "hooks": [*guards(machine.config) - {hook.name for hook in config.hooks}],
+    }
+    for kind, names in lacking.items():
+        if gone := sorted({*names} - {*environment.retired}):
+            way = "resume it where they are, or name them in Agent(retired=...)"
+            msg = f"session {log.session!r} has {kind} that are not here: {', '.join(map(repr, gone))}; {way}"
+            raise errors.ConfigError(msg)
 
 
 def models_of(log: SessionLog, environment: Environment) -> set[str]:

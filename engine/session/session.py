@@ -26,6 +26,7 @@ from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, Run
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
+from ...performers.base import warn
 from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
@@ -433,6 +434,7 @@ class Session:
         busy = begins or self.unfinished or self._runner.owner in RUNNING
         if wanted and self.queue and not busy:
             self._begun = self.start()
+            self._begun.warn_of_failure()
 
     async def approve(
         self,
@@ -582,6 +584,15 @@ class Handle:
         await asyncio.wait({self._task})
         self._raise()
         return self.session.result()
+
+    def warn_of_failure(self) -> None:
+        """Log the error that ends the run, if any: no caller holds this handle."""
+
+        def over(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                warn(self.session.id, "a run in the background failed", error)
+
+        self._task.add_done_callback(over)
 
     def _raise(self) -> None:
         """Raise the error that ended the run, if any; being closed is none."""

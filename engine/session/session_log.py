@@ -21,7 +21,7 @@ from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
-from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
+from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text, stepped
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class SessionLog:
             self._label = label
         # Progress changes no state, and a chatty tool would fill the store with it.
         elif self.kept and (failed or not isinstance(event, ToolProgressed)):
-            step = Stepped.of(event, label, effects, failed)
+            step = stepped(event, label, effects, failed)
             await self.write(*self._held_back(), step, about=about)
         # By the number of its entry, and so after the append: the full text of a result is read from there.
         number = self.length - 1 if self.kept else None

@@ -65,12 +65,12 @@ def begin_title(log: SessionLog, environment: Environment, add: Add) -> asyncio.
         return None
     # A budget that is used up, or cannot pay for one, holds for titles, too.
     config, memory = machine.config, machine.memory
-    price, asked = config.spec(_model(memory)).price, message_size(user(opening))
+    price, asked = config.spec(_model(memory)).price, message_size(user(TITLE_SYSTEM + opening))
     rest = left(config, memory.spent, memory.earlier)
     short = affordable(rest, asked, ANSWER_TOKENS, price, SMALL_ANSWER)
     if may_not_go_on(config, memory.spent, memory.earlier) or isinstance(short, DoneReason):
         return None
-    return asyncio.ensure_future(_title(log, environment, add, machine))
+    return asyncio.ensure_future(_title(log, environment, add, machine, short))
 
 
 def _model(memory: Memory) -> str:
@@ -78,9 +78,9 @@ def _model(memory: Memory) -> str:
     return memory.progress.fallback or memory.session.model
 
 
-async def _title(log: SessionLog, environment: Environment, add: Add, machine: Machine) -> None:
+async def _title(log: SessionLog, environment: Environment, add: Add, machine: Machine, most: int) -> None:
     try:
-        found = await _ask(log, environment, machine)
+        found = await _ask(log, environment, machine, most)
         # Without a title the entry still carries the spend: the account must match the bill.
         if found.title or found.spent != Spent():
             # Evaluated under the lock: a title that a person gave in the meantime stays.
@@ -89,8 +89,8 @@ async def _title(log: SessionLog, environment: Environment, add: Add, machine: M
         _warn(log, f"{type(error).__name__}: {error}")
 
 
-async def _ask(log: SessionLog, environment: Environment, machine: Machine) -> Titled:
-    """The model's title, empty where it gives none, with the spend of asking."""
+async def _ask(log: SessionLog, environment: Environment, machine: Machine, most: int) -> Titled:
+    """The model's title in *most* tokens, empty where it gives none, with the spend of asking."""
     config, memory, heard = machine.config, machine.memory, list[Piece]()
 
     # The performer streams as for any other request; there is no driver to collect the pieces.
@@ -108,7 +108,7 @@ async def _ask(log: SessionLog, environment: Environment, machine: Machine) -> T
         model=_model(memory),
         view=Conversation(revision=0, length=1),
         system=TITLE_SYSTEM,
-        max_output=ANSWER_TOKENS,
+        max_output=most,
         purpose=Purpose.TITLE,
     )
     # Outside the machine: a title is no step of a run, so its request leaves no trace in the history.

@@ -304,6 +304,8 @@ def list_sessions(db: sqlite3.Connection) -> list[SessionInfo]:
 
 def delete(session: str, db: sqlite3.Connection) -> bool:
     """Forget *session*; whether there was one."""
+    # Also of a session without entries: a lease is taken before the first one is written.
+    db.execute("delete from leases where session = ?", (session,))
     found = db.execute("select id from sessions where session = ?", (session,)).fetchone()
     if found is None:
         return False
@@ -312,7 +314,6 @@ def delete(session: str, db: sqlite3.Connection) -> bool:
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
     db.execute(f"delete {of_it}", found)
     db.execute("delete from sessions where id = ?", found)
-    db.execute("delete from leases where session = ?", (session,))
     return True
 
 

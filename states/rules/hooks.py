@@ -40,8 +40,13 @@ def with_denials(said: tuple[HookSaid, ...], config: Config) -> tuple[HookSaid, 
     """*said*, with a denial in the place of each fault of a hook that denies on errors."""
     # A guard that is down must not let a call through; a hook that only adds context must not stop all work.
     # Once, when it comes: a process that takes over without the hook does not undo a denial.
-    denies = {spec.name for spec in config.hooks if spec.on_error is OnError.DENY}
+    denies = guards(config)
     return tuple([_denial(one) if one.fault and one.name in denies else one for one in said])
+
+
+def guards(config: Config) -> set[str]:
+    """The names of the hooks of *config* that deny where they fail."""
+    return {spec.name for spec in config.hooks if spec.on_error is OnError.DENY}
 
 
 def _denial(said: HookSaid) -> HookSaid:

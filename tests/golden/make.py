@@ -81,7 +81,8 @@ from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
+from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, TakenOver
+from turnwheel.engine.journal.fold import stepped
 from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.snapshots import Snapshot
@@ -904,7 +905,7 @@ def random_run(seed: int) -> tuple[list[Entry], set[Row]]:
         elif not isinstance(what, ToolProgressed):
             taken |= {step.row for step in steps(machine, what)}
             made = machine.advance(what)
-            entries.append(Stepped.of(what, machine.state.label, made))
+            entries.append(stepped(what, machine.state.label, made))
     return entries, taken
 
 

@@ -48,7 +48,10 @@ SAID = [
     ),
     (
         errors.SessionBusy("s", errors.Workplace.ELSEWHERE, errors.SessionOwner("h", 9, "", 3_661.5)),
-        "session 's' is at work in process 9 of 'h' since 01:01:01 UTC; send() to it, or pass takeover=True",
+        (
+            "session 's' is at work in process 9 of 'h' since 01:01:01 UTC; send() to it, or call "
+            "resume(takeover=True)"
+        ),
     ),
     (
         errors.SessionBusy("s", errors.Workplace.NOWHERE),

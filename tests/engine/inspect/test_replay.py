@@ -24,7 +24,8 @@ from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutpu
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver, Titled
+from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, TakenOver, Titled
+from turnwheel.engine.journal.fold import stepped
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
@@ -70,7 +71,7 @@ def kept(player: Player) -> tuple[list[bytes], list[Machine], Machine]:
         if isinstance(what, Config):
             entries.append(TakenOver(at=0.0, config=what))
         else:
-            entries.append(Stepped.of(what, live.state.label, made))
+            entries.append(stepped(what, live.state.label, made))
         machines.append(copied(live))
     return [encode_entry(entry) for entry in entries], machines, played.end
 

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+import structlog
 
 from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
 from turnwheel.effects.errors import (
@@ -140,6 +141,34 @@ async def test_a_run_without_a_reader_goes_on_to_its_end() -> None:
     assert 0 < handle.dropped == sum(missed) < len(WHOLE.split())
     assert ((await handle.wait()).text, mine.result().reason) == (WHOLE, DoneReason.END_TURN)
     await watched.aclose()
+
+
+def test_a_start_where_no_loop_runs_is_refused_and_the_session_works_on() -> None:
+    mine = session(says("done"))
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        mine.start("go")
+    assert asyncio.run(mine.run("go")).text == "done"
+
+
+async def test_a_run_that_an_input_began_and_that_fails_is_logged() -> None:
+    class Full(StoreOver):
+        async def append(
+            self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+        ) -> int:
+            if expected:
+                msg = "the disk is full"
+                raise StoreError(msg)
+            return await super().append(session, expected, entries, about)
+
+    with structlog.testing.capture_logs() as logs:
+        structlog.configure(processors=structlog.get_config()["processors"])
+        mine = session(says("done"), store=Full())
+        await mine.send("go", start=True)
+        await until(lambda: logs)
+    structlog.reset_defaults()
+    assert [(log["event"], log["error"]) for log in logs] == [
+        ("a run in the background failed", "StoreError")
+    ]
 
 
 async def test_a_reader_that_keeps_up_misses_nothing_of_a_burst() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.messages import Message, Role, StopReason
 from turnwheel.effects.notices import (
+    CallDelta,
     DoneReason,
     Notice,
     NoticesMissed,
@@ -25,6 +26,10 @@ from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER, Broker, Subscri
 
 def text(number: int) -> TextDelta:
     return TextDelta(str(number))
+
+
+def bit(number: int) -> CallDelta:
+    return CallDelta(index=0, arguments=str(number))
 
 
 def end(number: int) -> RunEnded:
@@ -75,6 +80,7 @@ async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> Non
         ([text(0), text(1), text(2), text(3)], [text(0), text(1), missed(2)], 2),  # the newest are missing
         ([text(0), text(1), end(2)], [missed(1), text(1), end(2)], 1),  # an end takes the place of the oldest
         ([odd(0), text(1), end(2)], [odd(0), missed(1), end(2)], 1),  # rather of a delta than of another
+        ([odd(0), bit(1), odd(2), bit(3)], [odd(0), missed(1), odd(2), missed(1)], 2),
         ([odd(0), text(1), text(2), odd(3), text(4)], [odd(0), missed(2), odd(3), missed(1)], 3),
         ([odd(0), odd(1), turn(2), turn(3), turn(4)], [missed(2), turn(2), missed(1), turn(4)], 3),
         (
@@ -83,7 +89,15 @@ async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> Non
             1,
         ),  # the buffer grows
     ],
-    ids=["texts", "an end", "a delta goes first", "two gaps", "the last answer", "ends"],
+    ids=[
+        "texts",
+        "an end",
+        "a delta goes first",
+        "so does a bit of a call",
+        "two gaps",
+        "the last answer",
+        "ends",
+    ],
 )
 async def test_a_full_buffer_drops_texts_and_counts_them(
     published: list[Notice], seen: list[Notice], dropped: int

@@ -71,6 +71,18 @@ async def test_a_process_at_work_keeps_its_session(one: House, since: float) -> 
     assert await lease_of(one) is None
 
 
+async def test_a_takeover_that_is_refused_leaves_it_to_the_process_at_work(one: House) -> None:
+    lease = record()
+    await left(one, lease)
+    named = {tool.spec.name: tool for tool in one.agent().tools}
+    with pytest.raises(ConfigError, match=r"has tools that are not here: .*'dig'"):
+        await one.session(tools=[named["look"]]).resume(takeover=True)
+    async with aclosing(one.session().stream("more", takeover=True)) as notices:
+        with pytest.raises(SessionBusy, match="left unfinished"):
+            await anext(notices)
+    assert await lease_of(one) == lease
+
+
 @pytest.mark.parametrize(
     "other",
     [

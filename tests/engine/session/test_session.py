@@ -38,6 +38,7 @@ from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session import session_log
 from turnwheel.performers.base import PerformContext
+from turnwheel.performers.hooks import HookCall, hook
 from turnwheel.states import confirming, executing, streaming, thinking
 from turnwheel.states.context import Context
 from turnwheel.states.rules.history_check import history_faults
@@ -105,6 +106,23 @@ async def test_a_run_is_taken_over_only_where_its_tools_are(one: House) -> None:
     assert retired.history[-2].results[0].content == "Tool not found: pay. Available: look."
     # A run of its own is set up with the tools of this process.
     assert (await without.run("more")).text == "no"
+
+
+@pytest.mark.parametrize(("on_error", "name"), [("deny", "'judge'"), ("allow", ""), ("deny", "")])
+async def test_a_run_is_taken_over_only_where_its_guards_are(one: House, on_error: Any, name: str) -> None:
+    """A guard that is not here cannot deny; one that is retired, or has no say if it fails, may be gone."""
+
+    @hook("pre_tool_use", name="judge", on_error=on_error)
+    def judge(_: HookCall) -> None: ...
+
+    question = (await one.session(calls(("pay", {})), hooks=[judge]).run("go")).waiting[0]
+    gone = ["judge"] if (on_error, name) == ("deny", "") else []
+    without = one.session(says("paid"), retired=gone)
+    await without.approve(question.id)
+    if name:
+        with pytest.raises(ConfigError, match=f"session 's' has hooks that are not here: {name}"):
+            await without.resume()
+    assert name or (await without.resume()).text == "paid"
 
 
 async def test_a_question_is_answered_once_by_the_first_who_does(one: House) -> None:

@@ -284,6 +284,14 @@ async def test_a_title_is_paid_for_out_of_the_sessions_budget() -> None:
     assert again.spent.usage.total == 15 + 90
 
 
+async def test_a_title_is_no_longer_than_the_budget_pays_for() -> None:
+    model = Namer(says("A title"), says("done"))
+    async with made(model, session_limits=Limits(tokens=500)).session("s") as session:
+        await session.run("go")
+        await soon(lambda: bool(session.title))
+        assert 0 < (model.titles.requests[0].max_output or 0) < 500 - 15
+
+
 async def test_closing_gives_up_the_title_and_pays_for_what_was_used() -> None:
     agent = made(Namer(stalls("Half"), says("one")))
     async with agent.session("s") as session:
