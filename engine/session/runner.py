@@ -455,7 +455,8 @@ class SessionRunner:
         # A bounded number of tries: a process that writes without end must not hang the caller.
         async with self._lock:
             for _ in range(POST_TRIES):
-                driven = self.driver is not None
+                # A driver whose own append failed ends, and takes nothing in any more.
+                driven = self.driver is not None and not self.log.unsure
                 # A driver takes in foreign entries by itself; reading under it would replace its machine.
                 if not driven:
                     await (self.log.read() if closed else self._read())
@@ -464,8 +465,9 @@ class SessionRunner:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
                 except errors.StoreConflict as conflict:
-                    # The run here lost the session: its driver finds out by itself, the caller now.
-                    if driven:
+                    # The run here lost the session: its driver finds out by itself, the caller now. Unless the
+                    # other entry is the driver's own, whose append was cut off while this waited for it.
+                    if driven and not self.log.unsure:
                         raise
                     # The journal is shorter than the part known here, so it was deleted and begun anew. Read
                     # all of it again.

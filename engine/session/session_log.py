@@ -58,6 +58,9 @@ class SessionLog:
         self.kept = store is not None
         # The number of entries known here.
         self.length = 0
+        # Whether an append of the owner failed or was cancelled. The store may have it all the same, which is
+        # known once the journal is read.
+        self.unsure = False
         # The number of the latest entry with which a run was opened or taken over here.
         self.begun = -1
         # A generated id has no journal to read. Where that is wrong, the first append names a length that the
@@ -98,6 +101,7 @@ class SessionLog:
             self.fresh = False
             return
         known, entries = await load_new(self._store, self.session, 0 if self.stale else self.length)
+        self.unsure = False
         # Most reads find nothing new, and what is known is folded already.
         if entries or not known:
             self._take_in(entries, known, self.state if known else None)
@@ -271,10 +275,16 @@ class SessionLog:
         """
         if self._store is not None:
             async with self._writing:
-                while not await self._append(self._store, entries, about):
-                    # Another process added an entry first. It cannot change what the owner writes, so the
-                    # same entries go behind it.
-                    pass
+                try:
+                    while not await self._append(self._store, entries, about):
+                        # Another process added an entry first. It cannot change what the owner writes, so the
+                        # same entries go behind it.
+                        pass
+                except StoreConflict:
+                    raise
+                except BaseException:
+                    self.unsure = True
+                    raise
 
     async def _append(self, store: Store, entries: Sequence[Entry], about: Summarizer) -> bool:
         """Append *entries* to *store*; False where it refused, and those of other processes are taken in."""

@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 PRICED = ModelSpec(name="wire:model", price=Price(input="10", output="10"))
 
-ANSWER = Spent(turns=1, usage=Usage(input=10, output=10), cost=Decimal("0.0002"), seconds=2.0)
+ANSWER = Spent(turns=1, usage=Usage(input=150, output=150), cost=Decimal("0.003"), seconds=2.0)
 """What an answer uses, but for its seconds; and what a session had spent that has a past."""
 
 ONE = {
     "a turn": Limits(turns=1),
-    "20 tokens": Limits(tokens=20),
-    "0.0002 USD": Limits(usd=Decimal("0.0002")),
+    "300 tokens": Limits(tokens=300),
+    "0.003 USD": Limits(usd=Decimal("0.003")),
 }
 """Enough for one answer."""
 
 TWO = {
     "2 turns": Limits(turns=2),
-    "40 tokens": Limits(tokens=40),
-    "0.0004 USD": Limits(usd=Decimal("0.0004")),
+    "600 tokens": Limits(tokens=600),
+    "0.006 USD": Limits(usd=Decimal("0.006")),
 }
 """Enough for two."""
 
 LEFT = {
     "3 turns": Limits(turns=3),
-    "50 tokens": Limits(tokens=50),
-    "0.0005 USD": Limits(usd=Decimal("0.0005")),
+    "750 tokens": Limits(tokens=750),
+    "0.0075 USD": Limits(usd=Decimal("0.0075")),
     "5 s": Limits(seconds=5.0),
 }
 """Enough for an answer and most of a child in a session with a past."""
 
-KIDS = (ChildSpec(name="kid", limits=Limits(tokens=20, usd=Decimal("0.0002"), seconds=4.0)),)
+KIDS = (ChildSpec(name="kid", limits=Limits(tokens=300, usd=Decimal("0.003"), seconds=4.0)),)
 """A child that wants more than is left."""
 
 
@@ -60,17 +60,18 @@ def budgets() -> Iterator[World]:
     config = attrs.evolve(settings(Concurrency.PARALLEL_READS), model=PRICED, children=KIDS)
     for name, limits in ONE.items():
         little = attrs.evolve(config, limits=limits)
-        yield World(name=f"a run of {name}", config=little, calls=("look",))
+        yield World(name=f"a run of {name}", config=little, calls=("look",), used=ANSWER.usage)
     for name, limits in TWO.items():
         more = attrs.evolve(config, limits=limits)
-        yield World(name=f"a run of {name}", config=more, calls=("look",), more=(("note",),))
+        yield World(name=f"a run of {name}", config=more, calls=("look",), more=(("note",),), used=ANSWER.usage)
     for name, limits in LEFT.items():
         yield World(
             name=f"a session of {name}, some of which are gone",
             config=attrs.evolve(config, session_limits=limits),
             calls=("look", "ranger"),
             more=(("look",),),
-            hired=Spent(usage=Usage(input=2, output=1), cost=Decimal("0.00003")),
+            hired=Spent(usage=Usage(input=30, output=15), cost=Decimal("0.00045")),
+            used=ANSWER.usage,
             earlier=ANSWER,
         )
     narrow = attrs.evolve(config, model=attrs.evolve(PRICED, window=150), limits=Limits(turns=1))
