@@ -465,13 +465,13 @@ class SessionRunner:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
                 except errors.StoreConflict as conflict:
-                    # The run here lost the session: its driver finds out by itself, the caller now. Unless the
-                    # other entry is the driver's own, whose append was cut off while this waited for it.
+                    # The run here lost the session: its driver finds out by itself, the caller now. Not so
+                    # where the other entry is the driver's own, whose append was cut off while this waited.
                     if driven and not self.log.unsure:
                         raise
-                    # The journal is shorter than the part known here, so it was deleted and begun anew. Read
-                    # all of it again.
-                    self.log.stale = conflict.actual < conflict.expected
+                    # Read all of it again: the driver's machine went ahead of the journal, or the journal is
+                    # shorter than the part known here, so it was deleted and begun anew.
+                    self.log.stale = self.log.unsure or conflict.actual < conflict.expected
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
 

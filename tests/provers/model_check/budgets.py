@@ -63,7 +63,9 @@ def budgets() -> Iterator[World]:
         yield World(name=f"a run of {name}", config=little, calls=("look",), used=ANSWER.usage)
     for name, limits in TWO.items():
         more = attrs.evolve(config, limits=limits)
-        yield World(name=f"a run of {name}", config=more, calls=("look",), more=(("note",),), used=ANSWER.usage)
+        yield World(
+            name=f"a run of {name}", config=more, calls=("look",), more=(("note",),), used=ANSWER.usage
+        )
     for name, limits in LEFT.items():
         yield World(
             name=f"a session of {name}, some of which are gone",
