@@ -152,7 +152,7 @@ async def test_a_title_that_comes_late_is_not_that_of_the_new_session(house: Hou
 
 
 async def test_an_agent_for_many_channels_stops_when_its_session_is_gone(house: House) -> None:
-    agent = Singleton(house.process(says("old")), poll=0.0)
+    agent = Singleton(house.process(says("old")), poll=0.01)
 
     async def work() -> None:
         async with agent, asyncio.timeout(10):
