@@ -269,7 +269,7 @@ def _apart(work: StoreWork[T], db: sqlite3.Connection) -> T | Exception:
 
 
 # The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it.
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 
 # An append costs the pages that it touches. Entries are only ever added behind all others, of any session,
 # which is cheapest: in the middle of a tree full pages are moved about. Neighbours of one session form a
@@ -300,7 +300,10 @@ _LEASES = """
 create table leases (session text primary key, body blob not null) without rowid;
 """
 
-SCHEMA = _JOURNALS + _LEASES
+# Which session of its name it is, for those that know it: the number of its row may be another one's later.
+_INCARNATIONS = "alter table sessions add column incarnation text not null default ''"
+
+SCHEMA = _JOURNALS + _LEASES + _INCARNATIONS
 
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
@@ -318,6 +321,7 @@ drop table older_sessions
 """,
     ),
     3: (_LEASES,),
+    4: (_INCARNATIONS, "update sessions set incarnation = lower(hex(randomblob(16)))"),
 }
 
 # Stands in the header of the file, so that another program's database is never taken for one of ours.
