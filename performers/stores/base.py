@@ -17,7 +17,8 @@ class SessionInfo:
     """
     A stored session: *length* entries, last written at *updated* (seconds since the epoch).
 
-    *about* is the summary that its last writer gave, empty where none did.
+    *about* is the summary that its last writer gave, empty where none did. Of two sessions, the one that was
+    written last has the higher *stamp*.
     """
 
     session: str
@@ -25,6 +26,8 @@ class SessionInfo:
     created: float
     updated: float
     about: bytes = b""
+    # Where a session stands among others is no part of what it is.
+    stamp: int = attrs.field(eq=False)
 
 
 class Store(Protocol):
@@ -60,8 +63,20 @@ class Store(Protocol):
         """The entries of *session* from index *start* on; empty for a session that is not there."""
         ...
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """
+        The sessions whose names begin with *prefix*, last written first.
+
+        At most *limit* of them, and only those behind the stamp *after*: with the stamp of the last one, the
+        next page follows. A session that is written between two pages moves to the front, and may be missing
+        behind. All at once may take a second, in which no append is done.
+        """
+        ...
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
         ...
 
     async def delete(self, session: str) -> bool:

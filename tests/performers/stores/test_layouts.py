@@ -61,15 +61,22 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
     store = SQLiteStore(path, now=lambda: 2000.0)
     about = {} if layout == 1 else {"one": b"one", ODD: b"\0'"}
     assert list(await store.list()) == [
-        SessionInfo(session=name, length=length, created=created, updated=updated, about=about.get(name, b""))
-        for name, length, created, updated in [
-            ("one", 4, 1000.0, 1006.0),
-            ("two", 3, 1001.0, 1005.0),
-            (ODD, 1, 1004.0, 1004.0),
+        SessionInfo(
+            session=name,
+            length=length,
+            created=created,
+            updated=updated,
+            about=about.get(name, b""),
+            stamp=stamp,
+        )
+        for name, length, created, updated, stamp in [
+            ("one", 4, 1000.0, 1006.0, 7),
+            ("two", 3, 1001.0, 1005.0, 6),
+            (ODD, 1, 1004.0, 1004.0, 5),
         ]
     ]
     assert await everything(store) == KEPT
-    assert await store.lease("two", None, None) == (b"mine" if layout == LAYOUT_VERSION else None)
+    assert await store.lease("two", None, None) == (b"mine" if layout >= 4 else None)
     with pytest.raises(StoreConflict):
         await store.append("one", 3, [b"x"])
     assert await store.append("one", 4, [b"h", b"i"], b"told") == 6
@@ -83,6 +90,7 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
         "two": [*KEPT["two"], b"h"],
         "new": [b"a"],
     }
+    assert [info.session for info in await again.list()] == ["new", "two", "one"]
     assert {info.session: info.about for info in await again.list()} == {
         "one": b"told",
         "two": b"",
