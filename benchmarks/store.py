@@ -45,7 +45,7 @@ create table entries (
 async def fill(store: SQLiteStore, session: str, appends: int) -> None:
     """Append one entry after the other to *session*."""
     for length in range(1, appends + 1):
-        if await store.append(session, length, [ENTRY]) != length + 1:
+        if not await store.append(session, length, [ENTRY]):
             msg = f"a wrong length of {session}"
             raise RuntimeError(msg)
 

@@ -112,8 +112,8 @@ async def delete(store: Store, session: str) -> int:
     """
     Delete *session* of *store*, with its children and theirs; how many sessions that were.
 
-    Forks of it stay. A store does not know whether a session is being driven: its driver learns at its next
-    write that the session has changed, and ends there.
+    Forks of it stay. A store does not know whether a session is being driven: its driver is told at its next
+    look or write, with `SessionGone`, and ends there.
     """
     # By the naming rule: of all other sessions there may be a hundred thousand.
     children = await _by_parent(await listed(store, prefix=f"{session}."))

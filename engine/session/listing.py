@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
-from ...effects.errors import JournalError, StoreConflict, StoreError, TurnwheelError
+from ...effects.errors import JournalError, SessionGone, StoreConflict, StoreError, TurnwheelError
 from ..codec import UNREADABLE, decode, encode
 from ..journal.fold import fold
 from ..journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
@@ -157,8 +157,9 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
     if not info.about:
         # The append is empty and names the length that was listed: it loses against any process that writes
         # meanwhile, and a read-only store refuses it. Either way the list is right, only slower next time.
-        with suppress(StoreConflict, StoreError):
-            await store.append(info.session, info.length, (), encode(found, SessionSummary))
+        with suppress(StoreConflict, SessionGone, StoreError):
+            about = encode(found, SessionSummary)
+            await store.append(info.session, info.length, (), about, info.incarnation)
     return found
 
 

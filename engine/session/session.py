@@ -225,7 +225,7 @@ class Session:
         # Most processes never ask, and the converter costs more to set up than the rest of the engine.
         from ..inspect.run_tree import runs_of  # noqa: PLC0415  # see above
 
-        return runs_of(await self._log.store.load(self.id), self.id)
+        return runs_of(await self._log.load(), self.id)
 
     async def heads(self) -> tuple[RunInfo, ...]:
         """The ends of its branches: the runs that no other run follows."""
@@ -270,7 +270,7 @@ class Session:
         check_replacement(instead)
         store = self._log.store
         # From the store and not from the log: only what is written can be copied.
-        entries = await store.load(self.id)
+        entries = await self._log.load()
         # A person wrote it, and it may have a secret like any other input.
         if instead is not None and self._environment.redactor is not None:
             instead = await self._environment.redactor.redacted(instead)

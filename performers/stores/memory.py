@@ -11,14 +11,15 @@ from typing import final
 
 import attrs
 
-from ...effects.errors import StoreConflict, StoreError
-from .base import SessionInfo
+from ...effects.errors import SessionGone, StoreConflict, StoreError
+from .base import Entries, SessionInfo
 
 
 @final
 @attrs.define(eq=False)
 class _Session:
     name: str
+    incarnation: str
     created: float
     updated: float = 0.0
     entries: list[bytes] = attrs.field(factory=list)
@@ -33,6 +34,7 @@ class _Session:
             created=self.created,
             updated=self.updated,
             about=self.about,
+            incarnation=self.incarnation,
             stamp=self.stamp,
         )
 
@@ -58,38 +60,42 @@ class MemoryStore:
         self._written: dict[int, _Session] = {}
         self._names: list[str] = []
         self._leases: dict[str, bytes] = {}
+        self._incarnations = map(str, count(1))
         self._lock = threading.Lock()
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         # One lock over comparing and writing: that is all that makes it a compare-and-set between threads.
         with self._lock:
-            sessions = self._open()
-            kept = sessions.get(session)
+            kept = self._find(session, incarnation)
             length = len(kept.entries) if kept else 0
             if length != expected:
                 raise StoreConflict(session, expected, length)
             if entries:
                 at = self._now()
                 if kept is None:
-                    kept = sessions[session] = _Session(session, at)
+                    kept = self._open()[session] = _Session(session, next(self._incarnations), at)
                     insort(self._names, session)
                 kept.entries.extend(entries)
                 kept.updated = at
                 self._stamp(kept)
             if kept is not None and about is not None:
                 kept.about = about
-            return length + len(entries)
+            return kept.incarnation if kept else ""
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; see `Store.load`."""
         with self._lock:
-            kept = self._open().get(session)
-            # A slice is a copy, which a later append does not change under its reader. A negative start would
-            # count from the end.
-            return kept.entries[max(start, 0) :] if kept else []
+            kept = self._find(session, incarnation)
+            # A negative start would count from the end.
+            return Entries(kept.entries[max(start, 0) :], kept.incarnation) if kept else Entries()
 
     def _stamp(self, kept: _Session) -> None:
         """Put *kept* before all other sessions."""
@@ -140,10 +146,12 @@ class MemoryStore:
             del self._written[kept.stamp], self._names[bisect_left(self._names, session)]
             return True
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
         with self._lock:
-            self._open()
+            self._find(session, incarnation)
             there = self._leases.get(session)
             if there != held:
                 return there
@@ -158,6 +166,13 @@ class MemoryStore:
         with self._lock:
             self._sessions = None
             self._leases.clear()
+
+    def _find(self, session: str, incarnation: str) -> _Session | None:
+        """The session that is there; `SessionGone` where that is not the *incarnation* that was named."""
+        kept = self._open().get(session)
+        if incarnation and (kept is None or kept.incarnation != incarnation):
+            raise SessionGone(session, kept is not None)
+        return kept
 
     def _open(self) -> dict[str, _Session]:
         if self._sessions is None:

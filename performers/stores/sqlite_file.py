@@ -314,7 +314,10 @@ create table recents (
 );
 """
 
-SCHEMA = _JOURNALS + _LEASES + _RECENTS
+# Which session of its name it is, for those that know it: the number of its row may be another one's later.
+_INCARNATIONS = "alter table sessions add column incarnation text not null default ''"
+
+SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS
 
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
@@ -333,6 +336,8 @@ drop table older_sessions
     ),
     3: (_LEASES,),
     4: (
+        _INCARNATIONS,
+        "update sessions set incarnation = lower(hex(randomblob(16)))",
         _RECENTS,
         """
 insert into recents select id, row_number() over (order by at, session desc) from (

@@ -64,6 +64,11 @@ SAID = [
         "session 's' has 3 entries, not 2: another process went on with it; load it again",
     ),
     (
+        errors.SessionGone("s", begun_anew=True),
+        "session 's' was deleted and begun anew: open it again for the new one",
+    ),
+    (errors.SessionGone("s", begun_anew=False), "session 's' was deleted; open it again to begin a new one"),
+    (
         errors.RunFailed("s", "r1", "error", "auth: no such key"),
         "run 'r1' ended with error: auth: no such key",
     ),

@@ -12,6 +12,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import attrs
 import pytest
 
 from turnwheel.effects.errors import JournalError, StoreConflict
@@ -25,6 +26,9 @@ LAYOUTS = Path(__file__).resolve().parent / "layouts"
 ODD = "naïve 'quoted' 🦊"
 KEPT = {"one": [b"a", b"", b"c" * 1500, b"g"], "two": [bytes(range(256)), b"e", b"f"], ODD: [b"d"]}
 """What is in each of them."""
+
+LEASES = 4
+"""The first layout with leases."""
 
 
 @pytest.fixture
@@ -60,7 +64,10 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
     assert version_of(path) == layout
     store = SQLiteStore(path, now=lambda: 2000.0)
     about = {} if layout == 1 else {"one": b"one", ODD: b"\0'"}
-    assert list(await store.list()) == [
+    listed = await store.list()
+    incarnations = {info.session: info.incarnation for info in listed}
+    assert len({*incarnations.values()}) == len([one for one in incarnations.values() if len(one) == 32]) == 3
+    assert [attrs.evolve(info, incarnation="") for info in listed] == [
         SessionInfo(
             session=name,
             length=length,
@@ -76,12 +83,12 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
         ]
     ]
     assert await everything(store) == KEPT
-    assert await store.lease("two", None, None) == (b"mine" if layout >= 4 else None)
+    assert await store.lease("two", None, None) == (b"mine" if layout >= LEASES else None)
     with pytest.raises(StoreConflict):
         await store.append("one", 3, [b"x"])
-    assert await store.append("one", 4, [b"h", b"i"], b"told") == 6
-    assert await store.append("two", 3, [b"h"]) == 4
-    assert await store.append("new", 0, [b"a"]) == 1
+    assert await store.append("one", 4, [b"h", b"i"], b"told", incarnations["one"]) == incarnations["one"]
+    await store.append("two", 3, [b"h"])
+    await store.append("new", 0, [b"a"])
     assert await store.delete(ODD)
     await store.close()
     again = SQLiteStore(path)

@@ -27,10 +27,10 @@ CREATE TABLE sessions (
     session text not null unique,
     created real not null,
     about blob not null default x''
-);
-INSERT INTO "sessions" VALUES(1,'one',1000.0,X'6F6E65');
-INSERT INTO "sessions" VALUES(2,'two',1001.0,X'');
-INSERT INTO "sessions" VALUES(4,'naïve ''quoted'' 🦊',1004.0,X'0027');
+, incarnation text not null default '');
+INSERT INTO "sessions" VALUES(1,'one',1000.0,X'6F6E65','11111111111111111111111111111111');
+INSERT INTO "sessions" VALUES(2,'two',1001.0,X'','22222222222222222222222222222222');
+INSERT INTO "sessions" VALUES(4,'naïve ''quoted'' 🦊',1004.0,X'0027','44444444444444444444444444444444');
 CREATE TABLE stretches (
     key integer primary key, -- id of the session << 32 | how many entries it had before
     stretch integer not null
