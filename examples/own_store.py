@@ -60,11 +60,19 @@ class FileStore:
         entries = [b64decode(entry) for line in lines for entry in line["entries"]]
         return Entries(entries[max(start, 0) :], there)
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions whose names begin with *prefix*, last written first; see `Store.list`."""
         self._check_open()
-        infos = [self._info(list(self._lines(file))) for file in self._folder.glob("*.jsonl")]
-        return sorted((info for info in infos if info), key=lambda info: (-info.updated, info.session))
+        infos = [self._info(file) for file in self._folder.glob("*.jsonl")]
+        found = [info for info in infos if info is not None and info.session.startswith(prefix)]
+        behind = [info for info in found if after is None or info.stamp < after]
+        return sorted(behind, key=lambda info: -info.stamp)[:limit]
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
+        return self._info(self._file(session))
 
     async def delete(self, session: str) -> bool:
         """Delete *session*; return whether the store had it."""
@@ -114,6 +122,7 @@ class FileStore:
             "session": session,
             "incarnation": incarnation,
             "at": time.time(),
+            "stamp": time.time_ns(),
             "entries": [b64encode(entry).decode() for entry in entries],
             "about": None if about is None else b64encode(about).decode(),
         }
@@ -127,7 +136,8 @@ class FileStore:
         os.fsync(folder)  # the folder holds the name of a new file
         os.close(folder)
 
-    def _info(self, lines: Sequence[dict[str, Any]]) -> SessionInfo | None:
+    def _info(self, file: Path) -> SessionInfo | None:
+        lines = list(self._lines(file))
         if not lines:
             return None
         abouts = [line["about"] for line in lines if line["about"] is not None]
@@ -136,6 +146,8 @@ class FileStore:
             length=sum(len(line["entries"]) for line in lines),
             created=lines[0]["at"],
             updated=[line["at"] for line in lines if line["entries"]][-1],
+            # Nanoseconds, taken while all others were kept out: no two are the same.
+            stamp=max(line["stamp"] for line in lines if line["entries"]),
             about=b64decode(abouts[-1]) if abouts else b"",
             incarnation=lines[0]["incarnation"],
         )

@@ -299,6 +299,66 @@ async def sessions_are_listed_last_written_first(store: Store) -> None:
         same(f"whether {info} tells seconds since the epoch", near, promised=True)
 
 
+async def _paged(store: Store, size: int, prefix: str = "") -> list[SessionInfo]:
+    """All sessions of *store*, read in pages of this *size*."""
+    found: list[SessionInfo] = []
+    page = list(await store.list(size, None, prefix))
+    while page:
+        same("whether a page has more than it should", len(page) > size, promised=False)
+        stamps = [info.stamp for info in (*found[-1:], *page)]
+        same("the stamps", stamps, sorted({*stamps}, reverse=True))
+        found += page
+        page = list(await store.list(size, page[-1].stamp, prefix))
+    return found
+
+
+async def a_list_comes_in_pages(store: Store) -> None:
+    """Each page goes on behind a stamp, also where its session is gone. No stamp is given twice."""
+    names = [f"s{number}" for number in range(7)]
+    for name in (*names, "s2", "s2", "s4"):
+        await store.append(name, 0 if (there := await store.info(name)) is None else there.length, [b"x"])
+    order = ["s4", "s2", "s6", "s5", "s3", "s1", "s0"]
+    for size in (1, 2, 7, 9):
+        paged = [info.session for info in await _paged(store, size)]
+        same(f"the sessions in pages of {size}", paged, order)
+    stamps = [info.stamp for info in await store.list()]
+    same("a page of none", list(await store.list(0)), [])
+    for name in ("s4", "s3"):
+        await store.delete(name)
+    await store.append("new", 0, [b"x"])
+    front, *_ = await store.list(1)
+    same("the session that was written last", front.session, "new")
+    same("whether its stamp is above all before", front.stamp > stamps[0], promised=True)
+    rest = [info.session for info in await store.list(9, stamps[4])]
+    same("the sessions behind one that is gone", rest, order[5:])
+
+
+async def a_list_may_be_of_names_that_begin_alike(store: Store) -> None:
+    """Letter by letter, and in pages."""
+    names = ["a", "a.", "a.1", "a.\0", "a.1.2", "a.􏿿", "ab", "A.", "a*", "a_", "b"]
+    for name in names:
+        await store.append(name, 0, [b"x"])
+    for prefix in ("a.", "a", "", "a.1", "a*", "a_", "%", "a.􏿿", "c"):
+        promised = [name for name in reversed(names) if name.startswith(prefix)]
+        found = [info.session for info in await store.list(prefix=prefix)]
+        same(f"the sessions that begin with {prefix!r}", found, promised)
+        paged = [info.session for info in await _paged(store, 2, prefix)]
+        same(f"the sessions that begin with {prefix!r}, in pages", paged, promised)
+
+
+async def one_session_is_told_as_in_the_list(store: Store) -> None:
+    """Also by a name that others begin with; None where it is not there."""
+    for name in ("a", "b", "ab", "a.b"):
+        await store.append(name, 0, [b"x"], name.encode())
+    for promised in await store.list():
+        found = await store.info(promised.session)
+        same("a session", found, promised)
+        same("its stamp", found and found.stamp, promised.stamp)
+    same("a session that is not there", await store.info("a."), None)
+    await store.delete("a")
+    same("a session that was deleted", await store.info("a"), None)
+
+
 async def a_session_is_about_what_was_said_last(store: Store) -> None:
     """The summary is kept with the entries; an append without one leaves the one before."""
     promised = b""
@@ -443,6 +503,7 @@ async def a_closed_store_says_so(store: Store) -> None:
         "append": ("s", 1, [b"b"]),
         "load": ("s",),
         "list": (),
+        "info": ("s",),
         "delete": ("s",),
     }
     if hasattr(store, "lease"):

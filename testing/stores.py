@@ -35,9 +35,15 @@ class StoreOver:
         """The entries of *session* from *start* on."""
         return await self.kept.load(session, start, incarnation)
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.kept.list()
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions, last written first."""
+        return await self.kept.list(limit, after, prefix)
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it."""
+        return await self.kept.info(session)
 
     async def delete(self, session: str) -> bool:
         """Forget *session*."""

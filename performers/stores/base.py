@@ -23,7 +23,7 @@ class SessionInfo:
     A stored session: *length* entries, last written at *updated* (seconds since the epoch).
 
     *about* is the summary that its last writer gave, empty where none did. *incarnation* tells it from others
-    that had or will have its name.
+    that had or will have its name. Of two sessions, the one that was written last has the higher *stamp*.
     """
 
     session: str
@@ -32,6 +32,8 @@ class SessionInfo:
     updated: float
     about: bytes = b""
     incarnation: str = ""
+    # Where a session stands among others is no part of what it is.
+    stamp: int = attrs.field(eq=False)
 
 
 @final
@@ -90,8 +92,20 @@ class Store(Protocol):
         """The entries of *session* from index *start* on; empty for a session that is not there."""
         ...
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """
+        The sessions whose names begin with *prefix*, last written first.
+
+        At most *limit* of them, and only those behind the stamp *after*: with the stamp of the last one, the
+        next page follows. A session that is written between two pages moves to the front, and may be missing
+        behind. All at once may take a second, in which no append is done.
+        """
+        ...
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
         ...
 
     async def delete(self, session: str) -> bool:

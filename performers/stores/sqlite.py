@@ -102,9 +102,15 @@ class SQLiteStore:
         """The entries of *session* from index *start* on; see `Store.load`."""
         return await self._do(partial(load, session, start, incarnation))
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
-        return await self._do(list_sessions)
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions whose names begin with *prefix*, last written first; see `Store.list`."""
+        return await self._do(partial(list_sessions, limit, after, prefix))
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
+        return await self._do(partial(info, session))
 
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
@@ -235,10 +241,12 @@ def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
 # How many entries a session may have, and a stretch; far more than a file can hold.
 _MOST = 0xFFFFFFFF
 
+# Higher than any stamp.
+_LAST = 2**63 - 1
+
 # In SQLite << and & and | bind alike, from left to right.
-# Each session with its last stretch and the last entry of that.
+# Each session with its stamp, its last stretch and the last entry of that.
 _ENDS = """
-sessions
     join stretches on key = (
         select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | 0xffffffff
     )
@@ -250,12 +258,18 @@ sessions
 _COUNT = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
 _FIND = f"""
 select sessions.id, incarnation, {_COUNT},
-    case when latest.id = (select max(id) from entries) then latest.id + 1 end
-    from {_ENDS} where session = ?
+    case when stamp = (select max(stamp) from recents) then latest.id + 1 end
+    from sessions join recents using (id) {_ENDS} where session = ?
 """  # noqa: S608  # all of it stands here
-_LIST = f"""
-select session, {_COUNT}, created, at, about, incarnation from {_ENDS} order by at desc, session
-"""  # noqa: S608  # as above
+# A cross join is done in the order in which it is written: by stamp, or by name.
+_INFO = f"select session, {_COUNT}, created, at, about, incarnation, stamp from "  # noqa: S608  # as above
+_LIST = f"{_INFO} recents cross join sessions using (id) {_ENDS} where stamp < ? order by stamp desc limit ?"
+_BY_NAME = f"""
+{_INFO} sessions cross join recents using (id) {_ENDS}
+    where session >= ? and session < cast(? as text) and stamp < ? order by stamp desc limit ?
+"""
+_ONE = f"{_INFO} sessions cross join recents using (id) {_ENDS} where session = ?"
+_STAMP = "insert or replace into recents select ?, coalesce(max(stamp), 0) + 1 from recents"
 # A row for each entry, or one without a body: one statement, for the session may be begun anew between two.
 _LOAD = """
 select incarnation, body from sessions
@@ -283,7 +297,7 @@ class Append:
 def append(new: Append, now: Callable[[], float], db: sqlite3.Connection) -> str:
     """Make the append *new*; the incarnation of its session."""
     found = db.execute(_FIND, (new.session,)).fetchone()
-    # *key* is where the next entry goes if the session has the last stretch of the file, and None otherwise.
+    # *key* is where the next entry goes if the session was written last of all, and None otherwise.
     number, incarnation, actual, key = found or (None, "", 0, None)
     _check_incarnation(new.session, new.incarnation, incarnation)
     if actual != new.expected:
@@ -302,6 +316,7 @@ def append(new: Append, now: Callable[[], float], db: sqlite3.Connection) -> str
             # A new stretch begins behind all others.
             (stretch,) = db.execute("select coalesce(max(id) >> 32, 0) + 1 from entries").fetchone()
             db.execute("insert into stretches values (?, ?)", (number << 32 | actual, stretch))
+            db.execute(_STAMP, (number,))
             key = stretch << 32
         rows = [(number, at, body) for number, body in enumerate(new.entries, key)]
         db.executemany("insert into entries values (?, ?, ?)", rows)
@@ -323,19 +338,37 @@ def _check_incarnation(session: str, named: str, there: str) -> None:
         raise SessionGone(session, bool(there))
 
 
-def list_sessions(db: sqlite3.Connection) -> list[SessionInfo]:
-    """All sessions, last written first."""
-    return [
-        SessionInfo(
-            session=session,
-            length=length,
-            created=created,
-            updated=updated,
-            about=about,
-            incarnation=incarnation,
-        )
-        for session, length, created, updated, about, incarnation in db.execute(_LIST)
-    ]
+def list_sessions(
+    limit: int | None, after: int | None, prefix: str, db: sqlite3.Connection
+) -> list[SessionInfo]:
+    """The sessions whose names begin with *prefix*, last written first."""
+    part = (_LAST if after is None else after, -1 if limit is None else limit)
+    # No text has a byte that is higher than all bytes of UTF-8.
+    found = (
+        db.execute(_BY_NAME, (prefix, prefix.encode() + b"\xff", *part))
+        if prefix
+        else db.execute(_LIST, part)
+    )
+    return [_info(row) for row in found]
+
+
+def info(session: str, db: sqlite3.Connection) -> SessionInfo | None:
+    """*session* as a list has it; None where it is not there."""
+    found = db.execute(_ONE, (session,)).fetchone()
+    return found and _info(found)
+
+
+def _info(row: tuple[Any, ...]) -> SessionInfo:
+    session, length, created, updated, about, incarnation, stamp = row
+    return SessionInfo(
+        session=session,
+        length=length,
+        created=created,
+        updated=updated,
+        about=about,
+        incarnation=incarnation,
+        stamp=stamp,
+    )
 
 
 def delete(session: str, db: sqlite3.Connection) -> bool:
@@ -349,6 +382,8 @@ def delete(session: str, db: sqlite3.Connection) -> bool:
     stretches = db.execute(f"select stretch {of_it}", found).fetchall()
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
     db.execute(f"delete {of_it}", found)
+    db.execute("delete from recents where id = ?", found)
+    db.execute(_STAMP, (0,))
     db.execute("delete from sessions where id = ?", found)
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class Mistaken(StoreOver):
             case "writes to tell":
                 self.memo["said"] = self.memo.get("said", 0) + (not entries)
             case "leaves a trace":
-                self.memo[session] = SessionInfo(session=session, length=0, created=0, updated=0)
+                self.memo[session] = SessionInfo(session=session, length=0, created=0, updated=0, stamp=0)
             case "writes when closed":
                 compare(session, expected, [*kept, *self.memo.get(session, ())])
                 self.memo.setdefault(session, []).extend(entries)
@@ -166,10 +167,31 @@ class Mistaken(StoreOver):
                 pass
         return Entries(found, "1" if self.mistake == "calls all alike" and kept else there.incarnation)
 
-    async def list(self) -> Sequence[SessionInfo]:  # noqa: PLR0911  # a case for each mistake
+    async def list(  # noqa: C901, PLR0911, PLR0912  # a case for each mistake
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
         self._open()
-        infos = [*await self.kept.list()]
         match self.mistake:
+            case "no pages":
+                limit = None
+            case "begins again":
+                after = None
+            case "ends with the page":  # the last one of a page begins the next one, too
+                after = None if after is None else after + 1
+            case "all names":
+                prefix = ""
+            case "patterns" if prefix:
+                return [
+                    info for info in await self.kept.list(limit, after) if fnmatch(info.session, f"{prefix}*")
+                ]
+            case _:
+                pass
+        infos = [*await self.kept.list(limit, after, prefix)]
+        match self.mistake:
+            case "stamps by name":
+                return [attrs.evolve(info, stamp=ord(info.session[:1] or "a")) for info in infos]
+            case "stamps again":  # the place of a deleted session is given to another one
+                return [attrs.evolve(info, stamp=len(infos) - place) for place, info in enumerate(infos)]
             case "last first":
                 return infos[::-1]
             case "by name":
@@ -190,6 +212,17 @@ class Mistaken(StoreOver):
                 return [*(self.memo | {info.session: info for info in infos}).values()]
             case _:
                 return infos
+
+    async def info(self, session: str) -> SessionInfo | None:
+        self._open()
+        found = await self.kept.info(session)
+        match self.mistake:
+            case "another one's":
+                return next(iter(await self.kept.list(prefix=session[:1])), None)
+            case "says nothing":
+                return found and attrs.evolve(found, about=b"")
+            case _:
+                return found
 
     async def delete(self, session: str) -> bool:
         self._open()
@@ -279,6 +312,15 @@ MISTAKES = {
         "made anew",
         "one too many",
     ],
+    "a list comes in pages": [
+        "no pages",
+        "begins again",
+        "ends with the page",
+        "stamps by name",
+        "stamps again",
+    ],
+    "a list may be of names that begin alike": ["all names", "patterns"],
+    "one session is told as in the list": ["another one's", "says nothing"],
     "a session is about what was said last": ["forgets", "keeps the first"],
     "what a session is about may change by itself": ["writes to tell"],
     "a deleted session is gone and may come again": ["deletes nothing", "deletes more"],

@@ -68,11 +68,18 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
     incarnations = {info.session: info.incarnation for info in listed}
     assert len({*incarnations.values()}) == len([one for one in incarnations.values() if len(one) == 32]) == 3
     assert [attrs.evolve(info, incarnation="") for info in listed] == [
-        SessionInfo(session=name, length=length, created=created, updated=updated, about=about.get(name, b""))
-        for name, length, created, updated in [
-            ("one", 4, 1000.0, 1006.0),
-            ("two", 3, 1001.0, 1005.0),
-            (ODD, 1, 1004.0, 1004.0),
+        SessionInfo(
+            session=name,
+            length=length,
+            created=created,
+            updated=updated,
+            about=about.get(name, b""),
+            stamp=stamp,
+        )
+        for name, length, created, updated, stamp in [
+            ("one", 4, 1000.0, 1006.0, 7),
+            ("two", 3, 1001.0, 1005.0, 6),
+            (ODD, 1, 1004.0, 1004.0, 5),
         ]
     ]
     assert await everything(store) == KEPT
@@ -90,6 +97,7 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
         "two": [*KEPT["two"], b"h"],
         "new": [b"a"],
     }
+    assert [info.session for info in await again.list()] == ["new", "two", "one"]
     assert {info.session: info.about for info in await again.list()} == {
         "one": b"told",
         "two": b"",

@@ -180,9 +180,15 @@ class PointedStore:
         self.lengths[session] = start + len(entries)
         return entries
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self._kept.list()
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions, last written first."""
+        return await self._kept.list(limit, after, prefix)
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it."""
+        return await self._kept.info(session)
 
     async def settled(self) -> Sequence[str]:
         """The questions whose answers are kept."""

@@ -112,9 +112,15 @@ class FlakyStore:
         """The entries of *session* from *start* on."""
         return await self.store.load(session, start, incarnation)
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.store.list()
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions, last written first."""
+        return await self.store.list(limit, after, prefix)
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it."""
+        return await self.store.info(session)
 
     async def delete(self, session: str) -> bool:
         """Forget *session*."""

@@ -14,6 +14,14 @@ INSERT INTO "entries" VALUES(25769803777,1005.0,X'66');
 INSERT INTO "entries" VALUES(30064771072,1006.0,X'67');
 CREATE TABLE leases (session text primary key, body blob not null) without rowid;
 INSERT INTO "leases" VALUES('two',X'6D696E65');
+CREATE TABLE recents (
+    id integer primary key, -- of the session, or 0 for the latest deletion
+    stamp integer not null unique
+);
+INSERT INTO "recents" VALUES(0,8);
+INSERT INTO "recents" VALUES(1,7);
+INSERT INTO "recents" VALUES(2,6);
+INSERT INTO "recents" VALUES(4,5);
 CREATE TABLE sessions (
     id integer primary key,
     session text not null unique,
