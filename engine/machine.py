@@ -24,7 +24,7 @@ from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states import Start, State, compacting, confirming, dispatching, done, executing, streaming, thinking
-from ..states.batch.batch import Asked, Call, Reviewed, RunningChild, Settled
+from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled
 from ..states.batch.permission import question
 from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
@@ -392,6 +392,42 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
     there = calls_at(machine.state) if isinstance(machine.state, Confirming) else ()
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
+
+
+def overtaken(machine: Machine, posted: Iterable[Post]) -> dict[str, Post]:
+    """
+    The calls of *machine* that no person can decide about once what was *posted* is applied.
+
+    Each is asked about now, or its child may ask; with it stands the first input that changes this.
+    """
+    found: dict[str, Post] = {}
+    left = _decidable(machine.state)
+    # On a copy, and by the machine itself: a second account of what withdraws a question could differ.
+    ahead = Machine(machine.config, machine.state, machine.memory)
+    for event in posted:
+        if not left:
+            break
+        try:
+            ahead.advance(event)
+        except Exception:  # noqa: BLE001  # a bug of ours, of any kind, with which the run will end
+            return found | {call: event for call, _ in left}
+        closed = left - _decidable(ahead.state)
+        found |= {call: event for call, _ in closed}
+        left -= closed
+    return found
+
+
+def _decidable(state: State) -> frozenset[tuple[str, str]]:
+    """The calls in *state* that are asked about, or whose child may ask; each with its request."""
+    # With the request: a call that was allowed may be a child's by now, and its own question is closed.
+    return frozenset(
+        [
+            (one.call.id, one.phase.request)
+            for one in calls_at(state)
+            if isinstance(one.phase, Asked)
+            or (isinstance(one.phase, RunningChild) and one.phase.told is not Order.STOP)
+        ]
+    )
 
 
 def calls_in(state: State | None) -> tuple[str, ...]:

@@ -86,6 +86,12 @@ class Children:
         # By the links and not by `here` alone: a child of an earlier run may still be in there.
         return [self.here[link.call] for link in self.links if link.call in self.here]
 
+    @property
+    def answerable(self) -> list[ChildSession]:
+        """Those of `known` whose questions count: no input that waits is about to stop them."""
+        stopped = self.log.state.overtaken
+        return [self.here[link.call] for link in self.links if link.call in {*self.here} - {*stopped}]
+
     def session(self, call: str) -> ChildSession:
         """
         The session of the child of *call*, running or ended.

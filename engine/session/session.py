@@ -28,7 +28,16 @@ from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
 from ...performers.base import warn
 from ...states.state import Done
-from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
+from ..inputs import (
+    Input,
+    approval_event,
+    cancel_event,
+    check_question,
+    closed,
+    control_event,
+    located,
+    steer_input,
+)
 from ..journal.entries import Titled
 from ..journal.summary import Activity, activity_of, first_line
 from .delivery import Subscription
@@ -116,9 +125,8 @@ class Session:
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
         """The open questions: its own, then those of its children."""
-        # An interrupt that waits for `resume` withdraws all of them: an answer could change nothing.
-        quiet = self._log.state.stopped or not self._log.state.unfinished
-        children = [] if quiet else self._runner.children.known
+        # An interrupt that waits for `resume` withdraws theirs, too: an answer could change nothing.
+        children = self._runner.children.answerable
         own, machine = self._log.state.questions, self._log.state.machine
         if machine is not None:
             own = tuple([located(asked, self.id, machine.memory.run, machine.config) for asked in own])
@@ -454,13 +462,15 @@ class Session:
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()
-        # After an interrupt the children's questions are withdrawn; the error then names the parent's own.
-        if not self._log.state.stopped:
-            for child in self._runner.children.known:
-                if request in [question.id for question in child.waiting]:
-                    # Through the child's own session: the answer belongs in the journal that its run reads.
-                    await child.approve(request, decision, by=by)
-                    return
+        for link in self.children:
+            child = self._runner.children.here.get(link.call)
+            if child is None or request not in [question.id for question in child.waiting]:
+                continue
+            if child not in self._runner.children.answerable:
+                raise closed(request, self._log.state, link.call, self.waiting)
+            # Through the child's own session: the answer belongs in the journal that its run reads.
+            await child.approve(request, decision, by=by)
+            return
         await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
 
     async def control(self, change: Change) -> None:

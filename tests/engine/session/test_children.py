@@ -526,6 +526,29 @@ async def test_a_child_that_rests_is_stopped_with_its_parent(house: House, *, el
     assert later.result().spent.usage.total == 30
 
 
+@pytest.mark.parametrize("how", ["now", "after_tool"])
+async def test_a_childs_question_is_overtaken_by_a_steer_that_stops_the_child(house: House, how: Any) -> None:
+    session = await rests(house)
+    (question,) = session.waiting
+    await session.steer("never mind", how)
+    if how == "after_tool":
+        assert session.waiting == (question,)
+        return
+    assert session.waiting == ()
+    for who in session, await house.process().load():
+        with pytest.raises(errors.UnknownRequest, match="a steer came before and closes it; open: none"):
+            await who.approve(question.id)
+
+
+async def test_an_approval_that_starts_a_child_is_given_once(one: House) -> None:
+    session = one.process(hires("digger"), **DIGS, rules=[Rule(verdict="ask", tool="run_agent")])
+    (question,) = (await session.run("go")).waiting
+    await session.approve(question.id)
+    assert session.waiting == ()
+    with pytest.raises(errors.UnknownRequest, match="an answer came before"):
+        await session.approve(question.id)
+
+
 # What a child has
 
 
