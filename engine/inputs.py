@@ -172,9 +172,13 @@ def check_room(event: effects.Post, state: SessionState, session: str) -> None:
 
 
 def control_event(
-    change: effects.Change, config: effects.Config, at: float, name: str
+    change: effects.Change, config: effects.Config, at: float, name: str, machine: Machine | None
 ) -> effects.ControlReceived:
-    """The *change* of a setting as an event with the id *name*; `ConfigError` where *config* refuses it."""
+    """
+    The *change* of a setting for *machine* as an event with the id *name*.
+
+    Raises `ConfigError` where *config* refuses it, or the mode of a child's parent does.
+    """
     # By type first: these values come from hosts and command lines, and are journaled as they are.
     match change:
         case effects.SetModel(model=str()) | effects.SetThinking(tokens=int() | None):
@@ -186,7 +190,8 @@ def control_event(
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
             raise effects.ArgumentError(msg)
     # The machine refuses it too, but later, when the caller is gone. Here the caller gets the reason.
-    if why := refusal(config, change):
+    ceiling = config.ceiling if machine is None else machine.memory.session.ceiling
+    if why := refusal(config, change, ceiling):
         msg = f"cannot apply {change!r}: {why}"
         raise effects.ConfigError(msg)
     return effects.ControlReceived(at=at, id=name, change=change)

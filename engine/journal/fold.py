@@ -21,6 +21,7 @@ from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
 from ...effects.notices import CallSettled, DoneReason, RunEnded
+from ...effects.permissions import PermissionMode
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
@@ -503,7 +504,7 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         mine = machine.branched(machine)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
         changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
-        session = attrs.evolve(mine.memory.session, mail=())
+        session = attrs.evolve(mine.memory.session, mail=(), ceiling=PermissionMode.BYPASS)
         memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
         state.machine, state.copied_spent = mine, Spent()
@@ -524,7 +525,8 @@ def forked_run(machine: Machine, run: str) -> Machine:
     """
     # What this run has used counts for its limits here too. What earlier ones spent, and what children
     # report, is on the original's bill.
-    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine))
+    # It has no parent, either, whose mode it could not exceed.
+    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine), ceiling=PermissionMode.BYPASS)
     memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), session=session)
     return Machine(machine.config, _own_state(machine.state), memory)
 

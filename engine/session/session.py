@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast, final
 
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
-from ...effects.events import Approve, Decision, Interrupted
+from ...effects.events import Approve, ControlReceived, Decision, Interrupted
 from ...effects.history import History
 from ...effects.messages import Outcome, Role
 from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
@@ -28,16 +28,7 @@ from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
 from ...performers.base import warn
 from ...states.state import Done
-from ..inputs import (
-    Input,
-    approval_event,
-    cancel_event,
-    check_question,
-    closed,
-    control_event,
-    located,
-    steer_input,
-)
+from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
 from ..journal.summary import Activity, activity_of, first_line
 from .delivery import Subscription
@@ -50,7 +41,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from ...effects.messages import Binary
-    from ...effects.records import Change
+    from ...effects.records import Change, SetMode
     from ...performers.stores.base import Store
     from ...states.context import Mail
     from ..inspect.fork import Replacement
@@ -462,12 +453,7 @@ class Session:
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()
-        for link in self.children:
-            child = self._runner.children.here.get(link.call)
-            if child is None or request not in [question.id for question in child.waiting]:
-                continue
-            if child not in self._runner.children.answerable:
-                raise closed(request, self._log.state, link.call, self.waiting)
+        if (child := self._runner.children.asking(request, self.waiting)) is not None:
             # Through the child's own session: the answer belongs in the journal that its run reads.
             await child.approve(request, decision, by=by)
             return
@@ -478,11 +464,18 @@ class Session:
         Change a setting for this run and later ones: `SetModel`, `SetMode` or `SetThinking`.
 
         A mode holds for the children, too, once the run has applied it. Raises `ConfigError` with the reason
-        where the setting cannot be changed.
+        where the setting cannot be changed, such as the mode of a child to one wider than its parent's.
         """
         # The id makes a repeated entry one change, after an append whose answer was lost.
-        control = control_event(change, self._environment.config, self._now(), self._environment.new_id())
-        await self._runner.post(lambda: control)
+        config, name = self._environment.config, self._environment.new_id()
+        await self._runner.post(lambda: control_event(change, config, self._now(), name, self.machine))
+
+    async def follow(self, change: SetMode) -> None:
+        """Make the *change* of mode that the parent of this child made; only the parent may call it."""
+        self._check_own()
+        name = self._environment.new_id()
+        led = partial(ControlReceived, id=name, change=change, from_parent=True)
+        await self._runner.post(lambda: led(at=self._now()))
 
     async def cancel(self, call: str) -> None:
         """
