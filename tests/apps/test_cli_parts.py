@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+import pty
 import re
+import select
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -22,6 +25,7 @@ from turnwheel.apps.chat.commands import ParsedLine, PromptLine, parse_line
 from turnwheel.apps.chat.key_decoder import EditKey, KeyDecoder
 from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
 from turnwheel.apps.chat.questions import Questions, effective_decision
+from turnwheel.apps.chat.raw_input import Keyboard
 from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
 from turnwheel.apps.cli.run_table import branches, resolve_run as meant_run
@@ -194,6 +198,25 @@ def test_a_yes_is_only_for_a_question_that_was_seen() -> None:
     assert questions.close("r-10") is None
     with pytest.raises(ConfigError, match="no question is open; a leading space"):
         questions.named("", 9.0)
+
+
+@pytest.mark.parametrize("other", ["\r", " ", "\t", "ne", "yan", "yes", "a n", "\x1b", "\xe4"])
+async def test_only_a_key_of_the_question_answers_it(other: str) -> None:
+    outer, inner = pty.openpty()
+
+    def ask() -> None:
+        os.write(outer, other.encode())
+        select.select([inner], [], [], 5)  # so that it is read alone, without the key behind it
+
+    try:
+        asking = asyncio.ensure_future(Keyboard(inner).key("yanes", ask))
+        while not asking.done():
+            await asyncio.sleep(0.005)
+            os.write(outer, b"n")
+        assert await asking == "n"
+    finally:
+        os.close(outer)
+        os.close(inner)
 
 
 def test_a_yes_to_edited_arguments_says_which() -> None:
