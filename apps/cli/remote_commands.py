@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from ..terminal.approval_card import Question, card
 from ..terminal.sanitize import clean
 from ..terminal.screen import Screen
 from .call_report import report_lines
+from .json_lines import print_json
 from .option_types import thinking, where
 from .options import (
     MODE,
@@ -183,7 +183,7 @@ def questions(store: Path, session: str, *, json_lines: bool) -> None:
     screen = Screen(sys.stdout)
     for question in found:
         if json_lines:
-            click.echo(json.dumps(attrs.asdict(question)))
+            print_json(attrs.asdict(question))
         else:
             about = Question.of(question, agent=question.agent)
             screen.lines(*card(about, Path(), screen.width, always_why=True))
@@ -205,7 +205,7 @@ def why(store: Path, session: str, call: str, *, json_lines: bool) -> None:
 
     found = asyncio.run(ask())
     if json_lines:
-        click.echo(json.dumps(attrs.asdict(found)))
+        print_json(attrs.asdict(found))
     else:
         for line in report_lines(found):
             click.echo(line)
