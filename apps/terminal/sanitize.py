@@ -21,6 +21,9 @@ ALLOWED_CONTROLS = "\n\t"
 CUT = "..."
 """Marks a cut."""
 
+TAB_WIDTH = 4
+"""Columns between two tab stops in a text that is shown exactly."""
+
 HIDDEN = "(hidden)"
 """Takes the place of a secret."""
 
@@ -63,6 +66,11 @@ _UNSEEN = re.compile(
 def clean(text: str) -> str:
     """*text* with control characters as codes; line ends and tabs stay."""
     return text.replace("\r\n", "\n").translate(_CODES)
+
+
+def exact(text: str) -> str:
+    """*text* with codes for all that a terminal obeys or does not draw; line ends stay, tabs are blanks."""
+    return _UNSEEN.sub(lambda unseen: _code(ord(unseen[0])), text).expandtabs(TAB_WIDTH)
 
 
 def in_escapes(line: bytes) -> bytes:

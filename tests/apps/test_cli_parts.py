@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 import pytest
+from rich.cells import cell_len
 from rich.text import Text
 
 from turnwheel import Approve, ApproveAlways, Deny
@@ -31,7 +32,7 @@ from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question
 from turnwheel.apps.cli.run_table import branches, resolve_run as meant_run
 from turnwheel.apps.cli.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, card
-from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary, preview
+from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary
 from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
 from turnwheel.apps.terminal.screen import Dock, Screen
@@ -60,9 +61,17 @@ def bill(cost: str, tokens: int, unpriced: int) -> str:
     return money(Spent(usage=Usage(input=tokens), cost=Decimal(cost), unpriced=unpriced))
 
 
-def before(tool: str, **arguments: object) -> list[tuple[str, str]]:
+def before(tool: str, *, columns: int = 0, whole: bool = False, **arguments: object) -> list[str]:
+    """The card of a question: in this folder, called HERE; or with so many *columns* in the root."""
     Path("a.txt").write_text("one\ntwo\n-- three\nfour\n", "utf-8")
-    return preview(tool, json.dumps(arguments), Path())
+    if not Path("link").is_symlink():
+        Path("link").symlink_to("/etc")
+    told = Question(request="r-2", call="r-1", tool=tool, arguments=json.dumps(arguments), why="tool: it")
+    cwd = Path("/" if columns else ".")
+    rows = [row.plain for row in card(told, cwd, columns or 200, whole=whole, more="v shows all")]
+    texts = [row for row in rows if not row.startswith("    ... ")]
+    assert [row for row in texts if cell_len(row) > (columns or 200) or not row.isprintable()] == []
+    return [row.replace(str(Path.cwd()), "HERE") for row in rows]
 
 
 def keys(data: bytes) -> list[EditKey | str]:
@@ -242,10 +251,10 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
         why="rule: ask write",
         within=30.0,
     )
-    lines = [text.plain for text in card(question, Path(), 80)]
+    lines = [text.plain for text in card(question, None, 80)]
     assert lines == ["? write a.txt  #1", "  + x", "  rule: ask write; a no after 30 s"]
     plain = Question(request="r-2", call="r-1", tool="write", arguments="{}", why="tool: it changes things")
-    assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1", "    {}"]
+    assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1"]
     *_, reason = card(plain, Path(), 80, always_why=True)
     assert reason.plain == "  tool: it changes things"
 
@@ -256,7 +265,6 @@ def test_a_card_says_that_a_call_may_have_run() -> None:
     )
     assert [text.plain for text in card(question, Path(), 80, always_why=True)] == [
         "? pay  #1",
-        "    {}",
         "  it may have run when its process was lost; run it again?",
     ]
     assert effective_decision(question, Approve()) == Approve()
