@@ -105,15 +105,20 @@ def server() -> Generator[str, None, None]:
         process.stdin.close()
 
 
-def figures_of(*arguments: str, python: str = sys.executable, **environment: str) -> Figures:
-    """The figures that *python* prints with *arguments*. A failure ends the benchmark."""
+def output_of(*arguments: str, python: str = sys.executable, **environment: str) -> str:
+    """What *python* prints with *arguments*. A failure ends the benchmark."""
     env = {**os.environ, **environment}
     done = subprocess.run(
         [python, *arguments], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"{' '.join(arguments)[:100]} failed: see above")
-    figures: Figures = json.loads(done.stdout)
+    return done.stdout
+
+
+def figures_of(*arguments: str, python: str = sys.executable, **environment: str) -> Figures:
+    """The figures that *python* prints with *arguments*."""
+    figures: Figures = json.loads(output_of(*arguments, python=python, **environment))
     return figures
 
 
@@ -121,6 +126,15 @@ def imports(cache: str) -> Figures:
     """CPU of `import httpx`, and of `import turnwheel` after it, with bytecode in *cache*."""
     # Without bytecode this would measure the compiler, so writing it must not be switched off.
     return figures_of("-c", IMPORT, PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=cache)
+
+
+def counted() -> dict[str, Figures]:
+    """The calls of each measure of `benchmarks.calls`, and their bound."""
+    counts = json.loads(output_of("-m", "benchmarks.calls"))
+    return {
+        f"calls: {name}": {"calls": sum(measure["calls"].values()), "bound": measure["bound"]}
+        for name, measure in counts.items()
+    }
 
 
 def collect(sizes: Sizes, floor: str) -> Results:
@@ -143,6 +157,9 @@ def collect(sizes: Sizes, floor: str) -> Results:
             add("turnwheel", "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
             add("turnwheel", "store", figures_of("-m", "benchmarks.store", *map(str, sizes.store)))
             add("turnwheel", "import", imports(cache))
+            if not number:  # the calls are the same in each repetition
+                for name, measure in counted().items():
+                    add("turnwheel", name, measure)
             print(f"repetition {number + 1} of {sizes.repetitions}", file=sys.stderr)
     return results
 
@@ -193,7 +210,7 @@ class Report:
 def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     """The whole table."""
     report = Report(results)
-    report.beside("tool round", "µs", "per_round", "memory", "1.3x")
+    report.beside("tool round", "µs", "per_round", "memory", "1.2x")
     report.beside("tool round, kept in SQLite", "µs", "per_round", "durable")
     report.alone(
         "the same, to one in memory",
@@ -204,11 +221,11 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     )
     alone, *replies = sizes.per_delta
     for size in replies:
-        report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.5x")
-    report.beside(f"delta, of {alone:,} arriving one by one", "µs", "per_delta", "alone", "1.5x")
+        report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.2x")
+    report.beside(f"delta, of {alone:,} arriving one by one", "µs", "per_delta", "alone", "1.2x")
     for size in sizes.growth:
         report.beside(f"round, of {size:,}", "µs", "growth", str(size))
-    report.beside("added to a round by each before it", "µs", "growth", "slope")
+    report.beside("added to a round by each before it", "µs", "growth", "slope", "0.3x")
     early, late = sizes.kept
     report.beside(f"kept of round {early:,}", "bytes", "kept", "early")
     report.beside(f"kept of round {late:,}", "bytes", "kept", "late")
@@ -228,6 +245,10 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     )
     report.alone("store: commits for each of those", "", lambda figures: figures["commits"], "store")
     report.alone(f"store: an older file of {size} MB", "s", lambda figures: figures["upgrade"], "store")
+    for _, what in [key for key in results if key[1].startswith("calls: ")]:
+        (figures,) = results["turnwheel", what]
+        bound = f"{figures['bound']:,.0f}"
+        report.alone(what, "", lambda figures: figures["calls"], what, bound)
     report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
     report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
     report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")
