@@ -17,14 +17,14 @@ from typing import final
 
 import attrs
 
-from ..effects import Effect, is_record, records
+from ..effects import Effect, records
 from ..effects.config import Config, ModelSpec, Steering
 from ..effects.events import ControlReceived, Event, Interrupted, UserSent, UserSteered
 from ..effects.history import History
 from ..effects.messages import Binary, Message, Role
 from ..effects.notices import DoneReason
 from ..effects.permissions import PermissionMode, Rule
-from ..effects.records import MailKind, Record, SetInstructions, SetThinking
+from ..effects.records import MailKind, Record, SetInstructions, SetThinking, records_in
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
 from .rules.limits import affordable, left
@@ -202,7 +202,7 @@ class Memory:
 
     def record(self, effects: Iterable[Effect]) -> Memory:
         """This memory after the records among *effects*, in their order."""
-        folded = [effect for effect in effects if is_record(effect)]
+        folded = records_in(effects)
         if not folded:
             return self  # a piece of an answer has none, and comes a hundred times a second
         next_id, spent = self.next_id, self.spent
