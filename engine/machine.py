@@ -110,7 +110,7 @@ def advance(
         received = memory.receive(event)
     following, effects = transition(state, Context(config, received, event))
     # `memory` and not `received`: an ignored input must not count as received.
-    if ignored(effects):
+    if following is state and ignored(effects):
         return state, memory, effects
     # All records at once, behind the step: a handler that read its own would decide on half of it.
     return following, received.record(effects), effects
@@ -389,7 +389,9 @@ def calls_at(state: State | None) -> tuple[Call, ...]:
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
     """The open questions of *machine*."""
     # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
-    there = calls_at(machine.state) if isinstance(machine.state, Confirming) else ()
+    if not isinstance(machine.state, Confirming):
+        return ()
+    there = machine.state.batch.calls
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
 

@@ -229,14 +229,19 @@ class SessionState:
         """The open questions without an answer."""
         # An answer counts from when it is posted: a second approver must not be asked meanwhile. With an
         # interrupt posted there is nothing left to ask, although the machine still stands at the question.
+        asked = () if self.machine is None else questions(self.machine)
+        # Most steps ask for them where there are none.
+        if not asked or self.stopped:
+            return ()
         answered = {event.request for event in self.posted if isinstance(event, events.ApprovalGiven)}
-        asked = () if self.machine is None or self.machine.done or self.stopped else questions(self.machine)
         return tuple([question for question in asked if question.id not in answered])
 
     @property
     def prompts(self) -> tuple[states.Mail, ...]:
         """The prompts that wait for a run of their own, in the order they came."""
         left = () if self.machine is None else self.machine.memory.waiting(MailKind.PROMPT)
+        if not self.posted:
+            return left
         # One id is one input: a sender that did not hear back posts the same prompt again.
         posted: dict[str, states.Mail] = {}
         for event in self.posted:
@@ -288,18 +293,15 @@ class SessionState:
         The fold of a journal and a run under way both come through here, so neither can count otherwise.
         """
         # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
-        self.posted = [posted for posted in self.posted if posted != event]
+        if self.posted:
+            self.posted = [posted for posted in self.posted if posted != event]
         return self.count(effects)
 
     def count(self, effects: Iterable[Effect]) -> bool:
         """Count the messages that *effects* append; whether a summary is among them."""
-        summarised = False
-        for effect in effects:
-            if isinstance(effect, AppendMessage):
-                self.messages += 1
-            elif isinstance(effect, ReplaceHistory):
-                summarised = True
-        return summarised
+        kinds = [type(effect) for effect in effects]
+        self.messages += kinds.count(AppendMessage)
+        return ReplaceHistory in kinds
 
     def note_results(self, event: events.Event, effects: tuple[Effect, ...], number: int | None) -> None:
         """Remember the place of a truncated result: entry *number*, or the text itself where that is None."""
@@ -388,12 +390,13 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
 
 def stepped(event: events.Event, label: str, made: Iterable[Effect], failed: str = "") -> Stepped:
     """The entry of *event*, which led to *label* and *made* these effects."""
-    return Stepped(event=event, label=label, failed=failed, newer=any(map(_is_newer, made)))
-
-
-def _is_newer(effect: Effect) -> bool:
-    refused = isinstance(effect, RunEnded) and effect.reason is DoneReason.REFUSAL
-    return refused or (isinstance(effect, ReplaceHistory) and bool(effect.summarised))
+    newer = False
+    for effect in made:
+        if isinstance(effect, RunEnded):
+            newer |= effect.reason is DoneReason.REFUSAL
+        elif isinstance(effect, ReplaceHistory):
+            newer |= bool(effect.summarised)
+    return Stepped(event=event, label=label, failed=failed, newer=newer)
 
 
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
