@@ -23,7 +23,7 @@ from ..effects.notices import DoneReason, Ignored
 from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
-from ..states import Start, State, compacting, confirming, dispatching, done, executing, streaming, thinking
+from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
 from ..states.batch.batch import Asked, Call, Reviewed, RunningChild, Settled
 from ..states.batch.permission import question
 from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
@@ -31,7 +31,17 @@ from ..states.rules.history_check import history_faults
 from ..states.rules.inputs import refusal
 from ..states.rules.limits import child_prompt
 from ..states.rules.schema import arguments_of
-from ..states.state import Compacting, Confirming, Dispatching, Done, Executing, Streaming, Thinking
+from ..states.state import (
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Start,
+    State,
+    Streaming,
+    Thinking,
+)
 from ..states.table import LEGAL
 from .journal.entries import RunOpened
 from .rendering import state_line

@@ -28,3 +28,17 @@ def test_a_round_and_a_delta_take_no_more_calls_than_their_bounds() -> None:
     plain = measures["round, nothing redacted"]["calls"]
     assert [module for module in UNUSED if module in plain] == []
     assert plain["engine.session.redactor"] == 1
+
+
+def test_an_agent_is_built_without_what_its_sessions_need() -> None:
+    """Importing the library costs as much as its classes; half of them are those of states and sessions."""
+    code = (
+        "import sys\n"
+        "from turnwheel import Agent, SQLiteStore\n"
+        "Agent(model='openai:m', store=SQLiteStore('agent.db'))\n"
+        "heavy = ('cattrs', 'sqlite3', 'structlog', 'turnwheel.states.', 'turnwheel.engine.driver')\n"
+        "light = 'turnwheel.states.rules'\n"
+        "print([name for name in sys.modules if name.startswith(heavy) and not name.startswith(light)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, text=True)
+    assert done.stdout == "[]\n"
