@@ -447,6 +447,13 @@ class Config:
         for child in self.children:
             _priced((self.limits, self.session_limits, child.limits), child.model or self.model)
 
+    @property
+    def budgeted(self) -> bool:
+        """Whether the money, tokens or time of a run or its session are limited; turns are no budget."""
+        run, session = self.limits, self.session_limits
+        money, tokens = run.usd is session.usd is None, run.tokens is session.tokens is None
+        return not (money and tokens and run.seconds is session.seconds is None)
+
     def spec(self, model: str) -> ModelSpec:
         """
         How *model* is asked: as configured, or as the first one is, with no price, where it is not.

@@ -23,7 +23,7 @@ from ..effects.notices import DoneReason, Ignored
 from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
-from ..states import Start, State, compacting, confirming, dispatching, done, executing, streaming, thinking
+from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
 from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled
 from ..states.batch.permission import question
 from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
@@ -31,7 +31,17 @@ from ..states.rules.history_check import history_faults
 from ..states.rules.inputs import refusal
 from ..states.rules.limits import child_prompt
 from ..states.rules.schema import arguments_of
-from ..states.state import Compacting, Confirming, Dispatching, Done, Executing, Streaming, Thinking
+from ..states.state import (
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Start,
+    State,
+    Streaming,
+    Thinking,
+)
 from ..states.table import LEGAL
 from .journal.entries import RunOpened
 from .rendering import state_line
@@ -110,7 +120,7 @@ def advance(
         received = memory.receive(event)
     following, effects = transition(state, Context(config, received, event))
     # `memory` and not `received`: an ignored input must not count as received.
-    if ignored(effects):
+    if following is state and ignored(effects):
         return state, memory, effects
     # All records at once, behind the step: a handler that read its own would decide on half of it.
     return following, received.record(effects), effects
@@ -397,7 +407,9 @@ def calls_at(state: State | None) -> tuple[Call, ...]:
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
     """The open questions of *machine*."""
     # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
-    there = calls_at(machine.state) if isinstance(machine.state, Confirming) else ()
+    if not isinstance(machine.state, Confirming):
+        return ()
+    there = machine.state.batch.calls
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
 

@@ -231,6 +231,7 @@ class SessionState:
         # An answer counts from when it is posted: a second approver must not be asked meanwhile. Nor is a
         # person asked in vain, where a steer or an interrupt is about to withdraw the question.
         asked = () if self.machine is None else questions(self.machine)
+        # Most steps ask for them where there are none.
         closed = self.overtaken if asked else ()
         return tuple([question for question in asked if question.call not in closed])
 
@@ -238,6 +239,8 @@ class SessionState:
     def prompts(self) -> tuple[states.Mail, ...]:
         """The prompts that wait for a run of their own, in the order they came."""
         left = () if self.machine is None else self.machine.memory.waiting(MailKind.PROMPT)
+        if not self.posted:
+            return left
         # One id is one input: a sender that did not hear back posts the same prompt again.
         posted: dict[str, states.Mail] = {}
         for event in self.posted:
@@ -289,18 +292,15 @@ class SessionState:
         The fold of a journal and a run under way both come through here, so neither can count otherwise.
         """
         # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
-        self.posted = [posted for posted in self.posted if posted != event]
+        if self.posted:
+            self.posted = [posted for posted in self.posted if posted != event]
         return self.count(effects)
 
     def count(self, effects: Iterable[Effect]) -> bool:
         """Count the messages that *effects* append; whether a summary is among them."""
-        summarised = False
-        for effect in effects:
-            if isinstance(effect, AppendMessage):
-                self.messages += 1
-            elif isinstance(effect, ReplaceHistory):
-                summarised = True
-        return summarised
+        kinds = [type(effect) for effect in effects]
+        self.messages += kinds.count(AppendMessage)
+        return ReplaceHistory in kinds
 
     def note_results(self, event: events.Event, effects: tuple[Effect, ...], number: int | None) -> None:
         """Remember the place of a truncated result: entry *number*, or the text itself where that is None."""
@@ -389,12 +389,13 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
 
 def stepped(event: events.Event, label: str, made: Iterable[Effect], failed: str = "") -> Stepped:
     """The entry of *event*, which led to *label* and *made* these effects."""
-    return Stepped(event=event, label=label, failed=failed, newer=any(map(_is_newer, made)))
-
-
-def _is_newer(effect: Effect) -> bool:
-    refused = isinstance(effect, RunEnded) and effect.reason is DoneReason.REFUSAL
-    return refused or (isinstance(effect, ReplaceHistory) and bool(effect.summarised))
+    newer = False
+    for effect in made:
+        if isinstance(effect, RunEnded):
+            newer |= effect.reason is DoneReason.REFUSAL
+        elif isinstance(effect, ReplaceHistory):
+            newer |= bool(effect.summarised)
+    return Stepped(event=event, label=label, failed=failed, newer=newer)
 
 
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
