@@ -25,7 +25,7 @@ from ...effects.messages import Outcome, Role
 from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
-from ...effects.validators import clean, named
+from ...effects.validators import clean, session_named
 from ...performers.base import warn
 from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
@@ -259,7 +259,7 @@ class Session:
         from ..inspect.fork import ForkPoint, check_replacement, fork_entries  # noqa: PLC0415  # as in `runs`
 
         name = self._environment.new_id() if id is None else id
-        named("the id of a session", name)
+        session_named(name)
         # With a step there is no need for rest: a run under way only adds behind the copied entries.
         if at is None:
             async with self._runner.at_rest() as log:

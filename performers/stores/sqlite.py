@@ -64,8 +64,9 @@ class SQLiteStore:
     key is a `JournalError` where it is read. A file is signed from its beginning on, or not at all.
 
     Several stores, in one process or many, may use one file. *now* gives the time, in seconds since the
-    epoch. The file is opened with the first call; a process that forks has to do so before that. It is made
-    once: where it is deleted, emptied or replaced under an open store, that is an error and no new beginning.
+    epoch. A relative path is resolved now, and the file is opened with the first call; a process that forks
+    has to do so before that. It is made once: where it is deleted, emptied or replaced under an open store,
+    that is an error and no new beginning.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class SQLiteStore:
         if self._path in {"", ":memory:"}:
             msg = f"{self._path!r} is no file; name one, or use MemoryStore"
             raise ConfigError(msg)
+        # Now: a process that changes its directory keeps the file, also before it is opened.
+        self._place = os.path.abspath(self._path)  # noqa: PTH100  # a Path keeps the dots
         self._durability: Durability = durability
         self._now = now
         self._chain = None if key is None else _chain(key)
@@ -152,7 +155,7 @@ class SQLiteStore:
                 msg = f"store {self._path!r} is closed; make a new one to go on"
                 raise StoreError(msg)
             if self._jobs is None:
-                self._jobs = _start(self._path, self._durability, self._chain)
+                self._jobs = _start(self._path, self._place, self._durability, self._chain)
                 weakref.finalize(self, self._jobs.put, None)  # a store that was never closed ends its thread
             self._jobs.put(job)
         # A caller that is cancelled still learns whether its entries are kept. Were it to go on earlier, the
@@ -187,14 +190,12 @@ def _chain(key: bytes) -> Chain:
     return Chain(key)
 
 
-def _start(path: str, durability: Durability, chain: Chain | None) -> Jobs:
-    """A thread that does with the file at *path* what it is handed, until it is handed None."""
+def _start(path: str, place: str, durability: Durability, chain: Chain | None) -> Jobs:
+    """A thread that does with the file at *place*, called *path*, what it is handed until that is None."""
     # Importing sqlite3 takes from 2 ms to 12, and many agents never keep a file.
     from .sqlite_file import StoreFile  # noqa: PLC0415  # as said
 
     jobs: Jobs = SimpleQueue()
-    # A process that changes its directory keeps the file.
-    place = os.path.abspath(path)  # noqa: PTH100  # a Path keeps the dots
     file = partial(StoreFile, path, place, durability, chain)
     # A daemon: any other would keep a process from exiting whose host forgot to close its store.
     thread = threading.Thread(target=_serve, args=(jobs, file), name="turnwheel-sqlite", daemon=True)
