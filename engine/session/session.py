@@ -57,7 +57,8 @@ class Session:
     One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `approve`, `control`, `cancel` and
     `interrupt` work at any time and from any process; with a store, the input is stored when they return, but
     for an `interrupt` of the run that goes on here, which is stored with the step that it causes.
-    All methods belong to one event loop.
+    Where the session is deleted, each raises `SessionGone` from then on, and so does a run that goes on, also
+    where another session has its name by now. All methods belong to one event loop.
     """
 
     def __init__(
