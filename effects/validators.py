@@ -75,6 +75,14 @@ def named(what: str, text: object) -> None:
     within(what, len(text), MAX_WORD)
 
 
+def session_named(name: object) -> None:
+    """Refuse *name* where it cannot be the id of a session: as `named`, and where it is empty."""
+    named("the id of a session", name)
+    if not name:
+        msg = "the id of a session must not be empty; leave it out for a new session"
+        raise ConfigError(msg)
+
+
 def attached(files: tuple[Binary, ...]) -> None:
     """Raise `TooLarge` where *files* are more, or hold more, than may come with a prompt."""
     within("a prompt", len(files), MAX_PROMPT_FILES, "files")

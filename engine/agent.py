@@ -15,7 +15,7 @@ import attrs
 
 from .. import effects
 from ..effects.secrets import as_secrets
-from ..effects.validators import as_texts, named, seconds
+from ..effects.validators import as_texts, seconds, session_named
 from ..performers.base import Clock, PerformContext, Performer, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
@@ -380,7 +380,7 @@ class Agent:
         """
         # Not `fresh`, even where the id is generated: a caller may hand its name to another process at once.
         name = _new_session() if id is None else id
-        named("the id of a session", name)
+        session_named(name)
         return self._session(name, self.store if store is None else store, {})
 
     def _session(

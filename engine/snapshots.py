@@ -18,6 +18,7 @@ import msgspec
 from .. import effects, states
 from ..effects.config import Config
 from ..effects.history import History, Log
+from ..effects.keys import check_key
 from ..effects.messages import Binary, Outcome, ToolCall, ToolResult
 from ..states.batch.batch import PriorAttempt, Stopping
 from ..states.builder import end_reason
@@ -99,9 +100,6 @@ class Snapshot:
     summarised: tuple[effects.Message, ...] = ()
     ceiling: effects.PermissionMode = effects.PermissionMode.BYPASS
 
-
-# Bytes of a key, at least: as many as the signature has.
-LEAST_KEY = 32
 
 # What a signature begins with, so that one made for something else with the same key is none here.
 DOMAIN = b"turnwheel snapshot\n"
@@ -227,20 +225,9 @@ def _check_signature(data: bytes, signature: str, history: History, key: bytes) 
 
 
 def _signature(data: bytes, history: History, key: bytes) -> str:
-    _check_key(key)
+    check_key(key)
     # Both parts before the data have a fixed length, so no byte can move between parts.
     return hmac.digest(key, DOMAIN + digest(history) + data, "sha256").hex()
-
-
-def _check_key(key: object) -> None:
-    way = f"secrets.token_bytes({LEAST_KEY}) makes one"
-    # No text: two processes may encode it differently, and people would put a password there.
-    if not isinstance(key, bytes):
-        msg = f"a key is bytes, not {type(key).__name__}: {way}"
-        raise effects.ArgumentError(msg)
-    if len(key) < LEAST_KEY:
-        msg = f"a key must have at least {LEAST_KEY} bytes; got {len(key)}: {way}"
-        raise effects.ConfigError(msg)
 
 
 # Weakly, since a server restores over many logs: what is known of one goes when the log does.

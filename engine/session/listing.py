@@ -145,11 +145,13 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
         if info.about:
             row: SessionSummary = decode(info.about, SessionSummary)
             return row
-    entries = await store.load(info.session)
-    # A journal may be long: one for each turn of the loop.
-    await asyncio.sleep(0)
     try:
+        entries = await store.load(info.session)
+        # A journal may be long: one for each turn of the loop.
+        await asyncio.sleep(0)
         found = summarize(fold(entries, info.session), info.session)
+    except StoreError:
+        raise
     except (TurnwheelError, *UNREADABLE):
         # One damaged journal must not hide the other sessions.
         return SessionSummary(state=SessionStatus.UNREADABLE)

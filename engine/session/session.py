@@ -25,7 +25,7 @@ from ...effects.messages import Outcome, Role
 from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
-from ...effects.validators import clean, named
+from ...effects.validators import clean, session_named
 from ...performers.base import warn
 from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
@@ -57,7 +57,8 @@ class Session:
     One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `approve`, `control`, `cancel` and
     `interrupt` work at any time and from any process; with a store, the input is stored when they return, but
     for an `interrupt` of the run that goes on here, which is stored with the step that it causes.
-    All methods belong to one event loop.
+    Where the session is deleted, each raises `SessionGone` from then on, and so does a run that goes on, also
+    where another session has its name by now. All methods belong to one event loop.
     """
 
     def __init__(
@@ -259,7 +260,7 @@ class Session:
         from ..inspect.fork import ForkPoint, check_replacement, fork_entries  # noqa: PLC0415  # as in `runs`
 
         name = self._environment.new_id() if id is None else id
-        named("the id of a session", name)
+        session_named(name)
         # With a step there is no need for rest: a run under way only adds behind the copied entries.
         if at is None:
             async with self._runner.at_rest() as log:

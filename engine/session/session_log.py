@@ -378,9 +378,9 @@ class SessionLog:
 
 async def read_entry(store: Store, session: str, number: int, incarnation: str = "") -> str | None:
     """
-    The result of a call in entry *number* of *session*; None where the session was deleted.
+    The result of a call in entry *number* of *session*; None where there is none.
 
-    Raises `JournalError` for an entry that cannot be read.
+    Raises `JournalError` for an entry that cannot be read, and `SessionGone` where *incarnation* was deleted.
     """
     from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
 

@@ -36,6 +36,7 @@ from .base import Durability, Entries, SessionInfo
 if TYPE_CHECKING:
     import sqlite3
 
+    from .chain import Chain, SessionEnd
     from .sqlite_file import StoreFile, StoreWork
 
 T = TypeVar("T")
@@ -59,9 +60,13 @@ class SQLiteStore:
     is there is whole and in order even then. Both need a local disk: the file is in WAL mode, which network
     file systems do not carry.
 
+    With a *key*, 32 bytes of chance, what is kept is signed with it, and a change by a program without the
+    key is a `JournalError` where it is read. A file is signed from its beginning on, or not at all.
+
     Several stores, in one process or many, may use one file. *now* gives the time, in seconds since the
-    epoch. The file is opened with the first call; a process that forks has to do so before that. It is made
-    once: where it is deleted, emptied or replaced under an open store, that is an error and no new beginning.
+    epoch. A relative path is resolved now, and the file is opened with the first call; a process that forks
+    has to do so before that. It is made once: where it is deleted, emptied or replaced under an open store,
+    that is an error and no new beginning.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class SQLiteStore:
         durability: Durability = "power",
         *,
         now: Callable[[], float] = time.time,
+        key: bytes | None = None,
     ) -> None:
         if durability not in get_args(Durability):
             msg = f"durability must be one of {get_args(Durability)}; got {durability!r}"
@@ -78,8 +84,11 @@ class SQLiteStore:
         if self._path in {"", ":memory:"}:
             msg = f"{self._path!r} is no file; name one, or use MemoryStore"
             raise ConfigError(msg)
+        # Now: a process that changes its directory keeps the file, also before it is opened.
+        self._place = os.path.abspath(self._path)  # noqa: PTH100  # a Path keeps the dots
         self._durability: Durability = durability
         self._now = now
+        self._chain = None if key is None else _chain(key)
         self._closed = False
         self._jobs: Jobs | None = None  # those of the thread, once there is one
         self._lock = threading.Lock()  # event loops in several threads may share a store
@@ -96,21 +105,28 @@ class SQLiteStore:
         # A copy, since the caller may go on with its list when it is cancelled.
         new = Append(session, expected, tuple(entries), about, incarnation)
         work = partial(append, new, self._now)
+        if self._chain is not None:
+            work = partial(append_signed, new, self._now, self._chain)
         return await self._do(work, "write")
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; see `Store.load`."""
-        return await self._do(partial(load, session, start, incarnation))
+        chain, asked = self._chain, (session, start, incarnation)
+        return await self._do(partial(load, *asked) if chain is None else partial(load_signed, *asked, chain))
 
     async def list(
         self, limit: int | None = None, after: int | None = None, prefix: str = ""
     ) -> Sequence[SessionInfo]:
         """The sessions whose names begin with *prefix*, last written first; see `Store.list`."""
-        return await self._do(partial(list_sessions, limit, after, prefix))
+        work, chain = partial(list_sessions, limit, after, prefix), self._chain
+        return await self._do(work if chain is None else partial(list_signed, work, chain))
 
     async def info(self, session: str) -> SessionInfo | None:
         """*session* as `list` has it; None where it is not there."""
-        return await self._do(partial(info, session))
+        chain = self._chain
+        return await self._do(
+            partial(info, session) if chain is None else partial(info_signed, session, chain)
+        )
 
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
@@ -139,7 +155,7 @@ class SQLiteStore:
                 msg = f"store {self._path!r} is closed; make a new one to go on"
                 raise StoreError(msg)
             if self._jobs is None:
-                self._jobs = _start(self._path, self._durability)
+                self._jobs = _start(self._path, self._place, self._durability, self._chain)
                 weakref.finalize(self, self._jobs.put, None)  # a store that was never closed ends its thread
             self._jobs.put(job)
         # A caller that is cancelled still learns whether its entries are kept. Were it to go on earlier, the
@@ -164,14 +180,23 @@ class StoreJob(Generic[T]):
 at_work: dict[threading.Thread, Jobs] = {}
 
 
-def _start(path: str, durability: Durability) -> Jobs:
-    """A thread that does with the file at *path* what it is handed, until it is handed None."""
+def _chain(key: bytes) -> Chain:
+    """The chain of *key*; raises for what is no key."""
+    # They import OpenSSL, which takes 20 ms, and few files are signed.
+    from ...effects.keys import check_key  # noqa: PLC0415  # as said
+    from .chain import Chain  # noqa: PLC0415  # as said
+
+    check_key(key)
+    return Chain(key)
+
+
+def _start(path: str, place: str, durability: Durability, chain: Chain | None) -> Jobs:
+    """A thread that does with the file at *place*, called *path*, what it is handed until that is None."""
     # Importing sqlite3 takes from 2 ms to 12, and many agents never keep a file.
     from .sqlite_file import StoreFile  # noqa: PLC0415  # as said
 
     jobs: Jobs = SimpleQueue()
-    # A process that changes its directory keeps the file.
-    file = partial(StoreFile, path, os.path.abspath(path), durability)  # noqa: PTH100  # a Path keeps the dots
+    file = partial(StoreFile, path, place, durability, chain)
     # A daemon: any other would keep a process from exiting whose host forgot to close its store.
     thread = threading.Thread(target=_serve, args=(jobs, file), name="turnwheel-sqlite", daemon=True)
     at_work[thread] = jobs
@@ -271,8 +296,8 @@ _BY_NAME = f"""
 _ONE = f"{_INFO} sessions cross join recents using (id) {_ENDS} where session = ?"
 _STAMP = "insert or replace into recents select ?, coalesce(max(stamp), 0) + 1 from recents"
 # A row for each entry, or one without a body: one statement, for the session may be begun anew between two.
-_LOAD = """
-select incarnation, body from sessions
+_ROWS = """
+select {} from sessions
     join stretches on key between
         (select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | :start)
         and sessions.id << 32 | 0xffffffff
@@ -280,6 +305,14 @@ select incarnation, body from sessions
         stretch << 32 | max(:start - (key & 0xffffffff), 0) and stretch << 32 | 0xffffffff
     where session = :session order by key, entries.id
 """
+_LOAD = _ROWS.format("incarnation, body")
+
+# What is signed.
+_END = f"""
+select session, incarnation, created, about, {_COUNT}, latest.mac, seal
+    from sessions {_ENDS} where session = ?
+"""  # noqa: S608  # as above
+_SIGNED = _ROWS.format("at, body, mac, entries.id")
 
 
 @final
@@ -310,7 +343,7 @@ def append(new: Append, now: Callable[[], float], db: sqlite3.Connection) -> str
         if number is None:
             incarnation = os.urandom(16).hex()
             row = (new.session, at, new.about or b"", incarnation)
-            db.execute("insert into sessions values (null, ?, ?, ?, ?)", row)
+            db.execute("insert into sessions (session, created, about, incarnation) values (?, ?, ?, ?)", row)
             (number,) = db.execute("select last_insert_rowid()").fetchone()
         if key is None:
             # A new stretch begins behind all others.
@@ -319,7 +352,7 @@ def append(new: Append, now: Callable[[], float], db: sqlite3.Connection) -> str
             db.execute(_STAMP, (number,))
             key = stretch << 32
         rows = [(number, at, body) for number, body in enumerate(new.entries, key)]
-        db.executemany("insert into entries values (?, ?, ?)", rows)
+        db.executemany("insert into entries (id, at, body) values (?, ?, ?)", rows)
     return incarnation
 
 
@@ -369,6 +402,79 @@ def _info(row: tuple[Any, ...]) -> SessionInfo:
         incarnation=incarnation,
         stamp=stamp,
     )
+
+
+# A signed file: as above, but what is read was checked, and what is written is signed behind it.
+
+
+def append_signed(new: Append, now: Callable[[], float], chain: Chain, db: sqlite3.Connection) -> str:
+    """As `append`."""
+    # What was changed must not get a signature because more was added.
+    before = _checked_end(new.session, chain, db)
+    incarnation = append(new, now, db)
+    end = _end(new.session, db)
+    if end is not None:
+        last = chain.first(end.session, incarnation) if before is None else before.last
+        asked = {"session": new.session, "start": new.expected}
+        added = db.execute(_SIGNED, asked).fetchall() if new.entries else []
+        for number, (at, body, _, row) in enumerate(added, new.expected):
+            last = chain.link(last, number, at, body)
+            db.execute("update entries set mac = ? where id = ?", (last, row))
+        seal = chain.seal(attrs.evolve(end, last=last))
+        db.execute("update sessions set seal = ? where session = ?", (seal, new.session))
+    return incarnation
+
+
+def load_signed(session: str, start: int, incarnation: str, chain: Chain, db: sqlite3.Connection) -> Entries:
+    """As `load`."""
+    with db:
+        db.execute("begin")  # one look, since another process may be writing
+        end = _checked_end(session, chain, db)
+        _check_incarnation(session, incarnation, "" if end is None else end.incarnation)
+        if end is None:
+            return Entries()
+        first = min(max(start, 0), end.length)
+        # From the entry before, behind which the first one was signed.
+        asked = {"session": session, "start": max(first - 1, 0)}
+        rows = [row[:3] for row in db.execute(_SIGNED, asked)]
+    before = rows.pop(0)[2] if first and rows else chain.first(session, end.incarnation)
+    chain.check_entries(end, first, before, rows)
+    return Entries((body for _, body, _ in rows), end.incarnation)
+
+
+def list_signed(
+    listing: StoreWork[list[SessionInfo]], chain: Chain, db: sqlite3.Connection
+) -> list[SessionInfo]:
+    """As *listing*; a session that was changed has no summary, so its journal is read, which tells it."""
+    with db:
+        db.execute("begin")  # as above
+        ends = [(found, _end(found.session, db)) for found in listing(db)]
+    return [found if end and chain.holds(end) else attrs.evolve(found, about=b"") for found, end in ends]
+
+
+def info_signed(session: str, chain: Chain, db: sqlite3.Connection) -> SessionInfo | None:
+    """As `info`; see `list_signed`."""
+
+    def one(db: sqlite3.Connection) -> list[SessionInfo]:
+        found = info(session, db)
+        return [] if found is None else [found]
+
+    return next(iter(list_signed(one, chain, db)), None)
+
+
+def _checked_end(session: str, chain: Chain, db: sqlite3.Connection) -> SessionEnd | None:
+    """The end of *session*, as it was written; None where there is no such session."""
+    end = _end(session, db)
+    if end is not None:
+        chain.check(end)
+    return end
+
+
+def _end(session: str, db: sqlite3.Connection) -> SessionEnd | None:
+    from .chain import SessionEnd  # noqa: PLC0415  # as in `_chain`
+
+    found = db.execute(_END, (session,)).fetchone()
+    return None if found is None else SessionEnd(*found)
 
 
 def delete(session: str, db: sqlite3.Connection) -> bool:

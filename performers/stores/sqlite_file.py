@@ -15,10 +15,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
 
 from ...effects.errors import NewerVersion, StoreError, TurnwheelError
 from .base import Durability
+
+if TYPE_CHECKING:
+    from .chain import Chain
 
 T = TypeVar("T")
 
@@ -52,11 +55,12 @@ class StoreFile:
     went where no reader finds them count as not kept.
     """
 
-    def __init__(self, path: str, place: str, durability: Durability) -> None:
+    def __init__(self, path: str, place: str, durability: Durability, chain: Chain | None = None) -> None:
         self.path = path
         self._place = place
         self._log = f"{self._place}-wal"
         self._durability: Durability = durability
+        self._mark = None if chain is None else chain.mark
         self._db: sqlite3.Connection | None = None
         self._files: tuple[_File, _File] | None = None  # itself and its log, when it was opened last
         self._size = 0
@@ -107,7 +111,7 @@ class StoreFile:
             # Transactions are begun by hand.
             db = sqlite3.connect(self._place, timeout=BUSY_SECONDS, isolation_level=None)
             try:
-                _prepare(db, self._place, self._durability)
+                _prepare(db, self._place, self._durability, self._mark)
                 if self._suspect:
                     self._check_all(db)
                 self._files, self._size = self._status()
@@ -315,9 +319,18 @@ create table recents (
 """
 
 # Which session of its name it is, for those that know it: the number of its row may be another one's later.
-_INCARNATIONS = "alter table sessions add column incarnation text not null default ''"
+_INCARNATIONS = """
+alter table sessions add column incarnation text not null default '';
+"""
 
-SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS
+# Signatures, see `chain`; without a key there are none. *signed* has the mark of the key, if there is one.
+_SIGNATURES = """
+alter table entries add column mac blob;
+alter table sessions add column seal blob;
+create table signed (mark blob not null);
+"""
+
+SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES
 
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
@@ -338,6 +351,7 @@ drop table older_sessions
     4: (
         _INCARNATIONS,
         "update sessions set incarnation = lower(hex(randomblob(16)))",
+        _SIGNATURES,
         _RECENTS,
         """
 insert into recents select id, row_number() over (order by at, session desc) from (
@@ -361,8 +375,12 @@ APPLICATION_ID = 0x7477686C  # "twhl"
 _SYNCHRONOUS: dict[Durability, str] = {"power": "full", "process": "normal"}
 
 
-def _prepare(db: sqlite3.Connection, path: str, durability: Durability) -> None:
-    """Lay out the file at *path* where it is new or of an older version, and make it *durability* durable."""
+def _prepare(db: sqlite3.Connection, path: str, durability: Durability, mark: bytes | None) -> None:
+    """
+    Lay out the file at *path* where it is new or of an older version, and make it *durability* durable.
+
+    Raises where it is not signed with the key of *mark*.
+    """
     with db:
         db.execute("begin")  # one look, since another process may be laying the file out
         layout = _layout(db, path)
@@ -371,7 +389,8 @@ def _prepare(db: sqlite3.Connection, path: str, durability: Durability) -> None:
     # macOS: an ordinary fsync stops at the disk's own cache, which a power cut empties.
     db.execute("pragma fullfsync = on")
     if layout != LAYOUT_VERSION:
-        _lay_out(db, path)
+        _lay_out(db, path, mark)
+    _check_mark(db, path, mark)
     # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
     db.execute("select 1 from sessions").fetchone()
 
@@ -408,7 +427,22 @@ def _into_wal(db: sqlite3.Connection) -> None:
         time.sleep(0.01)
 
 
-def _lay_out(db: sqlite3.Connection, path: str) -> None:
+def _check_mark(db: sqlite3.Connection, path: str, mark: bytes | None) -> None:
+    """Raise where the file is signed otherwise than *mark* says."""
+    (there,) = db.execute("select max(mark) from signed").fetchone()
+    if there == mark:
+        return
+    if there is None:
+        problem = "was written without a key: open it without one, or copy its sessions into a new file"
+    elif mark is None:
+        problem = "is signed: open it with its key, as SQLiteStore(path, key=...)"
+    else:
+        problem = "is signed with another key: open it with that one"
+    msg = f"store {path!r} {problem}"
+    raise StoreError(msg)
+
+
+def _lay_out(db: sqlite3.Connection, path: str, mark: bytes | None) -> None:
     """Make the tables, or bring older ones up to date: all of it at once, or nothing."""
     with db:
         db.execute("begin immediate")
@@ -420,5 +454,8 @@ def _lay_out(db: sqlite3.Connection, path: str) -> None:
         # One statement at a time: `executescript` would commit the transaction first.
         for statement in ";".join(steps).split(";"):
             db.execute(statement)
+        # Now only: an older file has entries without signatures.
+        if mark is not None and not layout:
+            db.execute("insert into signed values (?)", (mark,))
         db.execute(f"pragma application_id = {APPLICATION_ID}")
         db.execute(f"pragma user_version = {LAYOUT_VERSION}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+import sqlite3
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from behaviour.conftest import Stage
 
 from turnwheel import (
+    Agent,
     ApproveAlways,
     ChildSpec,
     Deny,
@@ -51,12 +53,13 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
+from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.summary import Activity, activity_of
 from turnwheel.engine.session.archive import bisect, delete, export, prune, replay
 from turnwheel.engine.session.listing import Listed, latest, listed
 from turnwheel.states.state import Compacting, CompactReason, Thinking
-from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
 # Sessions as things one keeps: a tree of runs, a title, a place in a list, and an end
 
@@ -433,6 +436,34 @@ async def test_a_process_that_runs_a_deleted_session_is_told(stage: Stage) -> No
     with pytest.raises(SessionGone):
         await stage.play(session, on={ToolStarted: remove})
     assert await listed(stage.store) == ()
+
+
+@pytest.mark.behaviour("a-deleted-session-is-gone")
+async def test_an_object_of_a_deleted_session_cannot_reach_the_one_of_its_name(
+    stage: Stage,
+) -> None:
+    old = stage.session(says("old"), says("never"))
+    await old.run("a secret")
+    await delete(stage.store, "s")
+    new = stage.agent(says("new"), says("newer")).session("s")
+    await new.run("hello")
+    for told in (old.run("go on"), old.send("go on"), old.retitle("old"), old.load()):
+        with pytest.raises(SessionGone, match="'s' was deleted and begun anew"):
+            await told
+    assert (await new.run("and?")).text == "newer"
+    assert stage.said(new) == ["user: hello", "assistant: new", "user: and?", "assistant: newer"]
+
+
+@pytest.mark.behaviour("a-signed-file-tells-tampering")
+async def test_a_conversation_that_another_program_changed_does_not_go_on(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "signed.db", key=b"k" * 32)
+    agent = Agent(performers={CallModel: ScriptedModel(says("No."), says("never"))}, store=store)
+    await agent.session("s").run("May I?")
+    with closing(sqlite3.connect(tmp_path / "signed.db")) as db, db:
+        db.execute("update entries set body = replace(body, 'No.', 'Yes')")
+    with pytest.raises(JournalError, match="session 's' was tampered with: entry"):
+        await agent.session("s").run("Really?")
+    await store.close()
 
 
 @pytest.mark.behaviour("old-sessions-go")

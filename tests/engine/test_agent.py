@@ -330,15 +330,21 @@ def test_a_wire_that_is_not_there_is_named() -> None:
     assert Agent(model="qwen3:8b", base_url="http://127.0.0.1:1/v1").config.model.name == "qwen3:8b"
 
 
-@pytest.mark.parametrize("name", [5, b"s"])
-async def test_a_session_is_called_by_a_text(name: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "why"),
+    [
+        (5, ArgumentError, "the id of a session is text; got 5"),
+        (b"s", ArgumentError, "the id of a session is text; got b's'"),
+        ("", ConfigError, "the id of a session must not be empty; leave it out for a new session"),
+    ],
+)
+async def test_a_session_is_called_by_a_text(name: Any, kind: type[CallerError], why: str) -> None:
     agent, _ = scripted(says("so"), store=MemoryStore())
-    why = re.escape(f"the id of a session is text; got {name!r}")
-    with pytest.raises(ArgumentError, match=why):
+    with pytest.raises(kind, match=re.escape(why)):
         agent.session(name)
     session = agent.session("s")
     await session.run("go")
-    with pytest.raises(ArgumentError, match=why):
+    with pytest.raises(kind, match=re.escape(why)):
         await session.fork(name)
 
 

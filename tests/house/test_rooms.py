@@ -31,6 +31,7 @@ PURE_IMPORTS = frozenset(
         "fnmatch",
         "functools",
         "hashlib",  # equal texts have equal digests, in each process
+        "hmac",  # the same
         "itertools",
         "json",
         "math",

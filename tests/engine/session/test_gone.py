@@ -52,7 +52,6 @@ CALLS: dict[str, Callable[[Session], Awaitable[object]]] = {
 """What an object of a deleted session may be asked for."""
 
 
-@pytest.mark.behaviour("a-deleted-session-is-gone")
 @pytest.mark.parametrize("anew", [True, False], ids=["begun anew", "deleted"])
 async def test_each_call_of_an_object_of_a_deleted_session_tells_that_it_is_gone(
     house: House, *, anew: bool

@@ -310,14 +310,18 @@ async def test_a_real_disk_that_is_full_goes_on_when_there_is_room(small_disk: P
     await disk.store.close()
 
 
-async def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A relative path means the same file for as long as the store is open.
+@pytest.mark.parametrize("used", [True, False], ids=["used", "new"])
+async def test_a_store_stays_where_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, used: bool
+) -> None:
+    # A relative path means the same file as long as there is the store, also before it is opened.
     monkeypatch.chdir(tmp_path)
     store = SQLiteStore("agent.db")
-    await store.append("s", 0, [entry(0)])
+    if used:
+        await store.append("s", 0, [entry(0)])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    await goes_on(store, 1)
+    await goes_on(store, int(used))
     await store.close()
     assert (tmp_path / "agent.db").exists()
 

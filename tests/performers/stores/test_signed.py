@@ -1,0 +1,174 @@
+"""A file that is signed with a key: what another program changed in it is told, and never read as written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwheel import SQLiteStore
+from turnwheel.effects.errors import ArgumentError, ConfigError, JournalError, StoreError, TurnwheelError
+from turnwheel.engine.journal.summary import SessionStatus
+from turnwheel.engine.session.listing import listed
+from turnwheel.testing.store_contract import Check, checks
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SQLiteStore]:
+    """A signed store with a session ``s`` in two stretches, and another one like it."""
+    store = SQLiteStore(path, "process", key=KEY)
+    for name in ("s", "t"):
+        await store.append(name, 0, [b"a", b"b"], b"about")
+    for name in ("s", "t"):
+        await store.append(name, 2, [b"c", b"d"])
+    yield store
+    await store.close()
+
+
+# Where the entries of ``s`` and ``t`` are, which were written in turns.
+ROWS = {
+    f"{name}{2 * number + place}": (2 * number + 1 + other) << 32 | place
+    for number in (0, 1)
+    for other, name in enumerate("st")
+    for place in (0, 1)
+}
+
+COPY = "update entries set (at, body, mac) = (select at, body, mac from entries as other"
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute(statement, ROWS).rowcount > 0
+
+
+@pytest.mark.parametrize("check", checks(), ids=str)
+async def test_a_signed_store_keeps_all_promises(check: Check, tmp_path: Path) -> None:
+    await check(lambda: SQLiteStore(tmp_path / "kept.db", "process", key=KEY))
+
+
+CHANGES: dict[str, tuple[str, str]] = {
+    "an entry": ("update entries set body = x'00' where id = :s1", "entry 1"),
+    "the last entry": ("update entries set body = x'00' where id = :s3", "entry 3"),
+    "an entry, to text": ("update entries set body = 'c' where id = :s2", "entry 2"),
+    "the time of an entry": ("update entries set at = 1.0 where id = :s0", "entry 0"),
+    "an entry, to that of another": (f"{COPY} where other.id = :t1) where id = :s1", "entry 1"),
+    "an entry, to the one before": (f"{COPY} where other.id = :s0) where id = :s1", "entry 1"),
+    "a signature": ("update entries set mac = null where id = :s1", "entry 1"),
+    "an end, which is cut off": ("delete from entries where id = :s3", "its end behind entry 2"),
+    "a stretch, which is cut off": ("delete from stretches where stretch = 3", "its end behind entry 1"),
+    "its stretches, to those of another": (
+        "update stretches set stretch = case stretch when 3 then 4 else 3 end where stretch in (3, 4)",
+        "its end",
+    ),
+    "an end, to which is added": (
+        "insert into entries (id, at, body, mac) select id + 1, at, body, mac from entries where id = :s3",
+        "its end behind entry 4",
+    ),
+    "its summary": ("update sessions set about = x'00' where session = 's'", "its end"),
+    "its summary, to text": ("update sessions set about = 'about' where session = 's'", "its end"),
+    "its beginning": ("update sessions set created = 1.0 where session = 's'", "its end"),
+    "its incarnation": ("update sessions set incarnation = 'x' where session = 's'", "its end"),
+    "its seal": ("update sessions set seal = null where session = 's'", "its end"),
+    "its name, to that of another": (
+        "update sessions set session = case session when 's' then 'x' else 's' end",
+        "its end",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "where"), CHANGES.values(), ids=CHANGES)
+async def test_what_another_program_changes_is_told(
+    store: SQLiteStore, path: Path, statement: str, where: str
+) -> None:
+    change(path, statement)
+    with pytest.raises(JournalError, match=f"session 's' was tampered with: {where}") as told:
+        await store.load("s")
+    assert "restore it from a backup" in str(told.value)
+    # Nothing is signed behind it. An append reads the end only.
+    if "its" in where:
+        for entries in ([b"e"], []):
+            with pytest.raises(JournalError, match="tampered"):
+                await store.append("s", 4, entries, b"new")
+        with pytest.raises(JournalError, match="tampered"):
+            await store.load("s", 4)
+        told_of = {info.session: info.about for info in await store.list()}
+        assert told_of["s"] == b""
+
+
+async def test_the_part_that_is_read_is_checked(store: SQLiteStore, path: Path) -> None:
+    assert list(await store.load("s", 3)) == [b"d"]
+    change(path, CHANGES["an entry, to text"][0])
+    with pytest.raises(JournalError, match="entry 2"):
+        await store.load("s", 1)
+    assert list(await store.load("s", 3)) == [b"d"]
+    assert list(await store.load("t")) == [b"a", b"b", b"c", b"d"]
+
+
+async def test_a_session_that_was_changed_is_listed_as_one_that_cannot_be_read(
+    store: SQLiteStore, path: Path
+) -> None:
+    change(path, "update sessions set about = x'7b7d' where session = 's'")
+    assert {one.session: one.about.state for one in await listed(store)}["s"] is SessionStatus.UNREADABLE
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "says"),
+    [
+        (KEY, None, r"is signed: open it with its key"),
+        (None, KEY, r"was written without a key: open it without one"),
+        (KEY, OTHER, r"is signed with another key"),
+    ],
+    ids=["no key", "no signatures", "another key"],
+)
+async def test_a_file_is_opened_with_its_own_key_only(
+    path: Path, first: bytes | None, then: bytes | None, says: str
+) -> None:
+    before = SQLiteStore(path, key=first)
+    await before.append("s", 0, [b"a"])
+    other = SQLiteStore(path, key=then)
+    for call in (other.load("s"), other.append("s", 1, [b"b"]), other.list()):
+        with pytest.raises(StoreError, match=f"store .*agent.db' {says}"):
+            await call
+    assert list(await before.load("s")) == [b"a"]
+    for store in (before, other):
+        await store.close()
+
+
+async def test_without_a_key_nothing_is_signed(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.append("s", 0, [b"a"], b"about")
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        for signatures in ("count(mac) from entries", "count(seal) from sessions", "count(*) from signed"):
+            assert db.execute(f"select {signatures}").fetchone() == (0,)  # as it stands here
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "says"),
+    [
+        ("a password", ArgumentError, "a key is bytes, not str"),
+        (b"short", ConfigError, "a key must have at least 32 bytes; got 5"),
+    ],
+)
+def test_what_is_no_key_is_refused(path: Path, key: Any, kind: type[TurnwheelError], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        SQLiteStore(path, key=key)
+
+
+async def test_no_key_is_shown(path: Path) -> None:
+    store = SQLiteStore(path, key=KEY)
+    assert "kkkk" not in repr(vars(store))
