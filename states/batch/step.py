@@ -112,11 +112,11 @@ def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 
 def _named(batch: Batch) -> Executing | Confirming | Dispatching:
     """*batch* under the name that answers "is it waiting for me?": a person comes first, then a child."""
-    now = [call.phase for call in batch.calls]
+    now = {type(call.phase) for call in batch.calls}
     # A question is the one thing that only a person can close, so it is named before all else.
-    if any(isinstance(phase, phases.Asked) for phase in now):
+    if phases.Asked in now:
         return Confirming(batch=batch)
-    if any(isinstance(phase, phases.RunningChild) for phase in now):
+    if phases.RunningChild in now:
         return Dispatching(batch=batch)
     return Executing(batch=batch)
 
@@ -134,7 +134,7 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     # reject a history in which a call has no result right behind it. Back in `Go` the limits are read
     # again.
     batch = start(batch, ctx, draft)
-    if not all(isinstance(call.phase, phases.Settled) for call in batch.calls):
+    if {type(call.phase) for call in batch.calls} != {phases.Settled}:
         return draft.to(_named(batch))
     append_results(batch, draft, ctx)
     if batch.stopping is Stopping.INTERRUPTED:
