@@ -26,7 +26,7 @@ from ...effects.usage import Spent
 from ..builder import Draft, ask_hooks, hooks_at, received, record_answers, result_of
 from ..context import Context
 from ..rules import model_messages
-from ..rules.hooks import opinion, told_of_result, with_denials
+from ..rules.hooks import opinion, told_of_result
 from ..rules.inputs import skips_rest
 from ..rules.permission import NO_ANSWER, said_no
 from ..rules.schema import arguments_of
@@ -182,9 +182,7 @@ def _answered(batch: Batch, index: int, event: Answered, ctx: Context, draft: Dr
             return _late(batch, index, event.request, ctx, draft)
         case events.HookAnswered(), phases.AwaitingHooks() | phases.AllowedAwaitingHooks() as phase:
             said = record_answers(Hook.PRE_TOOL_USE, event, ctx, draft, call.call.id)
-            hooks = HookRound(
-                asked=phase.hooks.asked, said=(*phase.hooks.said, *with_denials(event.said, ctx.config))
-            )
+            hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *said.said))
             batch = batch.with_call(index, vetted(call, hooks, said.arguments, batch, ctx, draft))
             # Each hook may end the whole run, whatever the others said.
             return _stop_run(batch, draft) if said.interrupt else batch
