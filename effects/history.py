@@ -178,11 +178,16 @@ def _close(run: list[Piece]) -> Piece:
     calls = [piece for piece in run if isinstance(piece, CallPiece)]
     return CallPiece(
         first.index,
-        next((piece.wire_id for piece in calls if piece.wire_id), ""),
-        next((piece.name for piece in calls if piece.name), ""),
+        _first([piece.wire_id for piece in calls]),
+        _first([piece.name for piece in calls]),
         "".join([piece.arguments for piece in calls]),
-        next((piece.opaque for piece in calls if piece.opaque), ""),
+        _first([piece.opaque for piece in calls]),
     )
+
+
+def _first(texts: list[str]) -> str:
+    """The first of *texts* that is not empty; empty where all are."""
+    return next(filter(None, texts), "")
 
 
 def _same_part(old: Piece, new: Piece) -> bool:

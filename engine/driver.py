@@ -204,11 +204,10 @@ class Driver:
 
     @property
     def _drained(self) -> bool:
-        """Whether the driver drains, and no work is left but questions and timers."""
-        if self._hold is not Hold.ALL or self.inbox:
-            return False
+        """Whether a driver that drains has no event and no work left, but for questions and timers."""
         # A child that rests counts as work here: it drains by itself, and its task must end first.
-        return all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
+        idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
+        return idle and not self.inbox
 
     async def steps(
         self, first: tuple[Effect, ...], *, wait: bool = False
@@ -262,10 +261,11 @@ class Driver:
                 # Started before they are yielded: a subscriber that is slow must not delay the work.
                 self._perform(effects)
                 yield effects, entry
-                if self.machine.done or self._drained:
+                if self.machine.done or (self._hold is Hold.ALL and self._drained):
                     return
                 # After the step: it may have withdrawn a request that is held back.
-                self._release()
+                if self._hold is Hold.AT_FIRST:
+                    self._release()
                 self._begun = True
                 if self.resting:
                     # A question may stay open for days: the run is rows in a store until then.
@@ -323,7 +323,7 @@ class Driver:
 
     def _release(self) -> None:
         """Begin the requests held at first, once no input from before the takeover is left."""
-        if self._hold is Hold.AT_FIRST and not self.inbox:
+        if not self.inbox:
             # Emptied first: `_perform` must start them now and not hold them again.
             self._hold, held = Hold.NOTHING, self._held
             self._held = {}

@@ -27,7 +27,7 @@ from ..effects.requests import FireHook
 from .batch.batch import Call, Phase, PriorAttempt, Running
 from .context import Context
 from .rules import inputs, model_messages
-from .rules.hooks import Opinion, asked_at, opinion, with_denials
+from .rules.hooks import Opinion, asked_at, heard
 from .rules.schema import arguments_of
 from .state import State
 
@@ -106,7 +106,7 @@ def ask_hooks(hook: Hook, names: tuple[str, ...], payload: str, draft: Draft, ca
 
 def record_answers(hook: Hook, event: HookAnswered, ctx: Context, draft: Draft, call: str = "") -> Opinion:
     """The opinion of the hooks, which watchers see; the context that they add is kept."""
-    said = opinion(with_denials(event.said, ctx.config))
+    said = heard(event.said, ctx.config)
     draft.add(HookEnded(request=event.request, hook=hook, said=event.said, call=call))
     # Also of a hook that denies: what it knows may be what the model needs to do better.
     draft.add(*[AddContext(text=text) for text in said.context])

@@ -34,7 +34,7 @@ from .batch.batch import Stopping
 from .builder import Draft, ask_hooks, hooks_at, received
 from .context import Context
 from .rules import compaction, loops, model_messages
-from .rules.hooks import opinion, told, with_denials
+from .rules.hooks import heard, told
 from .rules.limits import may_not_go_on
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
 from .rules.token_estimates import history_size, message_size, saved, usage_of
@@ -126,7 +126,7 @@ def _consult(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Compa
 def _heard(state: Compacting, cut: int, event: events.HookAnswered, ctx: Context) -> CompactingStep:
     """The hooks answered: what they add is for the summary; one may be against it, or end the run."""
     draft = Draft(ctx)
-    said = opinion(with_denials(event.said, ctx.config))
+    said = heard(event.said, ctx.config)
     draft.add(notices.HookEnded(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
     if said.interrupt:
         draft.add(notices.InterruptRequested())

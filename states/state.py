@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final
+from typing import final, get_args
 
 import attrs
 
@@ -113,6 +113,9 @@ Waiting = Reading | Opening | Admitting | Retry | Ending
 # Where in its thinking an agent is.
 Stage = Start | Prompt | Steer | Go | End | Waiting
 
+# The table's name for each.
+THINKING = {stage: f"thinking.{stage.__name__.lower()}" for stage in get_args(Stage)}
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -126,7 +129,7 @@ class Thinking:
     @property
     def label(self) -> str:
         """The table's name for this."""
-        return f"thinking.{type(self.stage).__name__.lower()}"
+        return THINKING[type(self.stage)]
 
     @property
     def open(self) -> tuple[str, ...]:

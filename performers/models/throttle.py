@@ -102,7 +102,9 @@ class Throttle:
         with self.lock:
             # By model, because limits are: a fallback of the same provider must not wait for the model that
             # it is to get round.
-            queue = self._queues.setdefault(request.model, ProviderQueue())
+            queue = self._queues.get(request.model)
+            if queue is None:
+                queue = self._queues[request.model] = ProviderQueue()
             slot = Slot(self, queue, next(self._numbers), request, scene)
             queue.waiting.append(slot)
             return slot
@@ -185,7 +187,8 @@ class Slot:
                 queue.out.remove(self)
                 queue.times = 0
                 queue.room = queue.room + 1 if queue.waiting else math.inf
-                self.throttle.admit(self.scene.clock.now())
+                if queue.waiting:
+                    self.throttle.admit(self.scene.clock.now())
 
     def turned_away(self, failed: ModelFailed) -> None:
         """Say that the provider refused it for its load, with *failed*."""

@@ -26,7 +26,7 @@ from ...effects.usage import Spent
 from ..builder import Draft, ask_hooks, hooks_at, received, record_answers, result_of
 from ..context import Context
 from ..rules import model_messages
-from ..rules.hooks import opinion, told_of_result, with_denials
+from ..rules.hooks import opinion, told_of_result
 from ..rules.inputs import skips_rest
 from ..rules.permission import NO_ANSWER, said_no
 from ..rules.schema import arguments_of
@@ -112,11 +112,11 @@ def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 
 def _named(batch: Batch) -> Executing | Confirming | Dispatching:
     """*batch* under the name that answers "is it waiting for me?": a person comes first, then a child."""
-    now = [call.phase for call in batch.calls]
+    now = {type(call.phase) for call in batch.calls}
     # A question is the one thing that only a person can close, so it is named before all else.
-    if any(isinstance(phase, phases.Asked) for phase in now):
+    if phases.Asked in now:
         return Confirming(batch=batch)
-    if any(isinstance(phase, phases.RunningChild) for phase in now):
+    if phases.RunningChild in now:
         return Dispatching(batch=batch)
     return Executing(batch=batch)
 
@@ -134,7 +134,7 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     # reject a history in which a call has no result right behind it. Back in `Go` the limits are read
     # again.
     batch = start(batch, ctx, draft)
-    if not all(isinstance(call.phase, phases.Settled) for call in batch.calls):
+    if {type(call.phase) for call in batch.calls} != {phases.Settled}:
         return draft.to(_named(batch))
     append_results(batch, draft, ctx)
     if batch.stopping is Stopping.INTERRUPTED:
@@ -182,9 +182,7 @@ def _answered(batch: Batch, index: int, event: Answered, ctx: Context, draft: Dr
             return _late(batch, index, event.request, ctx, draft)
         case events.HookAnswered(), phases.AwaitingHooks() | phases.AllowedAwaitingHooks() as phase:
             said = record_answers(Hook.PRE_TOOL_USE, event, ctx, draft, call.call.id)
-            hooks = HookRound(
-                asked=phase.hooks.asked, said=(*phase.hooks.said, *with_denials(event.said, ctx.config))
-            )
+            hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *said.said))
             batch = batch.with_call(index, vetted(call, hooks, said.arguments, batch, ctx, draft))
             # Each hook may end the whole run, whatever the others said.
             return _stop_run(batch, draft) if said.interrupt else batch

@@ -24,7 +24,7 @@ class Opinion:
     What several hooks said, as one: the strictest *verdict* and *because* of which hook and reason.
 
     *reason* is that reason alone. *arguments* are the last ones given, *context* all of them; *go_on* is the
-    reason of the first that wants to go on, or None.
+    reason of the first that wants to go on, or None. *said* is what it comes of.
     """
 
     verdict: Verdict | None = None
@@ -34,14 +34,15 @@ class Opinion:
     context: tuple[str, ...] = ()
     go_on: str | None = None
     interrupt: bool = False
+    said: tuple[HookSaid, ...] = ()
 
 
-def with_denials(said: tuple[HookSaid, ...], config: Config) -> tuple[HookSaid, ...]:
-    """*said*, with a denial in the place of each fault of a hook that denies on errors."""
+def heard(said: tuple[HookSaid, ...], config: Config) -> Opinion:
+    """What *said* comes to, with a denial in the place of the fault of each hook that denies on errors."""
     # A guard that is down must not let a call through; a hook that only adds context must not stop all work.
     # Once, when it comes: a process that takes over without the hook does not undo a denial.
     denies = guards(config)
-    return tuple([_denial(one) if one.fault and one.name in denies else one for one in said])
+    return opinion(tuple([_denial(one) if one.fault and one.name in denies else one for one in said]))
 
 
 def guards(config: Config) -> set[str]:
@@ -56,24 +57,25 @@ def _denial(said: HookSaid) -> HookSaid:
 
 def opinion(said: tuple[HookSaid, ...]) -> Opinion:
     """What *said* comes to; a hook with a fault has no say."""
-    heard = [one for one in said if not one.fault]
-    strictest = max(heard, key=lambda one: STRENGTH[one.answer.verdict], default=None)
+    able = [one for one in said if not one.fault]
+    strictest = max(able, key=lambda one: STRENGTH[one.answer.verdict], default=None)
     verdict = None if strictest is None else strictest.answer.verdict
     named = strictest if verdict is not None else None
     reason = "" if named is None else named.answer.reason
     # The last one wins, since each hook saw the arguments that the one before it gave.
-    rewritten = [one.answer.arguments for one in heard if one.answer.arguments]
+    rewritten = [one.answer.arguments for one in able if one.answer.arguments]
     return Opinion(
         verdict=verdict,
         because="" if named is None else f"{named.name}: {reason}" if reason else named.name,
         reason=reason,
         arguments=rewritten[-1] if rewritten else "",
         # All of them: texts add up, while of several verdicts only one can hold.
-        context=tuple([one.answer.context for one in heard if one.answer.context]),
+        context=tuple([one.answer.context for one in able if one.answer.context]),
         # One hook is enough: each may know of work that the others do not see.
-        go_on=next((one.answer.reason for one in heard if one.answer.go_on), None),
+        go_on=next((one.answer.reason for one in able if one.answer.go_on), None),
         # Only with a denial: a hook cannot end a run by allowing something.
-        interrupt=any(one.answer.interrupt for one in heard if one.answer.verdict is Verdict.DENY),
+        interrupt=any(one.answer.interrupt for one in able if one.answer.verdict is Verdict.DENY),
+        said=said,
     )
 
 

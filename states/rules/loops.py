@@ -197,21 +197,24 @@ def latest(history: History, window: int, summarised: Sequence[Message] = ()) ->
 
     Where *history* begins with a summary of such calls, *summarised* are those that `remembered` kept.
     """
-    # This is done at each turn, so it is written to be quick: to look up a role takes longer than to compare.
-    tool, length = Role.TOOL, history.length
-    made: list[Made] = []
+    # This is done at each turn, so it is written to be quick.
+    length = history.length
     said = history.slice(max(0, length - 2 * window), length)
     if summarised and length <= 2 * window:
         said = _unsummarised(said, summarised)
     # Between two things that a person says each answer has calls, or it would be the last; behind each are
     # its results.
-    for answer, results in zip(said[-2::-2], said[::-2], strict=False):
-        if results.role is not tool:
-            break
-        for part in reversed(answer.parts):
-            # By exact type, since the classes are final.
-            if type(part) is ToolCall:
-                made.append((part, results))  # noqa: PERF401  # a list for each message takes longer
+    behind = said[::-2]
+    roles = [message.role for message in behind]
+    if Role.USER in roles:
+        behind = behind[: roles.index(Role.USER)]
+    made = [
+        (part, results)
+        for answer, results in zip(said[-2::-2], behind, strict=False)
+        for part in reversed(answer.parts)
+        # By exact type, since the classes are final.
+        if type(part) is ToolCall
+    ]
     return made[:window]
 
 

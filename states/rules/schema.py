@@ -184,16 +184,31 @@ def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Schem
     # All that are missing at once, for those a model can add in one go.
     if missing:
         return f"{', '.join([str(place.inside(f'.{name}')) for name in missing])} is missing"
-    declared = schema.get("properties")
-    properties = declared if isinstance(declared, dict) else {}
+    named = schema.get("properties")
+    properties = named if isinstance(named, dict) else {}
     others = schema.get("additionalProperties", True)
     for name, item in value.items():
         if name not in properties and others is False:
             known = ", ".join(properties) or "none"
             return f"{place.inside(f'.{name}')} is not a parameter; there are: {known}"
-        if found := _check(item, properties.get(name, others), place.inside(f".{name}", name)):
+        declared = properties.get(name, others)
+        if place.depth < MAX_DEPTH and _is_plain(item, declared):
+            continue
+        if found := _check(item, declared, place.inside(f".{name}", name)):
             return found
     return ""
+
+
+# Keywords of a schema that say nothing about a value but its type.
+_PLAIN = frozenset({"type", "description", "title", "default"})
+
+
+def _is_plain(value: Json, schema: Json) -> bool:
+    """Whether *value* has nothing inside and is of the type that *schema* declares, which says no more."""
+    # Most arguments are, and a place to name in a complaint costs more than this look.
+    if not isinstance(schema, dict) or isinstance(value, dict | list):
+        return False
+    return schema.keys() <= _PLAIN and _has_type(value, schema.get("type"))
 
 
 def _resolve(reference: str, root: dict[str, Json]) -> Json:
