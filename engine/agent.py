@@ -33,8 +33,7 @@ from .session.delivery import Delivery
 from .session.environment import Drain, Environment, Result, Titles
 
 if TYPE_CHECKING:
-    import httpx
-
+    from ..performers.models.transport import Client
     from ..performers.secrets import Vault
     from .driver import Performers
     from .session.redactor import SecretNames
@@ -339,7 +338,7 @@ class Agent:
     betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     requests_at_once: int | None = MAX_CONCURRENT
     # A caller's own client stays the caller's: `aclose` leaves it open.
-    client: httpx.AsyncClient | None = None
+    client: Client = None
     prices: PriceList | None = None
     store: Store | None = None
     titles: Titles = attrs.field(default=Titles.INLINE, converter=Titles)

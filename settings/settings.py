@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, final
 
 import attrs
-import httpx
 
 from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
 from ..effects.errors import ConfigError, UnknownSession
@@ -25,6 +24,7 @@ from ..engine.session.session import Session
 from ..performers.base import Clock
 from ..performers.hooks import HostHook
 from ..performers.models.throttle import MAX_CONCURRENT
+from ..performers.models.transport import Client
 from ..performers.stores.base import Store
 from ..performers.stores.sqlite import SQLiteStore
 from ..performers.tools.builtin import builtin_tools
@@ -48,7 +48,7 @@ class Host(TypedDict, total=False):
     """The parts of an agent that are no data; they win over settings."""
 
     approver: Approver | None
-    client: httpx.AsyncClient | None
+    client: Client
     clock: Clock
     deps: object
     performers: Performers

@@ -19,7 +19,6 @@ from math import inf
 from typing import Any, Unpack, final
 
 import attrs
-import httpx
 
 from ...effects.config import DEFAULT_OUTPUT_TOKENS, Config, ToolSpec
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
@@ -34,6 +33,7 @@ from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, first_label, first_text, number, objects, shorten_id
+from .transport import Client
 from .wire import cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
@@ -85,7 +85,7 @@ class AnthropicMessages(HTTPModel):
         self,
         base_url: str | None = None,
         api_key: str | None = None,
-        client: httpx.AsyncClient | None = None,
+        client: Client = None,
         *,
         prefix: str = ANTHROPIC_PREFIX,
         betas: Sequence[str] = (),

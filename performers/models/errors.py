@@ -18,7 +18,6 @@ from email.utils import parsedate_to_datetime
 from typing import cast
 from urllib.parse import quote, unquote
 
-import httpx
 import msgspec
 
 from ...effects.events import Failure
@@ -175,7 +174,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     body = body.removeprefix(BOM_UTF8)
     error = _error_of(decoded(body, msgspec.json.decode))  # DeepSeek sends JSON as application/octet-stream
     text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
-    if httpx.codes.is_redirect(status):
+    if 300 <= status < 400:  # noqa: PLR2004  # 3xx
         text = f"redirected to {headers.get('location', '')!r}; give that as the base URL"
     # The status first, since it is the only thing that all servers agree on. A name or a wording overrules
     # it only where it is vague: proxies wrap a provider's 529 in a 500 and its 413 in a 400.
@@ -291,8 +290,8 @@ def _answer_limit(text: str) -> int:
 
 
 def _by_number(status: int) -> Failure | None:
-    other = Failure.SERVER if status >= httpx.codes.INTERNAL_SERVER_ERROR else Failure.BAD_REQUEST
-    return FAILURE_STATUSES.get(status, other) if status >= httpx.codes.BAD_REQUEST else None
+    other = Failure.SERVER if status >= 500 else Failure.BAD_REQUEST  # noqa: PLR2004  # 5xx
+    return FAILURE_STATUSES.get(status, other) if status >= 400 else None  # noqa: PLR2004  # 4xx
 
 
 def _number(error: Object) -> int:

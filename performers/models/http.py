@@ -17,14 +17,10 @@ import os
 import random
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import aclosing, suppress
-from functools import cache
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TypedDict, Unpack, cast, final
-from weakref import WeakKeyDictionary
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import TypedDict, Unpack, final
 
 import attrs
-import httpx
 
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed, ModelFinished, ModelStreamed
@@ -35,6 +31,17 @@ from ..base import PerformContext
 from ..worker_pool import CancelShield
 from .errors import keys_in, login_in, redact_keys, refusal, shorten, without_login
 from .throttle import MAX_CONCURRENT, Slot, Throttle
+from .transport import (
+    Client,
+    ClientTimedOut,
+    ConnectTimedOut,
+    HTTPReply,
+    Transport,
+    TransportError,
+    Unsendable,
+    callers_own,
+    open_transport,
+)
 from .wire import AnswerEnd, Broken, Complete, Parser, Wire, cut_short
 
 # Bytes of an answer that are read, unless max_answer sets another number.
@@ -166,11 +173,7 @@ class HTTPModel:
     """
 
     def __init__(
-        self,
-        wire: Wire,
-        endpoint: Endpoint,
-        client: httpx.AsyncClient | None = None,
-        **options: Unpack[HTTPOptions],
+        self, wire: Wire, endpoint: Endpoint, client: Client = None, **options: Unpack[HTTPOptions]
     ) -> None:
         self._wire = wire
         self._endpoint = endpoint = endpoint.with_plain_url()
@@ -178,19 +181,18 @@ class HTTPModel:
         self._settings = settings = HTTPSettings(**options)
         self._idle = settings.idle_timeout or math.inf
         self._longest = settings.answer_timeout or math.inf
-        self._given = client
+        self._client: Client = client
+        self._given = callers_own(client)
         self._throttle = Throttle(settings.limit)
-        # Parsed once: there are few, and each is asked for at every turn.
-        self._url = cache(lambda path: httpx.URL(endpoint.base_url + path))
         # Connections belong to the event loop they were opened in, and `run_sync` opens one loop after
         # another.
-        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._transports: dict[asyncio.AbstractEventLoop, Transport] = {}
 
     async def aclose(self) -> None:
-        """Close the client that was made here in this event loop; a later request makes a new one."""
-        client = self._own.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        """Close the connections that were opened here in this event loop; a later request opens new ones."""
+        transport = self._transports.pop(asyncio.get_running_loop(), None)
+        if transport is not None:
+            await transport.aclose()
 
     def ready(self) -> None:
         """Raise `ConfigError` where every request would be refused: the provider's key is missing."""
@@ -209,6 +211,7 @@ class HTTPModel:
             except asyncio.CancelledError:
                 # The tokens so far were used and are paid for, so a cancelled call has an answer, too.
                 shield.absorb()
+                attempt.parse()
                 ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=attempt.parser.usage)
             answer = attempt.answer(self._explained(ending))
             if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status):
@@ -227,71 +230,76 @@ class HTTPModel:
 
     async def _ask(self, attempt: CallAttempt, slot: Slot) -> AnswerEnd:
         attempt.started = attempt.scene.clock.now()
-        post = self._wire.encode(attempt.request, attempt.scene)
+        post, clock = self._wire.encode(attempt.request, attempt.scene), asyncio.get_running_loop().time
         first_byte = min(self._settings.first_byte_timeout or math.inf, self._longest)
-        attempt.latest = asyncio.get_running_loop().time() + self._longest
+        attempt.latest = clock() + self._longest
+        headers = {**IDENTITY, **self._endpoint.headers, **post.headers}
+        stream = self._transport().ask(self._endpoint.base_url + post.path, headers, post.body)
+        reply: HTTPReply | None = None
+        refused, cut = bytearray(), None
         try:
-            # No redirects: the key would go along to a host that no person has named.
-            stream = self._client().stream(
-                "POST",
-                self._url(post.path),
-                content=post.body,
-                headers={**IDENTITY, **self._endpoint.headers, **post.headers},
-                timeout=httpx.Timeout(None, connect=self._settings.connect_timeout),
-                follow_redirects=False,
-            )
-            async with asyncio.timeout(first_byte) as alarm, stream as response:
-                attempt.status = response.status_code
-                parts = _parts(response)
-                if not response.is_success:
+            async with asyncio.timeout(first_byte) as alarm, stream as reply:
+                attempt.status, parts = reply.status, _parts(reply)
+                if not reply.is_success:
                     # The status is known, so its message is worth a short wait of its own and no longer one.
-                    alarm.reschedule(None)
-                    body = await _beginning(parts, min(REFUSAL_WAIT, self._idle))
-                    return refusal(attempt.status, response.headers, body, attempt.scene.clock.now())
-                slot.accepted()
-                if parts is None:
-                    how = shorten(response.headers["content-encoding"])
-                    message = f"the answer from {self._shown} is encoded as {how!r}, which was not asked for"
-                    return Broken(failure=Failure.BAD_REQUEST, message=message)
-                async with aclosing(parts):
-                    await self._read(parts, attempt, alarm)
+                    alarm.reschedule(clock() + min(REFUSAL_WAIT, self._idle))
+                    if parts is not None:
+                        await _begin(refused, parts)
+                else:
+                    slot.accepted()
+                    if parts is None:
+                        cut = self._unreadable(reply)
+                    else:
+                        await self._read(parts, attempt, alarm)
         except TimeoutError:
             # The parser decides: an answer that was complete when its time ran out is one.
-            return attempt.end(self._late(attempt))
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, zlib.error) as error:
-            return attempt.end(self._fault(error, attempt.status))
-        return attempt.end()
+            cut = self._late(attempt)
+        except (TransportError, zlib.error) as error:
+            cut = self._fault(error, attempt.status)
+        if reply is not None and not reply.is_success:
+            # What came of its body says enough, whatever happened to the rest.
+            body = bytes(refused[:MAX_REFUSAL])
+            return refusal(reply.status, reply.headers, body, attempt.scene.clock.now())
+        return attempt.end(cut)
 
-    async def _read(self, parts: AsyncIterator[bytes], attempt: CallAttempt, alarm: asyncio.Timeout) -> None:
+    async def _read(self, parts: _Parts, attempt: CallAttempt, alarm: asyncio.Timeout) -> None:
         """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at the latest."""
-        clock, idle, renew = asyncio.get_running_loop().time, self._idle, -math.inf
-        async for data in parts:
-            over = attempt.take(data)
-            # Rescheduling costs a heap entry each time, and chunks come by the hundred per second.
-            if (now := clock()) >= renew:
-                alarm.reschedule(min(now + idle * (1 + RENEW), attempt.latest))
-                renew = now + idle * RENEW
-            if over:
-                break
-        if attempt.parser.done:
-            # A connection can be used again only when its body was read to the end, which is a few bytes
-            # away. A server that never sends them costs the connection and not the answer.
-            alarm.reschedule(clock() + LINGER)
-            async for _ in parts:
-                pass
+        clock, idle, renewal = asyncio.get_running_loop().time, self._idle, -math.inf
 
-    def _client(self) -> httpx.AsyncClient:
-        if self._given is not None:
-            return self._given
+        def renew() -> None:
+            nonlocal renewal
+            now = clock()
+            if alarm.expired():
+                return
+            if attempt.over:
+                # A connection can be used again only when its body was read to the end, which is a few bytes
+                # away. A server that never sends them costs the connection and not the answer.
+                alarm.reschedule(now + LINGER)
+            elif now >= renewal:
+                # Rescheduling costs a heap entry each time, and chunks come by the hundred per second.
+                alarm.reschedule(min(now + idle * (1 + RENEW), attempt.latest))
+                renewal = now + idle * RENEW
+
+        attempt.watch = renew
+        try:
+            async with parts as chunks:
+                async for data in chunks:
+                    if attempt.take(data):
+                        break
+                if attempt.parser.done:
+                    renew()
+                    async for _ in chunks:
+                        pass
+        finally:
+            attempt.watch = _do_nothing  # it may be called once more, when the alarm is off
+
+    def _transport(self) -> Transport:
         loop = asyncio.get_running_loop()
-        client = self._own.get(loop)
-        if client is None:
-            # The throttle bounds the requests. A bound here would make them wait where no clock of ours
-            # runs. And a cookie of one session's answer would go along with the requests of all others.
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
-            client = self._own[loop] = httpx.AsyncClient(limits=limits, cookies=no_cookies)
-        return client
+        if loop not in self._transports:
+            for ended in [each for each in list(self._transports) if each.is_closed()]:
+                self._transports.pop(ended, None)  # with connections that cannot be used any more
+            self._transports[loop] = open_transport(self._client, self._settings.connect_timeout)
+        return self._transports[loop]
 
     def _late(self, attempt: CallAttempt) -> Broken:
         if asyncio.get_running_loop().time() >= attempt.latest:
@@ -304,17 +312,22 @@ class HTTPModel:
         message = f"{what} from {self._shown} for {seconds} s ({setting}={seconds!r})"
         return Broken(failure=Failure.TIMEOUT, message=message)
 
+    def _unreadable(self, reply: HTTPReply) -> Broken:
+        how = shorten(reply.coding)
+        message = f"the answer from {self._shown} is encoded as {how!r}, which was not asked for"
+        return Broken(failure=Failure.BAD_REQUEST, message=message)
+
     def _fault(self, error: Exception, status: int) -> Broken:
-        url, said = self._shown, shorten(str(error)) or type(error).__name__
+        url, said = self._shown, shorten(str(error))
         failure, limit = Failure.TIMEOUT, self._settings.connect_timeout
         match error:
-            case httpx.ConnectTimeout():
+            case ConnectTimedOut():
                 message = f"no connection to {url} within {limit} s (connect_timeout={limit!r})"
-            case httpx.TimeoutException():
+            case ClientTimedOut():
                 message = f"the client gave up on {url}: {said}"
-            case httpx.InvalidURL() | httpx.UnsupportedProtocol() | httpx.LocalProtocolError():
+            case Unsendable():
                 failure, message = Failure.BAD_REQUEST, f"cannot ask {url!r}: {said}"
-            case _ if httpx.codes.is_success(status):
+            case _ if status:
                 failure, message = Failure.CUT, f"the answer from {url} was cut: {said}"
             case _:
                 failure, message = Failure.CONNECTION, f"no connection to {url}: {said}"
@@ -329,31 +342,31 @@ def _is_load(failed: ModelFailed, status: int) -> bool:
     return status > 0 and failed.failure in LOAD_FAILURES
 
 
-async def _beginning(parts: AsyncGenerator[bytes] | None, wait: float) -> bytes:
-    """What comes of *parts* in *wait* seconds, and no more than is read of a refusal."""
-    body = bytearray()
-    if parts is not None:
-        # The status and what came of the body say enough.
-        with suppress(httpx.HTTPError, OSError, zlib.error):
-            async with asyncio.timeout(wait), aclosing(parts):
-                async for part in parts:
-                    body += part
-                    if len(body) >= MAX_REFUSAL:
-                        break
-    return bytes(body[:MAX_REFUSAL])
+# A body as it comes, unpacked, once it is entered.
+_Parts = AbstractAsyncContextManager[AsyncIterator[bytes]]
 
 
-def _parts(response: httpx.Response) -> AsyncGenerator[bytes] | None:
-    """The body of *response* as it comes, unpacked; None where it cannot be read here."""
-    # A caller's own client may have read and unpacked it, as event hooks and caches do.
-    if response.is_stream_consumed:
-        return cast("AsyncGenerator[bytes]", response.aiter_bytes())
-    coding = response.headers.get("content-encoding", "").strip().lower()
+async def _begin(body: bytearray, parts: _Parts) -> None:
+    """Read *parts* into *body*, and no more than is read of a refusal."""
+    async with parts as chunks:
+        async for data in chunks:
+            body += data
+            if len(body) >= MAX_REFUSAL:
+                break
+
+
+def _parts(reply: HTTPReply) -> _Parts | None:
+    """The body of *reply*; None where it cannot be read here."""
+    coding = reply.coding.strip().lower()
     # An asynchronous generator around every chunk takes its time, so the usual answer goes without.
     if coding in {"", "identity"}:
-        return cast("AsyncGenerator[bytes]", response.aiter_raw())
+        return nullcontext(reply.chunks)
     unpack = decompressor(coding)
-    return None if unpack is None else _unpacked(response.aiter_raw(), unpack)
+    return None if unpack is None else aclosing(_unpacked(reply.chunks, unpack))
+
+
+def _do_nothing() -> None:
+    pass
 
 
 @final
@@ -364,7 +377,8 @@ class CallAttempt:
 
     *started* is when it was sent: what was waited before was no work. *latest* is when it
     has to be over, by the loop's clock. *status* is of the server's answer, once that has begun, and *read*
-    counts the bytes of its body.
+    counts the bytes of its body. It is *over* when nothing more of it is wanted. *watch* is called whenever
+    some of it was read.
     """
 
     request: CallModel
@@ -375,32 +389,52 @@ class CallAttempt:
     latest: float = math.inf
     status: int = 0
     read: int = 0
+    over: bool = False
+    watch: Callable[[], None] = _do_nothing
     _said: int = 0
     _arguments: dict[int, int] = attrs.Factory(dict)
     _fault: Broken | None = None  # more was said than is taken
+    _error: Exception | None = None  # the parser's own
     _call_soon: Callable[..., object] = attrs.Factory(lambda: asyncio.get_running_loop().call_soon)
-    _fresh: list[Piece] = attrs.Factory(list)
+    _taken: list[bytes] = attrs.Factory(list)  # but not parsed
+    _parsed: int = 0
     _emitted: int = 0
 
     def take(self, data: bytes) -> bool:
         """
-        Read *data* of the body, whose pieces are emitted as soon as the task waits for more.
+        Take *data* of the body, which is parsed as soon as the task waits for more.
 
         True: nothing more of it is wanted, whatever comes.
         """
         self.read += len(data)
         if self.read > self.most:
             return True
-        if pieces := self.parser.feed(data):
+        # One read of the network brings hundreds of chunks. To parse them one by one, and to tell of each by
+        # an event, would cost several times as much as to read them together.
+        if not self._taken:
+            self._call_soon(self._look)
+        self._taken.append(data)
+        if self.read - self._parsed >= MAX_PART:
+            self.parse()
+        return self.over
+
+    def parse(self) -> None:
+        """Parse what was taken, and emit its pieces."""
+        data, self._taken, self._parsed = b"".join(self._taken), [], self.read
+        if data and (pieces := tuple(self.parser.feed(data))):
             self._weigh(pieces)
-            if self._fresh:
-                self._fresh += pieces
-            else:
-                # One event for all pieces that one read of the network brought: an event each would cost
-                # more than reading them.
-                self._fresh = pieces
-                self._call_soon(self._flush)
-        return self.parser.done or self._fault is not None
+            at, before, count = self.scene.clock.now(), self._emitted, len(pieces)
+            self._emitted += count
+            request = self.request.id
+            self.scene.emit(ModelStreamed(at=at, request=request, before=before, count=count, pieces=pieces))
+        self.over = self.parser.done or self._fault is not None
+
+    def _look(self) -> None:
+        try:
+            self.parse()
+        except Exception as error:  # noqa: BLE001  # a host's parser; it is raised again where there is a task
+            self._error, self.over = error, True
+        self.watch()
 
     def _weigh(self, pieces: Collection[Piece]) -> None:
         """Note a fault where *pieces* and those before are more than an answer may have."""
@@ -417,13 +451,16 @@ class CallAttempt:
                     if size > MAX_CALL_ARGUMENTS:
                         message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
                         self._fault = cut_short(message)
-        if self._emitted + len(self._fresh) + len(pieces) > MAX_PIECES:
+        if self._emitted + len(pieces) > MAX_PIECES:
             self._fault = cut_short(f"the answer came in more than {MAX_PIECES} pieces")
         if self._said > MAX_CHARACTERS:
             self._fault = cut_short(f"the answer says more than {MAX_CHARACTERS} characters")
 
     def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
+        self.parse()
+        if self._error is not None:
+            raise self._error
         if self.read > self.most:
             cut = cut_short(f"the answer is larger than {self.most} bytes")
         ending = self.parser.end(cut)
@@ -433,7 +470,6 @@ class CallAttempt:
 
     def answer(self, ending: AnswerEnd) -> ModelFinished | ModelFailed:
         """The one answer to the request, behind all that was streamed."""
-        self._flush()
         now, request = self.scene.clock.now(), self.request.id
         seconds = 0.0 if self.started is None else now - self.started
         told = attrs.asdict(ending, recurse=False)
@@ -442,14 +478,6 @@ class CallAttempt:
         # Drawn here and stored in the event: the machine draws nothing, and a replay waits as long.
         jitter = random.random()  # noqa: S311  # it spreads retries, it keeps no secret
         return ModelFailed(at=now, request=request, seconds=seconds, jitter=jitter, **told)
-
-    def _flush(self) -> None:
-        if pieces := tuple(self._fresh):
-            self._fresh = []
-            at, before, count = self.scene.clock.now(), self._emitted, len(pieces)
-            self._emitted += count
-            request = self.request.id
-            self.scene.emit(ModelStreamed(at=at, request=request, before=before, count=count, pieces=pieces))
 
 
 # A compressed answer is unpacked a part at a time, so that a small body never becomes a large one at once.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, cast, final
+from typing import Any, final
 
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 
@@ -40,13 +40,12 @@ def decoded(data: str | bytes, decode: Callable[[str | bytes], object] = json.lo
 
 def as_object(value: object) -> Object:
     """*value* where it is an object, else an empty one."""
-    return cast("Object", value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def objects(value: object) -> list[Object]:
     """The objects in *value*, where that is a list."""
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("Object", item) for item in items if isinstance(item, dict)]
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def first_text(holder: Object, *keys: str) -> str:

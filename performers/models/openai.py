@@ -17,7 +17,6 @@ from typing import Any, Unpack, final
 from urllib.parse import urlsplit
 
 import attrs
-import httpx
 
 from ...effects.config import Config, ToolSpec
 from ...effects.errors import ConfigError
@@ -43,6 +42,7 @@ from .lenient_json import (
     shorten_id,
     shorten_label,
 )
+from .transport import Client
 from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
@@ -136,7 +136,7 @@ class OpenAIChat(HTTPModel):
         self,
         base_url: str | None = None,
         api_key: str | None = None,
-        client: httpx.AsyncClient | None = None,
+        client: Client = None,
         *,
         prefix: str = OPENAI_PREFIX,
         thinking: AskToThink | None = None,
@@ -432,8 +432,11 @@ class ChatParser(BodyParser):
             # One answer is asked for. Some proxies send several all the same, and their texts must not mix.
             if not choice.get("index"):
                 self._choice(choice, pieces)
-        self._count(chunk)
-        self._count(as_object(chunk.get("x_groq")))
+        # Asked for by `in`, which is no call: what is rare must cost nothing in every delta.
+        if "usage" in chunk:
+            self._count(chunk)
+        if "x_groq" in chunk:
+            self._count(as_object(chunk["x_groq"]))
 
     def _choice(self, choice: Object, pieces: list[Piece]) -> None:
         delta = as_object(choice.get("delta") or choice.get("message"))
@@ -448,7 +451,8 @@ class ChatParser(BodyParser):
             met = choice.get("stop_reason") or choice.get("matched_stop")
             if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
                 self._sequence = met if met in self._stops else clean(shorten_label(met))
-        self._count(choice)
+        if "usage" in choice:
+            self._count(choice)
 
     def _delta(self, delta: Object, pieces: list[Piece]) -> None:
         content = delta.get("content")
@@ -457,13 +461,16 @@ class ChatParser(BodyParser):
             if content:
                 pieces.append(TextPiece(content))
             return
-        pieces += reasoning_pieces(delta)
-        pieces += content_pieces(content)
+        if not THOUGHTS.isdisjoint(delta):
+            pieces += reasoning_pieces(delta)
+        if content:
+            pieces += content_pieces(content)
         refusal = delta.get("refusal")
         if refusal and isinstance(refusal, str):
             self._refused = True
             pieces.append(TextPiece(refusal))
-        pieces += self._calls.read(delta)
+        if "tool_calls" in delta or "function_call" in delta:
+            pieces += self._calls.read(delta)
         if signed := _signed(delta):
             pieces.append(ReasoningPiece(opaque=signed))
 
@@ -471,6 +478,10 @@ class ChatParser(BodyParser):
         # Each is the total so far, so the last one counts.
         if usage := holder.get("usage"):
             self._usage = as_object(usage) or self._usage
+
+
+# The fields that thinking comes in.
+THOUGHTS = frozenset({"reasoning_content", "reasoning", "thinking_blocks", "reasoning_details"})
 
 
 def reasoning_pieces(delta: Object) -> list[ReasoningPiece]:
@@ -500,7 +511,9 @@ def _thought(block: Object) -> ReasoningPiece:
 
 def _signed(bit: Object) -> str:
     """What Gemini adds to a call, or to a whole answer, and refuses the next request without; or nothing."""
-    extra = as_object(bit.get("extra_content"))
+    if "extra_content" not in bit:
+        return ""
+    extra = as_object(bit["extra_content"])
     signed = first_text(as_object(extra.get("google")), "thought_signature")
     return to_json({"extra_content": extra}).decode() if signed else ""
 

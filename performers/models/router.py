@@ -7,8 +7,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import final
 
-import httpx
-
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed
 from ...effects.requests import CallModel
@@ -17,6 +15,7 @@ from .anthropic import AnthropicMessages
 from .http import HTTPModel
 from .openai import OpenAIChat
 from .throttle import MAX_CONCURRENT
+from .transport import Client
 
 # Makes the performer of a wire from base_url, api_key, client and *limit*.
 WireFactory = Callable[..., HTTPModel]
@@ -56,7 +55,7 @@ class Models:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        client: httpx.AsyncClient | None = None,
+        client: Client = None,
         wires: Mapping[str, Performer[CallModel]] | None = None,
         limit: int | None = MAX_CONCURRENT,
         betas: Sequence[str] = (),

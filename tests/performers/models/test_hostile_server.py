@@ -32,8 +32,9 @@ from turnwheel.effects.notices import Notice, TextDelta
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.fold import fold
-from turnwheel.performers.models.http import MAX_PART, decompressor
+from turnwheel.performers.models.http import MAX_PART, HTTPModel, decompressor
 from turnwheel.performers.models.openai import ChatParser
+from turnwheel.performers.models.transport import Client
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.retry import OVERLOADED, TRANSIENT
@@ -58,8 +59,8 @@ async def look(path: str = "") -> str:
     return f"there is {path[:20]}"
 
 
-def agent_of(url: str, dialect: Dialect, store: MemoryStore, tries: int = 1, **settings: Any) -> Agent:
-    """An agent that asks at *url*, with a clock that stands still, and tries once again."""
+def agent_of(performer: HTTPModel, dialect: Dialect, store: MemoryStore, tries: int = 1) -> Agent:
+    """An agent that asks by *performer*, with a clock that stands still, and tries once again."""
     return Agent(
         model=dialect.model,
         tools=[look],
@@ -67,7 +68,7 @@ def agent_of(url: str, dialect: Dialect, store: MemoryStore, tries: int = 1, **s
         clock=AutoClock(),
         retries=Retries(overloaded=tries, failed=tries),
         loops=Loops.never(),
-        performers={CallModel: dialect.performer(url, SECRET, **settings)},
+        performers={CallModel: performer},
     )
 
 
@@ -112,6 +113,19 @@ SLOW = {"thousands of calls", *(f"{what} for ever" for what in ENDLESS)}
 """Attacks that keep a processor busy for seconds, and whose memory is what that of others is."""
 
 
+NAMES = [attack.name for attack in attacks()]
+AIOHTTP = {
+    **dict.fromkeys(
+        ["many headers", "many cookies", "junk behind the end", "a length and chunks", "a length too short"],
+        frozenset({"connection"}),
+    ),
+    "a length of nothing": frozenset({"connection"}),
+    "the transfer is x": frozenset({"end_turn"}),
+    "the transfer is identity": frozenset({"end_turn"}),
+}
+"""Where it is stricter or milder than httpx, which takes more headers, and what stands behind an answer."""
+
+
 @each_dialect
 @pytest.mark.parametrize("attack", attacks(), ids=lambda attack: attack.name)
 async def test_an_attack_ends_in_an_answer_or_a_failure_with_a_name(
@@ -119,13 +133,17 @@ async def test_an_attack_ends_in_an_answer_or_a_failure_with_a_name(
 ) -> None:
     files, tasks = len([*OPEN.iterdir()]), asyncio.all_tasks()
     store, retries = MemoryStore(), 0 if attack.heavy else 1
-    async with Hostile(twice(attack, dialect)) as server, httpx.AsyncClient(verify=NO_TLS) as client:
+    async with Hostile(twice(attack, dialect)) as server, httpx.AsyncClient(verify=NO_TLS) as passed:
+        clients: list[Client] = [passed, "httpx", "aiohttp"]
+        client = clients[(NAMES.index(attack.name) + list(DIALECTS).index(dialect.name)) % 3]
         settings = HURRY if attack.hurried else {"max_answer": MOST[attack.says]}
-        session = agent_of(server.url, dialect, store, retries, client=client, **settings).session("s")
+        performer = dialect.performer(server.url, SECRET, client=client, **settings)
+        session = agent_of(performer, dialect, store, retries).session("s")
         notices = await told(session, "hi")
         outcome, detail = outcome_of(session), session.result().detail
-        assert outcome in attack.ends
-        assert attack.says in detail
+        told_apart = AIOHTTP.get(attack.name, frozenset()) if client == "aiohttp" else frozenset()
+        assert outcome in attack.ends | told_apart
+        assert attack.says in detail or told_apart
         assert not detail or len(server.asked) == (tries_of(outcome, notices) if retries else 1)
         check_kept(session, await store.load("s"))
         check_hidden(notices, await store.load("s"), caplog.text)
@@ -135,6 +153,7 @@ async def test_an_attack_ends_in_an_answer_or_a_failure_with_a_name(
         assert (session.result().reason, session.result().text) == (DoneReason.END_TURN, "Hello, you")
         check_kept(session, await store.load("s"))
         await session.close()
+        await performer.aclose()
     assert asyncio.all_tasks() == tasks
     assert len([*OPEN.iterdir()]) <= files  # those of others may be closed meanwhile
 
