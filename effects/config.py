@@ -180,7 +180,7 @@ class Policy:
     denied; None for ever. *continues* is how often in a row a hook may make a run go on that was about to
     stop. *coalesce*: prompts of one sender that follow each other within so many seconds become one.
     *coalesce_longest*: but none that came more seconds than that after the first, or behind another sender's;
-    0 for no such limit.
+    0 for no such limit. *takeovers* is how often work is begun again whose process was lost or left it.
     """
 
     on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
@@ -198,6 +198,9 @@ class Policy:
     coalesce: float = attrs.field(default=0.0, validator=not_negative)
     # Off by default for good: a journal that does not name it may be older than it.
     coalesce_longest: float = attrs.field(default=0.0, validator=not_negative)
+    # A machine that is restarted now and then, or a few deployments, may cut the same long call three times.
+    # What cuts a fourth try is most likely the call itself.
+    takeovers: int = attrs.field(default=3, validator=not_negative)
     compact_at: float = attrs.field(default=0.8, validator=share)
 
 

@@ -74,7 +74,7 @@ def steer_input(
 
 
 # The inputs that close a question, as an error names them.
-CLOSES = {
+CLOSES: dict[type, str] = {
     effects.UserSteered: "a steer",
     effects.Interrupted: "an interrupt",
     effects.CallCancelled: "a cancel",

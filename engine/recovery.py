@@ -7,18 +7,29 @@ Models are asked again, and the pieces of the lost answer are dropped. Reads run
 again with the same key. Of any other tool the machine learns that it may have run, and its policy decides.
 Questions, children and timers are open again, and hooks are asked again. Exactly once is never claimed.
 
-A request that the worker before handed over as unbegun is begun for the first time, whatever it does.
+A request that the worker before handed over as unbegun is begun for the first time, whatever it does. What
+was begun again as often as the policy allows, and lost each time, may be what kills its process: it is not
+begun once more. A child is, since each of its requests is counted in its own journal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never, final
 
 import attrs
 
 from .. import effects, states
-from ..effects.events import AgentFinished, Event, HookAnswered, ModelFailed, ToolFinished, ToolLost
-from ..effects.hooks import Hook
+from ..effects.events import (
+    AgentFinished,
+    Event,
+    HookAnswered,
+    InstructionsRead,
+    ModelFailed,
+    ToolFinished,
+    ToolLost,
+)
+from ..effects.hooks import Hook, HookSaid
 from ..effects.requests import Cancel, FireHook, ReadInstructions, Request, RunAgent, RunTool, SetTimer
 from ..states.batch.batch import Forever, Order
 from ..states.batch.permission import fault_in, question
@@ -28,7 +39,7 @@ from ..states.rules.limits import child_prompt
 from ..states.rules.permission import PermissionPolicy
 from ..states.rules.schema import arguments_of
 from ..states.thinking import source_of
-from .journal.fold import is_foreign
+from .journal.fold import is_foreign, try_name
 from .machine import Machine
 
 # The message of the failure after which a model is asked once more. Texts of this module are in journals as
@@ -38,8 +49,13 @@ WHY = {
     effects.Failure.UNBEGUN: "nobody had begun to ask here",
 }
 
+# Why a model is not asked any more, and of a hook or the files of instructions its fault.
+TOO_OFTEN = "its process was lost again and again while it was at work"
+
 # What may become of a request that was open: it is performed again, or an event stands for its answer.
-Found = Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed
+Found = (
+    Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed | InstructionsRead
+)
 
 
 @final
@@ -51,17 +67,52 @@ class Recovery:
     events: tuple[Event, ...] = ()
 
 
-def recover(machine: Machine, now: float, unbegun: frozenset[str] = frozenset()) -> Recovery:
+def recover(
+    machine: Machine,
+    now: float,
+    unbegun: frozenset[str] = frozenset(),
+    tries: Mapping[str, int] | None = None,
+) -> Recovery:
     """
     How *machine*, folded from its journal, goes on at the time *now*.
 
-    *unbegun* are those of its open requests that no worker has begun.
+    *unbegun* are those of its open requests that no worker has begun, *tries* how often the others were taken
+    over, with this time, by their `try_name`.
     """
-    found = _found(machine, now, unbegun)
+    known = tries or {}
+    given_up = {
+        request
+        for request in machine.state.open
+        if known.get(try_name(request, machine), 0) > machine.config.policy.takeovers
+    }
+    found = [
+        _given_up(one, now) if isinstance(one, Request | ModelFailed) and _id(one) in given_up else one
+        for one in _found(machine, now, unbegun)
+    ]
     return Recovery(
         again=tuple([one for one in found if isinstance(one, Request | Cancel)]),
         events=tuple([one for one in found if not isinstance(one, Request | Cancel)]),
     )
+
+
+def _id(one: Request | ModelFailed) -> str:
+    return one.request if isinstance(one, ModelFailed) else one.id
+
+
+def _given_up(one: Request | ModelFailed, now: float) -> Found:
+    """What stands for *one*, which was begun often enough; itself where it cannot do harm."""
+    match one:
+        case ModelFailed(failure=effects.Failure.LOST):
+            return attrs.evolve(one, message=TOO_OFTEN, should_retry=False)
+        case RunTool():
+            return ToolLost(at=now, request=one.id)
+        case FireHook():
+            said = tuple([HookSaid(name=name, fault=TOO_OFTEN) for name in one.names])
+            return HookAnswered(at=now, request=one.id, said=said)
+        case ReadInstructions():
+            return InstructionsRead(at=now, request=one.id, text="", faults=(TOO_OFTEN,))
+        case _:
+            return one
 
 
 def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]:

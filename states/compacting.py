@@ -196,6 +196,10 @@ def _worth_it(ctx: Context) -> bool:
             return compaction.due(ctx.memory.conversation.size, ctx.model.window, policy.compact_at)
 
 
+# What says nothing of the summary: its process is gone, or had not asked.
+UNHEARD = frozenset({Failure.LOST, Failure.UNBEGUN})
+
+
 def _answered(
     state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context
 ) -> CompactingStep:
@@ -213,7 +217,7 @@ def _answered(
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     # Neither is a failure of the summary. Weighed again, since the process that goes on may have another
     # configuration.
-    if isinstance(event, ModelFailed) and event.failure in {Failure.LOST, Failure.UNBEGUN}:
+    if isinstance(event, ModelFailed) and event.failure in UNHEARD and event.should_retry is not False:
         return draft.to(attrs.evolve(state, stage=stages.Weigh()))
     if isinstance(event, ModelFinished) and event.stop not in WHOLE_SUMMARY:
         return _failed(state, f"the summary ended with {event.stop}", draft, ctx)

@@ -111,6 +111,7 @@ policies = st.builds(
     continues=st.integers(0, 9),
     coalesce=st.sampled_from([0.0, 2.5]),
     coalesce_longest=st.sampled_from([0.0, 9.5]),
+    takeovers=st.integers(0, 9),
     compact_at=st.sampled_from([0.5, 0.8, 1.0]),
 )
 children = st.builds(

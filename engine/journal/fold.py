@@ -213,6 +213,8 @@ class SessionState:
     # before the run was taken over. A request in neither is at work here.
     unbegun: frozenset[str] = frozenset()
     begun: frozenset[str] = frozenset()
+    # How often each of the latter was taken over, by the name of `try_name`.
+    tries: dict[str, int] = attrs.Factory(dict)
     full_results: FullResults = attrs.Factory(FullResults)
 
     @property
@@ -400,7 +402,8 @@ def stepped(event: events.Event, label: str, made: Iterable[Effect], failed: str
 
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
     event = entry.event
-    if isinstance(event, events.ModelFailed) and entry.label == "done":
+    lost = events.Failure.LOST
+    if isinstance(event, events.ModelFailed) and event.failure is not lost and entry.label == "done":
         # Older turnwheels gave up after thinking as after text. Where the run ended, it was not tried again.
         event = attrs.evolve(event, should_retry=False)
     state, memory = machine.state, machine.memory
@@ -463,6 +466,8 @@ def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:
         _machine(state, where).reconfigure(entry.config)
     if state.machine is not None:
         state.begun = frozenset(state.machine.state.open) - state.unbegun
+        names = [try_name(request, state.machine) for request in state.begun]
+        state.tries = {name: state.tries.get(name, 0) + 1 for name in names}
     # The new worker begins them now. If it crashes, they count as begun.
     state.unbegun = frozenset()
 
@@ -509,7 +514,7 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
         state.machine, state.copied_spent = mine, Spent()
-    state.posted, state.unbegun = [], frozenset()
+    state.posted, state.unbegun, state.tries = [], frozenset(), {}
     state.copied, state.title_spent, state.unbilled = entry.session, Spent(), Spent()
     state.origins += (entry.session,)
 
@@ -530,6 +535,15 @@ def forked_run(machine: Machine, run: str) -> Machine:
     session = attrs.evolve(machine.memory.session, mail=_own_mail(machine), ceiling=PermissionMode.BYPASS)
     memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), session=session)
     return Machine(machine.config, _own_state(machine.state), memory)
+
+
+def try_name(request: str, machine: Machine) -> str:
+    """What is the same for each try of *request*: its id, or of a model's how much it has to answer."""
+    # A lost answer is asked for under another id.
+    asks = isinstance(machine.state, states.Streaming) or isinstance(
+        getattr(machine.state, "stage", None), states.Summary
+    )
+    return f"{machine.memory.run}: {len(machine.memory.history)}" if asks else request
 
 
 def is_foreign(request: str, machine: Machine) -> bool:

@@ -673,7 +673,7 @@ async def take_over(
     # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
     # at its next append.
     await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
-    recovery = recover(machine, at, unbegun)
+    recovery = recover(machine, at, unbegun, log.state.tries)
     posted = log.state.posted
     answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
     # A child may never have begun, and would start in the mode of the time when it was asked for. Of several

@@ -78,10 +78,10 @@ def _bounded(retries: Retries, delay: float) -> float:
 
 def retry_delay(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
     """How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again."""
-    # A lost answer is asked for again at once and as often as it is lost: it was not refused, and each time a
-    # worker chose to go on.
+    # A lost answer is asked for again at once: it was not refused, and a worker chose to go on. How often,
+    # recovery says, which knows of the workers before.
     if failed.failure is Failure.LOST:
-        return 0.0
+        return None if failed.should_retry is False else 0.0
     if attempt > allowed_retries(retries, failed):
         return None
     if (asked := asked_wait(retries, failed)) is not None:

@@ -11,14 +11,14 @@ import pytest
 from turnwheel import PermissionMode, Rule
 from turnwheel.effects import is_request
 from turnwheel.effects.config import Config
-from turnwheel.effects.events import Approve, Event, ToolFinished
+from turnwheel.effects.events import Approve, Event, ModelFailed, ToolFinished
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import Cancel, Request, RunTool
 from turnwheel.engine.driver import check_answer, failed_answer
 from turnwheel.engine.journal.entries import HandedOver, TakenOver
-from turnwheel.engine.journal.fold import SessionState, apply_entry
+from turnwheel.engine.journal.fold import SessionState, apply_entry, try_name
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
 from turnwheel.states.rules import model_messages
@@ -103,6 +103,30 @@ def test_every_open_request_is_classified_once(place: str) -> None:
         run.machine.advance(event)
     assert {*again} <= {*run.machine.state.open}
     assert run.machine.done or run.machine.state.open
+
+
+TOO_OFTEN = {
+    "RunTool": "ToolLost",
+    "FireHook": "HookAnswered",
+    "ReadInstructions": "InstructionsRead",
+}
+"""What takes the place of a request that was begun again as often as the policy allows."""
+
+
+@each_place
+def test_what_was_begun_often_enough_is_not_begun_once_more(place: str) -> None:
+    machine = run_at(place).machine
+    most, open_ = machine.config.policy.takeovers, machine.state.open
+    names = [try_name(request, machine) for request in open_]
+    assert recover(machine, NOW, tries=dict.fromkeys(names, most)) == recover(machine, NOW)
+    found = recover(machine, NOW, tries=dict.fromkeys(names, most + 1))
+    due = [TOO_OFTEN.get(each, each) for each in BECOMES[place][0]]
+    assert sorted(word(one) for one in (*found.again, *found.events)) == sorted(due)
+    before = machine.state.label
+    for event in found.events:
+        machine.advance(event)
+        # Otherwise it would be asked again at once, and kill the next process.
+        assert machine.state.label != before or not isinstance(event, ModelFailed)
 
 
 # A call at work, by its side effect, and by the changes since

@@ -180,7 +180,7 @@ class ShrinkBook:
     ) -> list[str]:
         """A summary that failed is asked for again, later or of less, or is given up."""
         attempt, limit = self.due or (1, 0)
-        if event.failure in {Failure.LOST, Failure.UNBEGUN}:
+        if event.failure in {Failure.LOST, Failure.UNBEGUN} and event.should_retry is not False:
             self.due = None
             return [] if now.following.label == "compacting.weigh" else [f"{event} led to {now.following}"]
         if event.failure is Failure.OVERFLOW and attempt < SMALLER_TRIES:

@@ -46,7 +46,7 @@ def asked_for(failed: ModelFailed) -> bool:
 def patience(retries: Retries, failed: ModelFailed, attempt: int) -> tuple[float, float] | None:
     """Between which seconds is waited after *attempt* *failed*; None where it is not tried again."""
     if failed.failure is Failure.LOST:
-        return 0.0, 0.0
+        return None if failed.should_retry is False else (0.0, 0.0)
     hopeful = failed.failure in HOPEFUL or (failed.should_retry and failed.failure not in PATIENT)
     allowed = retries.overloaded if failed.failure in PATIENT else retries.failed if hopeful else 0
     allowed = 0 if failed.should_retry is False else allowed
