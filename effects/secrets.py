@@ -79,7 +79,9 @@ class Secrets:
     """
     What an agent takes for a secret.
 
-    With *redact* false nothing is. *words* are secret beside those that are known anyway, such as ``pin`` or
+    With *redact* false nothing is. A value is looked for in texts only where it is no ordinary word: it has 6
+    characters, 8 digits or 16 letters at least. What its own call says is searched for any of 3 characters or
+    more. *words* are secret beside those that are known anyway, such as ``pin`` or
     ``account_number``: a name is secret that has them next to each other. *plain* are names that are none,
     whatever their words.
     """
@@ -183,6 +185,20 @@ def secrets_in(schema: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
         named = [(name, inner) for name, inner in _properties(node) if is_secret(name, more)]
         found.update(name for name, inner in named if _may_hide(name, inner))
     return tuple(sorted(found))
+
+
+def flags_in(schema: str) -> frozenset[str]:
+    """The names of the arguments of *schema* that are true or false wherever they stand: none is redacted."""
+    nodes = _nodes(json.loads(schema))
+    named = [(name, _is_flag(inner)) for node in nodes for name, inner in _properties(node)]
+    return frozenset([name for name, _ in named]) - {name for name, is_flag in named if not is_flag}
+
+
+def _is_flag(schema: Json) -> bool:
+    several = schema.get("anyOf", [schema]) if isinstance(schema, dict) else []
+    each = several if isinstance(several, list) else []
+    kinds = {kind for one in each for kind in (_kinds(one) if isinstance(one, dict) else {""})}
+    return "boolean" in kinds and kinds <= {"boolean", "null"}
 
 
 @lru_cache(maxsize=1_024)

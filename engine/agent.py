@@ -311,6 +311,7 @@ class Agent:
 
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
+    A session keeps the denials of its earlier runs, but for those that are *lifted*.
     A process at work renews its *lease* of the session, and is taken for gone after so many seconds without;
     *worker* is its name for other processes.
     """
@@ -355,6 +356,7 @@ class Agent:
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
     retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
+    lifted: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
     lease: float = attrs.field(default=2.0, validator=seconds)
     worker: str = ""
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
@@ -409,6 +411,7 @@ class Agent:
             watch=self.watch,
             at_work=self._at_work,
             retired=self.retired,
+            lifted=self.lifted,
             lease=self.lease,
             worker=self.worker,
             # A host that asks models itself has its own keys.

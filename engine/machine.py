@@ -8,7 +8,7 @@ yields effects and is sent events. The last part reads what is open: questions, 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from typing import assert_never, final
 
 import attrs
@@ -20,6 +20,7 @@ from ..effects.events import ControlReceived, Entered, Event, Post, UserSent
 from ..effects.history import History
 from ..effects.messages import Binary, ToolCall
 from ..effects.notices import DoneReason, Ignored
+from ..effects.permissions import Rule, Verdict
 from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
@@ -374,6 +375,15 @@ def _under(session: SessionMemory, config: Config) -> SessionMemory:
     # A child's, which its parent may have changed since, stays; a copy of a child has no parent.
     ceiling = session.ceiling if config.agent else config.ceiling
     return attrs.evolve(session, model=model, mode=mode, ceiling=ceiling, chosen=chosen)
+
+
+def with_denials(config: Config, before: Config | None, lifted: Collection[Rule] = ()) -> Config:
+    """*config* with those denials of an earlier run, whose settings are *before*, that are not *lifted*."""
+    # Other settings may come from another worker, or from a file that only lies in its directory. A denial
+    # must not be gone because they do not mention it.
+    there = () if before is None else before.rules
+    kept = [rule for rule in there if rule.verdict is Verdict.DENY and rule not in (*config.rules, *lifted)]
+    return attrs.evolve(config, rules=(*config.rules, *kept)) if kept else config
 
 
 def error_line(error: Exception) -> str:

@@ -37,6 +37,9 @@ STEMS = (
 # Characters that a value has at least which is looked for in text, by its kind: shorter ones are words.
 SHORTEST_SEARCHED = {"mixed": 6, "digits": 8, "any": 16}
 
+# Characters that a value has at least which is looked for, as a word, in what its own call says.
+SHORTEST_ECHOED = 3
+
 # Gives the placeholder for a value that was found under a name.
 Replace = Callable[[str, Json], str]
 
@@ -271,6 +274,21 @@ def is_searchable(value: str) -> bool:
     """Whether *value* is long enough not to be an ordinary word when it turns up in a text."""
     kind = "digits" if value.isdecimal() else "any" if value.isalpha() else "mixed"
     return len(value) >= SHORTEST_SEARCHED[kind]
+
+
+def is_echoed(value: str) -> bool:
+    """Whether a *value* that is too short to be looked for anywhere is long enough in what its call says."""
+    return len(value) >= SHORTEST_ECHOED and not is_searchable(value)
+
+
+def mask_words(text: str, known: Mapping[str, str]) -> str:
+    """As `mask`, where a value stands as a word of its own, and in no placeholder."""
+    if not any(value in text for value in known):
+        return text
+    values = "|".join([re.escape(value) for value in sorted(known, key=len, reverse=True)])
+    # A value may be a word of a placeholder, such as "secret".
+    words = re.compile(rf"{naming.placeholders().pattern}|(?<!\w)(?:{values})(?!\w)")
+    return words.sub(lambda found: known.get(found[0], found[0]), text)
 
 
 def mask(text: str, known: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -169,8 +170,7 @@ def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an anno
 def _of_file(root: type, file: str | os.PathLike[str] | None) -> tuple[str, object]:
     path = Path(FILE if file is None else file).expanduser()
     try:
-        with path.open("rb") as opened:
-            data = opened.read(MAX_SETTINGS + 1)
+        data = _read_file(path)
         within(f"the file of settings {str(path)!r}", len(data), MAX_SETTINGS, "bytes")
         told = _parsed(data.decode().replace("\r", "\n"))
     except TooLarge as error:
@@ -187,6 +187,21 @@ def _of_file(root: type, file: str | os.PathLike[str] | None) -> tuple[str, obje
         msg = f"the settings in {str(path)!r} are no TOML: {error}"
         raise ConfigError(msg) from error
     return str(path), _based(told, root, path.parent)
+
+
+def _read_file(path: Path) -> bytes:
+    """The beginning of the regular file at *path*; raises `OSError` for what is none."""
+
+    def opener(name: str, flags: int) -> int:
+        # Without O_NONBLOCK, opening a named pipe waits for a process that writes.
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    with open(path, "rb", opener=opener) as opened:
+        # A device may have no end.
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            msg = "it is not a regular file"
+            raise OSError(msg)
+        return opened.read(MAX_SETTINGS + 1)
 
 
 def _based(value: object, kind: Any, folder: Path) -> object:  # noqa: ANN401  # an annotation

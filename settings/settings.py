@@ -51,6 +51,7 @@ class Host(TypedDict, total=False):
     client: Client
     clock: Clock
     deps: object
+    lifted: tuple[Rule, ...]
     performers: Performers
     retired: tuple[str, ...]
     store: Store | None
@@ -274,7 +275,7 @@ def _as_named(settings: Settings, tools: Tools) -> tuple[Settings, Tools]:
         model=child.model or settings.model,
         system=child.system or settings.system,
         instructions=child.instructions or settings.instructions,
-        limits=_stricter(settings.limits, child.limits),
+        limits=stricter(settings.limits, child.limits),
     )
     return changed, kept
 
@@ -294,7 +295,7 @@ def _has(child: ChildSpec, tool: Tool[..., Any]) -> bool:
     return child.names(tool.spec.name)
 
 
-def _stricter(one: Limits, other: Limits) -> Limits:
+def stricter(one: Limits, other: Limits) -> Limits:
     """The lower one of each limit."""
     pairs = {name: (getattr(one, name), getattr(other, name)) for name in attrs.fields_dict(Limits)}
     return Limits(

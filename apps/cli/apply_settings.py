@@ -1,9 +1,13 @@
 """
-Fill the options that the command line leaves open from settings, and refuse risky ones from an unnamed file.
+Fill the options that the command line leaves open from settings.
+
+A file that the person did not name may come from a stranger, who put it into the directory. So it may only
+narrow what a run may do: any key that could do more is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -11,6 +15,7 @@ from click.core import ParameterSource
 
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Verdict
+from ...engine.session.environment import Titles
 from ...settings import Settings
 from ...settings.reading import FILE
 
@@ -21,13 +26,20 @@ NAMES_A_SESSION = ("session", "resume", "newest")
 WIDENING_MODES = frozenset({PermissionMode.ACCEPT_EDITS, PermissionMode.BYPASS})
 """Modes that ask fewer questions than the default."""
 
-TRUSTED_KEYS = ("base_url", "cwd", "debug.file", "directories", "hooks", "secrets.plain", "store")
+NARROWING_AREAS = frozenset({"disallowed_tools", "limits", "session_limits", "tools"})
 """
-Keys that count only in a file that the person named.
+Keys, or tables of some, that narrow whatever their value; over the limits and tools of a session, too.
 
-They run programs, widen what tools may read and write, reveal secrets, or choose where a key is sent. A file
-in a directory that a person merely entered may come from a stranger.
+Words of secrets are not among them: they would hide from a person what a call is about.
 """
+
+NARROWING_VALUES: Mapping[str, Callable[[Settings], bool]] = {
+    "policy.mode": lambda settings: settings.policy.mode not in WIDENING_MODES,
+    "rules": lambda settings: all(rule.verdict is not Verdict.ALLOW for rule in settings.rules),
+    "session.titles": lambda settings: settings.session.titles is not Titles.MODEL,
+    "watch.include_partial": lambda _: True,
+}
+"""Other keys that count in a file that was not named, each with the test of its value."""
 
 
 def apply_settings(options: dict[str, Any]) -> None:
@@ -39,7 +51,7 @@ def apply_settings(options: dict[str, Any]) -> None:
     settings = Settings.load(options["settings_file"])
     # Passing the file by name is how a person vouches for it.
     if options["settings_file"] is None:
-        _check_harmless(settings)
+        _check_narrow(settings)
     options["settings"] = settings
     if not _given("store") and settings.store is not None:
         options["store"] = settings.store
@@ -54,21 +66,21 @@ def apply_settings(options: dict[str, Any]) -> None:
         options |= {"session": session.id, "resume": session.resume, "newest": session.latest}
 
 
-def _check_harmless(settings: Settings) -> None:
-    """Raise `ConfigError` if a file that the person did not name holds risky keys."""
-    widens = {
-        "policy.mode": settings.policy.mode in WIDENING_MODES,
-        "secrets.redact": not settings.secrets.redact,
-        "rules": any(rule.verdict is Verdict.ALLOW for rule in settings.rules),
-        **dict.fromkeys(TRUSTED_KEYS, True),
-    }
-    found = [key for key, risky in widens.items() if risky and settings.sources.get(key) == FILE]
-    if found:
+def _check_narrow(settings: Settings) -> None:
+    """Raise `ConfigError` if a file that the person did not name holds keys that do more than narrow."""
+    here = [key for key, source in settings.sources.items() if source == FILE]
+    if found := [key for key in here if not _narrows(key, settings)]:
         msg = (
-            f"{FILE}: refused keys {', '.join(found)}, since the file was not named; "
-            f"check them (turnwheel settings --told) and pass --settings {FILE}"
+            f"{FILE}: refused keys {', '.join(found)}, since the file was not named and they do more than "
+            f"narrow; check them (turnwheel settings --told) and pass --settings {FILE}"
         )
         raise ConfigError(msg)
+
+
+def _narrows(key: str, settings: Settings) -> bool:
+    if key in NARROWING_VALUES:
+        return NARROWING_VALUES[key](settings)
+    return key.partition(".")[0] in NARROWING_AREAS
 
 
 def _given(option: str) -> bool:

@@ -9,18 +9,20 @@ it, unless an option says otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
 
 from ...effects.config import Concurrency, Config, Limits, ModelSpec, Policy, Price
 from ...effects.errors import ConfigError
-from ...effects.permissions import PermissionMode, Rule
+from ...effects.permissions import PermissionMode, Rule, Verdict
 from ...engine.agent import SPAWN, Agent
 from ...performers.base import Performer
 from ...performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ...performers.stores.base import Store
 from ...settings import CommandHook, Prices, Settings
+from ...settings.settings import stricter
 from .run_options import (
     BUILT_IN,
     INSTRUCTION_FILES,
@@ -53,7 +55,9 @@ def agent_for(
     Raises `ConfigError` for invalid settings.
     """
     settings = settings_for(options, before, base_url=base_url)
-    return settings.agent(store=store, performers=dict(performers), retired=_retired(before))
+    return settings.agent(
+        store=store, performers=dict(performers), retired=_retired(before), lifted=options.lifted
+    )
 
 
 def settings_for(options: RunOptions, before: Config | None, *, base_url: str | None) -> Settings:
@@ -65,7 +69,7 @@ def settings_for(options: RunOptions, before: Config | None, *, base_url: str | 
         msg = f"--max-usd: the price of {name!r} is unknown; pass --price IN,OUT"
         raise ConfigError(msg)
     return attrs.evolve(
-        _with_session_settings(options.settings, before),
+        _with_session_settings(options, before),
         model=model,
         models=_others(options, name, before),
         fallback=_fallback(options, before),
@@ -84,13 +88,14 @@ def settings_for(options: RunOptions, before: Config | None, *, base_url: str | 
     )
 
 
-def _with_session_settings(settings: Settings, before: Config | None) -> Settings:
+def _with_session_settings(options: RunOptions, before: Config | None) -> Settings:
     """Settings that no option covers, over those of the stored configuration *before*."""
+    settings = options.settings
     if before is None:
         return settings
     return attrs.evolve(
         settings,
-        session_limits=settings.over("session_limits", before.session_limits),
+        session_limits=_lowered(options, "session_limits", before.session_limits),
         retries=settings.over("retries", before.retries),
         compaction=settings.over("compaction", before.compaction),
         loops=settings.over("loops", before.loops),
@@ -139,7 +144,12 @@ def _tools(options: RunOptions, before: Config | None) -> tuple[str, ...]:
             f"application that has them, or pass --tools {','.join(BUILT_IN)} or some of these instead"
         )
         raise ConfigError(msg)
-    return options.settings.tools if options.settings.told("tools") else tuple(names)
+    wanted = options.settings.tools
+    if not options.settings.told("tools"):
+        return tuple(names)
+    if before is None or options.trusts("tools"):
+        return wanted
+    return tuple([name for name in names if any(fnmatchcase(name, glob) for glob in wanted)])
 
 
 def _retired(before: Config | None) -> tuple[str, ...]:
@@ -171,13 +181,21 @@ def _instructions(options: RunOptions, before: Config | None) -> tuple[str, ...]
 
 
 def _limits(options: RunOptions, before: Config | None) -> Limits:
-    limits = options.settings.over("limits", Limits() if before is None else before.limits)
+    limits = _lowered(options, "limits", Limits() if before is None else before.limits)
     return Limits(
         turns=limits.turns if options.turns is None else options.turns,
         tokens=limits.tokens if options.tokens is None else options.tokens,
         usd=limits.usd if options.usd is None else options.usd,
         seconds=limits.seconds if options.seconds is None else options.seconds,
     )
+
+
+def _lowered(options: RunOptions, area: str, base: Limits) -> Limits:
+    """*base* with the limits that were set; a file that was not named only lowers them."""
+    told = options.settings.over(area, base)
+    lower = stricter(told, base)
+    found = [name for name in attrs.fields_dict(Limits) if not options.trusts(f"{area}.{name}")]
+    return attrs.evolve(told, **{name: getattr(lower, name) for name in found})
 
 
 def _policy(options: RunOptions, before: Config | None) -> Policy:
@@ -197,14 +215,21 @@ def _policy(options: RunOptions, before: Config | None) -> Policy:
 
 def _rules(options: RunOptions, before: Config | None) -> tuple[Rule, ...]:
     """
-    The rules given now; for each verdict without a new rule, the rules of the session.
+    The rules given now; the denials of the session, and for each other verdict without a new rule its rules.
 
-    So a deny rule survives when only allow rules are given again.
+    Rules of a file that was not named are besides those of the session: they deny or ask.
     """
     now = (*options.rules, *options.settings.rules)
-    given = {rule.verdict for rule in now}
-    kept = before.rules if before else ()
-    return (*now, *[rule for rule in kept if rule.verdict not in given])
+    replaced = now if options.trusts("rules") else options.rules
+    given = {rule.verdict for rule in replaced} - {Verdict.DENY}
+    there = before.rules if before else ()
+    for rule in options.lifted:
+        if rule not in there:
+            denials = ", ".join(str(each) for each in there if each.verdict is Verdict.DENY) or "none"
+            msg = f"--lift must name a denial of the session, which has: {denials}; got {str(rule)!r}"
+            raise ConfigError(msg)
+    kept = [rule for rule in there if rule.verdict not in given]
+    return (*now, *[rule for rule in kept if rule not in (*now, *options.lifted)])
 
 
 def _hooks(options: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:

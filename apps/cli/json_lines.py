@@ -1,11 +1,8 @@
-"""The output of `--json`: each notice as one line, at once, or what a command found."""
+"""The output of `--json`: each notice as one line, at once."""
 
 from __future__ import annotations
 
-import json
 from typing import BinaryIO, final
-
-import click
 
 from ...effects.notices import Notice
 from ...engine.codec import encode
@@ -23,8 +20,3 @@ class JsonLines:
         """Write *notice*. Raises `BrokenPipeError` if the reader has left."""
         self._file.write(in_escapes(encode(notice, Notice)) + b"\n")
         self._file.flush()
-
-
-def print_json(value: object) -> None:
-    """Write *value*, which is what JSON is made of, as one line to stdout."""
-    click.echo(in_escapes(json.dumps(value).encode()))

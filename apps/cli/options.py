@@ -125,6 +125,14 @@ _SHARED: tuple[Callable[[Any], Any], ...] = (
     _rules(Verdict.ALLOW, "Run TOOL or TOOL:ARGUMENT=GLOB without a question."),
     _rules(Verdict.ASK, "Ask about such calls, whatever allows them."),
     _rules(Verdict.DENY, "Never run such calls, whatever allows them."),
+    click.option(
+        "--lift",
+        "lifted",
+        metavar="RULE",
+        callback=read(partial(rule, verdict=Verdict.DENY)),
+        multiple=True,
+        help="Drop a denial that the session has.",
+    ),
     click.option("--mode", type=MODE, help="Permission mode of all other calls."),
     click.option(
         "--hook",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -31,7 +32,6 @@ from ..terminal.approval_card import Question, card
 from ..terminal.sanitize import clean
 from ..terminal.screen import Screen
 from .call_report import report_lines
-from .json_lines import print_json
 from .option_types import thinking, where
 from .options import (
     MODE,
@@ -184,7 +184,7 @@ def questions(store: Path, session: str, *, whole: bool, json_lines: bool) -> No
     screen = Screen(sys.stdout)
     for question in found:
         if json_lines:
-            print_json(attrs.asdict(question))
+            click.echo(json.dumps(attrs.asdict(question)))
         else:
             about = Question.of(question, agent=question.agent)
             # In the directory of the session, which may be another one than this, or on another machine.
@@ -209,7 +209,7 @@ def why(store: Path, session: str, call: str, *, json_lines: bool) -> None:
 
     found = asyncio.run(ask())
     if json_lines:
-        print_json(attrs.asdict(found))
+        click.echo(json.dumps(attrs.asdict(found)))
     else:
         for line in report_lines(found):
             click.echo(line)

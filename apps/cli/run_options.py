@@ -19,6 +19,7 @@ from ...engine.agent import DEFAULT_MODEL
 from ...performers.tools.builtin import builtin_tools
 from ...performers.tools.names import misfit
 from ...settings import Settings
+from ...settings.reading import FILE
 from ..stand_in.script import MODELS, STAND_IN_MODEL
 from ..terminal.sanitize import clean, without_password
 from .option_types import HookOption
@@ -51,8 +52,9 @@ class RunOptions:
     The options of a run. None means: not given, so a resumed session keeps its own value.
 
     *resume* names a stored session, *session* a new one; *newest* stands for the session that worked last in
-    this directory. *fallback* has at most one model. *rules* of one verdict replace the session's rules with
-    the same verdict. *settings*, read from *settings_file*, say the rest.
+    this directory. *fallback* has at most one model. *rules* that ask or allow replace the session's rules
+    with the same verdict; its denials stay, but for those *lifted*. *settings*, read from *settings_file*,
+    say the rest.
     """
 
     prompt: str | None = None
@@ -73,6 +75,7 @@ class RunOptions:
     instructions: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
     rules: tuple[Rule, ...] = ()
+    lifted: tuple[Rule, ...] = ()
     mode: PermissionMode | None = None
     hooks: tuple[HookOption, ...] = ()
     no_hooks: bool = False
@@ -94,6 +97,10 @@ class RunOptions:
         problem = next(filter(None, (check(self) for check in checks)), "")
         if problem:
             raise ConfigError(problem)
+
+    def trusts(self, key: str) -> bool:
+        """Whether a person named the source of the setting *key*: a file that only lies here may narrow."""
+        return self.settings_file is not None or self.settings.sources.get(key) != FILE
 
     def reach(self, verb: str, session: str) -> str:
         """The shell command for *verb* on *session*."""

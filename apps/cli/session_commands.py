@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,6 @@ from ..terminal.sanitize import clean, in_escapes
 from ..terminal.screen import Screen
 from . import run_table, session_table, usage_table
 from .fork_command import fork
-from .json_lines import print_json
 from .option_types import span
 from .options import read, store, text_of
 from .remote_commands import SESSION
@@ -39,7 +39,7 @@ def _print(text: str) -> None:
 
 def _print_rows(rows: Iterable[Mapping[str, object]]) -> None:
     for row in rows:
-        print_json(row)
+        click.echo(json.dumps(row))
 
 
 # List and name

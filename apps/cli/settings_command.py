@@ -20,7 +20,6 @@ from ...settings.keys import NONE_WORD, SECRET, fields_of, is_area
 from ..terminal.sanitize import HIDDEN, without_password
 from ..terminal.screen import Screen
 from .build_settings import settings_for
-from .json_lines import print_json
 from .run_options import RunOptions, default_store
 
 GLOB_TABLE = tuple[tuple[str, str], ...]
@@ -67,7 +66,7 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     found = [row for row in rows(effective) if not told or row.source != FROM_DEFAULT]
     if json_lines:
         for row in found:
-            print_json(row._asdict())
+            click.echo(json.dumps(row._asdict()))
     else:
         _show(found, Screen(sys.stdout))
 

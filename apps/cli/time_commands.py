@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,6 @@ from ..terminal.sanitize import in_escapes
 from ..terminal.screen import Screen
 from . import step_view
 from .exit_codes import Exit
-from .json_lines import print_json
 from .options import store
 from .remote_commands import SESSION
 from .step_view import Shown
@@ -130,7 +130,7 @@ def bisect(store: Path, session: str, other: str | None, against: BinaryIO | Non
 
     found = with_store(store, act)
     if as_json:
-        print_json(None if found is None else step_view.as_plain(found))
+        click.echo(json.dumps(None if found is None else step_view.as_plain(found)))
     elif found is None and against is not None:
         click.echo(f"no difference found in the {count(compared, 'step')} of {against.name}")
     elif found is None:

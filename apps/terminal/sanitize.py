@@ -75,7 +75,8 @@ def exact(text: str) -> str:
 
 def in_escapes(line: bytes) -> bytes:
     """*line*, which is JSON, with escapes for characters that a terminal obeys or draws nothing for."""
-    if line.isascii() and b"\x7f" not in line:  # most are, and JSON escapes the other controls itself
+    # Most are plain: JSON has escapes for all controls of ASCII but this one. (`json.dumps` for it, too.)
+    if line.isascii() and b"\x7f" not in line:
         return line
     return _UNSEEN.sub(_escape, line.decode()).encode()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...effects.events import Decision
     from ...effects.history import History
     from ...effects.notices import Notice
+    from ...effects.permissions import Rule
     from ...effects.records import SetMode
     from ...effects.requests import AskApproval
     from ...performers.base import Clock
@@ -55,7 +56,8 @@ class Environment:
     Every *poll* seconds a running session reads the inputs of other processes from its store. *watch* says
     what subscribers see. *redactor* takes secrets out of approvals. *at_work* holds the running sessions.
     For a child, *task* is its first prompt, and *rested* is called when it waits only for people. *retired*
-    are names of tools without which a run goes on that had them. A process that works on a session says so
+    are names of tools without which a run goes on that had them, *lifted* denials of earlier runs that hold
+    no more. A process that works on a session says so
     every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
     raises `ConfigError` where a model that it is given the names of cannot be asked.
     """
@@ -79,6 +81,7 @@ class Environment:
     at_work: set[Drain] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
     retired: tuple[str, ...] = ()
+    lifted: tuple[Rule, ...] = ()
     # Long enough for a disk that stalls or a tool that blocks the event loop for a moment.
     lease: float = 2.0
     worker: str = ""

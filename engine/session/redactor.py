@@ -15,6 +15,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import attrs
@@ -24,7 +25,7 @@ from ...effects.errors import ConfigError
 from ...effects.events import Answer, ApprovalGiven, Event, HookAnswered, ModelStreamed, ToolProgressed
 from ...effects.history import CallPiece, Piece, merged
 from ...effects.hooks import HookAnswer
-from ...effects.messages import Outcome
+from ...effects.messages import Binary, Outcome
 from ...effects.requests import AskApproval, CallModel, FireHook, RunTool
 from ...effects.secrets import (
     ANY,
@@ -66,6 +67,9 @@ MAX_MASKS = 200
 # Seconds that a vault may take for one value: the run waits for it, and one that hangs must not hang the
 # session.
 VAULT_TIMEOUT = 5.0
+
+# Most calls have no secret of their own.
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @final
@@ -226,15 +230,45 @@ class Redactor:
         await self.save()
         return hidden
 
-    def output(self, tool: str, text: str) -> str:
-        """*text*, output of *tool*, with placeholders for known secrets and those with a secret name."""
+    def output(self, tool: str, text: str, own: Mapping[str, str] = NOTHING) -> str:
+        """
+        *text*, output of *tool*, with placeholders for known secrets and those with a secret name.
+
+        *own* are those of the call that are too short to be known anywhere else; see `echoes`.
+        """
         if not self._names.secrets.redact:
             return text
         # Known values first: they are found without a name, too. The names then find secrets that no call
         # had, such as a token in a file that the tool read.
-        if self._shown:
-            text = self.mask(text)
+        if self._shown or own:
+            text = self.mask(text, own)
         return secrets.redact_text(text, self._names.of(tool), self._names.stems, self.redact)
+
+    def finished(
+        self, tool: str, answer: events.ToolFinished, own: Mapping[str, str] = NOTHING
+    ) -> events.ToolFinished:
+        """*answer* of *tool* as `output` has texts, without the files that hold a known secret."""
+        content = self.output(tool, answer.content, own)
+        if not answer.files:
+            # Mostly the same text: then the answer goes on as it is, without a copy.
+            return answer if content == answer.content else attrs.evolve(answer, content=content)
+        files, notes = list[Binary](), list[str]()
+        for file in answer.files:
+            name = self.output(tool, file.name, own)
+            if held := self._held(file.data):
+                # A placeholder inside would break a picture, and the model cannot use half a file.
+                notes.append(f"[file {name!r} is withheld: it holds {held}]")
+            else:
+                files.append(file if name == file.name else attrs.evolve(file, name=name))
+        content = "\n".join(filter(None, [content, *notes]))
+        return attrs.evolve(answer, content=content, files=tuple(files))
+
+    def _held(self, data: bytes) -> str:
+        """The placeholder of a known secret in *data*; empty where there is none, or nothing is redacted."""
+        if not self._names.secrets.redact:
+            return ""
+        shown = self._shown.items()
+        return next((stands for value, stands in shown if value.encode(errors="surrogatepass") in data), "")
 
     async def redacted(self, what: T, tool: str = "") -> T:
         """
@@ -247,7 +281,7 @@ class Redactor:
             case str():
                 made = self.output(tool, made)
             case events.ToolFinished():
-                made = attrs.evolve(made, content=self.output(tool, made.content))
+                made = self.finished(tool, made)
             case ApprovalGiven():
                 made = attrs.evolve(made, decision=await self.redacted(made.decision, tool))
             # Edited arguments take the place of the model's, and are journaled like them.
@@ -352,9 +386,23 @@ class Redactor:
                     return cast("Json", json.loads(found))
         return None
 
-    def mask(self, text: str) -> str:
-        """*text* with placeholders for the known secrets."""
-        return secrets.mask(text, self._shown)
+    def echoes(self, arguments: str) -> dict[str, str]:
+        """
+        The secrets in *arguments* that are too short to be looked for in every text, by their placeholders.
+
+        What their own call says may well repeat them; anywhere else, such a value is a word like any other.
+        """
+        if not self._names.secrets.redact:
+            return {}
+        stands = _digits_of(cast("dict[str, Json] | None", arguments_of(arguments)))
+        # One that is too long to be held in memory is none of them.
+        values = [(self._values[digits], each) for digits, each in stands.items() if digits in self._values]
+        plain = [(value if isinstance(value, str) else json.dumps(value), each) for value, each in values]
+        return {value: each for value, each in plain if secrets.is_echoed(value)}
+
+    def mask(self, text: str, own: Mapping[str, str] = NOTHING) -> str:
+        """*text* with placeholders for the known secrets, and for those of its *own* call."""
+        return secrets.mask_words(secrets.mask(text, self._shown), own)
 
 
 def _digits_of(value: Json) -> dict[str, str]:
@@ -490,14 +538,16 @@ async def run_tool(
 
     It is around every call of every tool, and most have no secrets: the common way does almost nothing.
     """
-    tool = request.tool
+    tool, own = request.tool, NOTHING
     # A search for one character sequence is cheaper than parsing the arguments.
     if PLACEHOLDER_MARK in request.arguments:
         try:
+            filled = await redactor.fill(request.arguments)
+            own = redactor.echoes(request.arguments)
             # A new request: the machine and the journal keep the one with placeholders.
-            request = attrs.evolve(request, arguments=await redactor.fill(request.arguments))
+            request = attrs.evolve(request, arguments=filled)
             # The machine has validated placeholders only. The fault may quote the value.
-            why = redactor.mask(_fault(request, scene))
+            why = redactor.mask(_fault(request, scene), own)
         except UnknownSecrets as gone:
             why = model_messages.secrets_gone(tool, gone.placeholders, again=request.again)
         if why:
@@ -505,29 +555,29 @@ async def run_tool(
             return _finished(request, scene, why, Outcome.UNKNOWN if request.again else Outcome.ERROR)
     # Wrapping costs a context for each call, and most tools never emit.
     if tool not in silent:
-        scene = attrs.evolve(scene, emit=partial(_emit_progress, redactor, tool, scene.emit))
+        scene = attrs.evolve(scene, emit=partial(_emit_progress, redactor, tool, own, scene.emit))
     try:
         answer = await inner(request, scene)
     except Exception as error:
         # A tool may quote its arguments in an error. Raised as it is, the driver would journal it.
-        if (text := redactor.mask(str(error))) == str(error):
+        if (text := redactor.mask(str(error), own)) == str(error):
             raise
         crash = f"Tool execution crashed: {type(error).__name__}: {text}"
         return _finished(request, scene, crash, Outcome.CRASHED)
     if isinstance(answer, events.ToolFinished):
-        content = redactor.output(tool, answer.content)
-        # Mostly the same text: then the answer goes on as it is, without a copy.
-        answer = answer if content == answer.content else attrs.evolve(answer, content=content)
+        answer = redactor.finished(tool, answer, own)
     # The tool has done its work: a cancel while the vault is slow must not turn it into a cancelled call.
     if redactor.unsaved:
         await finish(redactor.save(), noop)
     return answer
 
 
-def _emit_progress(redactor: Redactor, tool: str, emit: Emit, event: Event | PassThroughNotice) -> None:
+def _emit_progress(
+    redactor: Redactor, tool: str, own: Mapping[str, str], emit: Emit, event: Event | PassThroughNotice
+) -> None:
     # Progress is shown to people and to subscribers, who see no secrets either.
     if isinstance(event, ToolProgressed):
-        event = attrs.evolve(event, text=redactor.output(tool, event.text))
+        event = attrs.evolve(event, text=redactor.output(tool, event.text, own))
     emit(event)
 
 

@@ -21,7 +21,7 @@ import attrs
 
 from ...effects import errors
 from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserSent
-from ...effects.notices import ApprovalRequested, Notice, SettingChanged, notices_in
+from ...effects.notices import ApprovalRequested, Notice, SettingChanged, Warned, notices_in
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
 from ...states.context import INPUTS
@@ -31,6 +31,7 @@ from ...states.state import Done
 from ..driver import Driver, Performers
 from ..inputs import check_room
 from ..journal.entries import HandedOver, Posted, TakenOver, Titled
+from ..machine import with_denials
 from ..recovery import recover
 from .children import Children, ChildRunner
 from .delivery import Broker
@@ -353,12 +354,14 @@ class SessionRunner:
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         unfinished = log.state.machine if log.state.unfinished else None
+        before = None if log.state.machine is None else log.state.machine.config
+        config = with_denials(environment.config, before, environment.lifted)
         # Stale until the run is over: a run that stops in the middle may leave `state` different from the
         # journal.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
         if unfinished is not None:
-            first, events = await take_over(log, unfinished, environment.config, at)
+            first, events = await take_over(log, unfinished, config, at)
             entry = None
         else:
             task = environment.task if log.state.machine is None else None
@@ -366,7 +369,7 @@ class SessionRunner:
             # ids.
             name = environment.new_id() if task is None else task.id
             titled = self._titles is Titles.INLINE
-            first = await log.open_run(name, environment.config, at, prompt, titled=titled)
+            first = await log.open_run(name, config, at, prompt, titled=titled)
             entry = log.begun if log.kept else None
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.owner is Owner.CLOSED:
@@ -391,7 +394,9 @@ class SessionRunner:
             environment.redactor.mark_running()
         self._change_owner(Owner.DRIVING, driver)
         self._ran = True
-        return driver, first
+        lifted = [each for each in environment.lifted if before and each in before.rules]
+        lost = [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
+        return driver, (*first, *lost)
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool

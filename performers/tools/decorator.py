@@ -28,7 +28,7 @@ import attrs
 import msgspec
 
 from ...effects import Config, History, Secrets, ToolDefinitionError, ToolSpec
-from ...effects.secrets import ANY, arguments_in, secrets_in
+from ...effects.secrets import ANY, arguments_in, flags_in, secrets_in
 from ..base import FullResult, no_full_result, noop
 from .options import ToolOptions
 
@@ -456,7 +456,7 @@ def _secrets(
     """
     The names of the secrets among the arguments of *schema*: those that were *told* and those known anyway.
 
-    Raises `ToolDefinitionError` for a name that no argument has.
+    Raises `ToolDefinitionError` for a name that no argument has, and for a flag.
     """
     mine, found = tuple(_names(function, told)), secrets_in(schema)
     there = arguments_in(schema)
@@ -464,4 +464,6 @@ def _secrets(
     if ANY not in found and (missing := [name for name in mine if name not in there]):
         listed = ", ".join(sorted(there)) or "none"
         raise definition_error(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
+    if flags := [name for name in mine if name in flags_in(schema)]:
+        raise definition_error(function, f"the secret {flags[0]!r} is true or false, which is never redacted")
     return tuple(sorted({*mine, *found} - {*plain}))

@@ -119,7 +119,7 @@ def test_json_has_escapes_for_what_a_terminal_would_not_draw_and_says_the_same(
 ) -> None:
     monkeypatch.setenv("TURNWHEEL_SYSTEM", UNSEEN)
     call = json.dumps({"path": UNSEEN, "content": "\x1b]0;x\x07"}, ensure_ascii=False)
-    url, printed = model(f"says {UNSEEN} & write {call}", "says ok"), list[str]()
+    url, printed = model(f"says {UNSEEN} & write {call}", "says \x7f"), list[str]()
     for session in ("s", "t"):
         ran = ("run", "--json", "--base-url", url, "--session", session, "--title", UNSEEN, UNSEEN)
         printed.append(runs(*ran)[1])

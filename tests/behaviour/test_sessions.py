@@ -42,7 +42,7 @@ from turnwheel.effects.errors import (
     UnknownSession,
 )
 from turnwheel.effects.events import ApprovalGiven, Failure, ModelFinished, ToolFinished
-from turnwheel.effects.messages import Binary, StopReason
+from turnwheel.effects.messages import Binary, Outcome, StopReason
 from turnwheel.effects.notices import (
     AgentNoticed,
     ApprovalRequested,
@@ -52,6 +52,7 @@ from turnwheel.effects.notices import (
     TextDelta,
     ToolStarted,
     TurnEnded,
+    Warned,
 )
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
@@ -625,3 +626,23 @@ async def test_a_prompt_that_is_too_large_is_refused_by_its_size(stage: Stage) -
         await session.send("x" * 5_000_000)
     assert (await session.run("go")).text == "so"
     assert stage.said(session) == ["user: go", "assistant: so"]
+
+
+@pytest.mark.behaviour("a-session-keeps-its-denials")
+async def test_a_denial_of_a_session_holds_until_it_is_lifted(stage: Stage) -> None:
+    never, other, allow = Rule(verdict="deny", tool="pay"), Rule(verdict="deny", tool="look"), ALLOWED[0]
+    await stage.session(says("first"), rules=[never]).run("go")
+    pays = calls(("pay", {})), says("so be it")
+    for rules in ([], [other]):
+        await stage.session(*pays, rules=rules).run("again")
+    session = stage.session(*pays, rules=[allow])
+    await session.run("and again")
+    assert (session.history[-2].results[0].outcome, stage.ran) == (Outcome.DENIED, [])
+    assert session.machine is not None
+    assert session.machine.config.rules == (allow, other, never)
+    # That is told once, and it does not come back.
+    told = list[str]()
+    for lifted in ([never], [never], []):
+        session = stage.session(*pays, rules=[allow], lifted=lifted)
+        told += [notice.text async for notice in session.stream("go on") if isinstance(notice, Warned)]
+    assert (told, stage.ran) == (["lifted: deny pay"], ["pay 1"] * 3)

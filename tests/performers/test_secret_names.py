@@ -104,12 +104,17 @@ def pay(amount: int) -> None:
     """Pay."""
 
 
+def confirm(sure: bool | None = None) -> None:  # noqa: FBT001  # an argument of a tool
+    """Confirm."""
+
+
 REFUSED: tuple[tuple[str, Callable[[Any], object], tuple[Any, ...]], ...] = (
     (r"write \('pin',\)", lambda wrong: Secrets(words=wrong), ("pin",)),
     ("redact must be a bool", lambda wrong: Secrets(redact=wrong), (None, 0, "no", "yes")),
     ("secrets is a Secrets", lambda wrong: Agent(secrets=wrong), (True, None, ["pin"], {"pin": "1234"})),
     ("has the methods keep and find", lambda wrong: Agent(vault=wrong), (None, True, {}, Secrets())),
     ("'pin' names no argument; there are: amount", lambda wrong: tool(secrets=wrong)(pay), (["pin"],)),
+    ("'sure' is true or false, which", lambda wrong: tool(secrets=wrong)(confirm), (["sure"],)),
     (r"not one: write \['amount'\]", lambda wrong: tool(secrets=wrong)(pay), ("amount",)),
     ("a name is text, not 1", lambda wrong: tool(plain=wrong)(pay), ([1],)),
 )

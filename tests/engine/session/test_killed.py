@@ -166,17 +166,18 @@ def test_killed_while_a_tool_runs_that_a_person_is_asked_about(
 ) -> None:
     """Where settings say so, a person decides whether it runs again."""
     fifo = desk.fifo()
-    (desk.folder / "turnwheel.toml").write_text('policy.on_lost = "ask"\n', "utf-8")
+    (desk.folder / "our.toml").write_text('policy.on_lost = "ask"\n', "utf-8")
+    ours = ("--settings", "our.toml")
     command = "echo again >> ran; test -e once || { touch once; echo $$ > fifo; exec sleep 600; }"
-    first = desk.begin(f"run: {command}", "--allow", "bash")
+    first = desk.begin(f"run: {command}", "--allow", "bash", *ours)
     kill(first, int(fifo.read_text("utf-8")))
-    code, notices, err = desk.resume()
+    code, notices, err = desk.resume(*ours)
     assert (code, "it may have run; you are asked about it" in err) == (3, True)
     assert "it may have run when its process was lost; run it again?" in err
     (asked,) = of_kind(notices, "ApprovalRequested")
     assert asked["why"].startswith("lost: ")
     assert words in desk.answer(answer, asked["request"])
-    assert desk.resume()[0] == 0
+    assert desk.resume(*ours)[0] == 0
     ((ended, content),) = desk.ended_well()
     assert (ended, "may have run" in content) == (outcome, True)
     assert desk.ran() == "again\n" * times

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import traceback
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
@@ -42,8 +43,8 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import CallPiece, History, Piece, TextPiece, merged
 from turnwheel.effects.hooks import HookSaid
-from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.notices import LoopDetected, Notice
+from turnwheel.effects.messages import Binary, Outcome, Role, StopReason
+from turnwheel.effects.notices import LoopDetected, Notice, ToolOutput
 from turnwheel.effects.requests import AskApproval, CallModel, Conversation, RunTool
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
@@ -239,6 +240,70 @@ async def test_a_placeholder_stands_for_a_value_of_any_type(desk: Desk) -> None:
     session = await desk.ran(login, says("x"), secrets=Secrets(words=("pin",)))
     assert desk.given == [("a", "b", NUMBER)]
     assert str(NUMBER) not in history(session)
+
+
+SHORT = {  # by its value: what the call itself says, and what of that is kept
+    "4711": ("your pin is 4711, not 47110", "your pin is [secret pin X], not 47110"),
+    "letmein": ("'letmein' is no good", "'[secret pin X]' is no good"),
+    "a.b": ("a.b, axb", "[secret pin X], axb"),
+    "secret": ("your pin is secret, [secret pin 0123456789ab]", "your pin is [secret pin X], [secret pin X]"),
+    "no": ("no: no", "no: no"),
+    "x" * 10_001: ("null", "null"),
+}
+
+
+@pytest.mark.parametrize("pin", SHORT)
+async def test_a_short_secret_is_redacted_in_what_its_own_call_says(pin: str) -> None:
+    says_it, kept = SHORT[pin]
+
+    @tool(secrets=["pin"], approval="never")
+    def open_door(pin: str, context: ToolContext[object]) -> str:  # noqa: ARG001  # it says it as in SHORT
+        context.progress(says_it)
+        if context.deps:
+            raise ValueError(says_it)
+        return says_it
+
+    @tool(approval="never")
+    def note() -> str:
+        return says_it
+
+    for deps in (0, 1):
+        wishes = calls(("open_door", {"pin": pin})), calls(("note", {})), says("x")
+        model = ScriptedModel(*wishes)
+        agent = Agent(model="m", performers={CallModel: model}, tools=[open_door, note], deps=deps)
+        async with agent.session() as session:
+            told = [each.text async for each in session.stream("go") if isinstance(each, ToolOutput)]
+            results = [message.results[0].content for message in session.history if message.results]
+        shown = [re.sub(" [0-9a-f]{12}]", " X]", each) for each in (*told, *results)]
+        assert (shown[0], shown[1][-len(kept) :]) == (kept, kept)
+        # Elsewhere such a value is a word like any other.
+        assert shown[2] == says_it.replace("0123456789ab", "X")
+
+
+PICTURE = b"\x89PNG" + PASSWORD.encode() + b"\0"
+
+
+async def test_files_of_a_result_hold_no_known_secret_in_name_or_content() -> None:
+    @tool(approval="never")
+    def shoot(password: str) -> list[Binary | str]:
+        return [
+            "two pictures",
+            Binary(media_type="image/png", data=PICTURE, name=f"{password}.png"),
+            Binary(media_type="image/png", data=b"plain", name=f"of {password}.png"),
+            Binary(media_type="text/plain", data=b"as it is", name="a.txt"),
+        ]
+
+    for secrets, kept in ((Secrets(), 2), (Secrets(redact=False), 3)):
+        model = ScriptedModel(calls(("shoot", {"password": PASSWORD})), says("x"))
+        agent = Agent(model="m", performers={CallModel: model}, tools=[shoot], secrets=secrets)
+        async with agent.session() as session:
+            await session.run("go")
+            result = session.history[-2].results[0]
+        assert len(result.files) == kept
+        assert (PASSWORD in repr(result), result.files[-1].name) == (kept == 3, "a.txt")
+        *_, last = re.sub("[0-9a-f]{12}", "X", result.content).splitlines()
+        withheld = "[file '[secret password X].png' is withheld: it holds [secret password X]]"
+        assert (last == withheld) == (kept == 2)
 
 
 BAD, HALF = "Invalid arguments for log_in: ", f'{{"user": "{PASSWORD}", "pass'

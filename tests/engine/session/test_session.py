@@ -13,7 +13,7 @@ import pytest
 import structlog
 from support.session_stage import House, until
 
-from turnwheel import Approve, Deny, MemoryStore, Policy, Session, SQLiteStore
+from turnwheel import Approve, Deny, MemoryStore, Policy, Rule, Session, SQLiteStore
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import (
     ConfigError,
@@ -32,6 +32,7 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
+from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested, DoneReason, ToolStarted
 from turnwheel.effects.requests import RunTool
 from turnwheel.engine.journal.encoding import encode_entry
@@ -107,6 +108,15 @@ async def test_a_run_is_taken_over_only_where_its_tools_are(one: House) -> None:
     assert retired.history[-2].results[0].content == "Tool not found: pay. Available: look."
     # A run of its own is set up with the tools of this process.
     assert (await without.run("more")).text == "no"
+
+
+async def test_a_run_is_taken_over_with_its_denials(one: House) -> None:
+    never = Rule(verdict="deny", tool="look")
+    question = (await one.session(calls(("pay", {})), rules=[never]).run("go")).waiting[0]
+    session = one.session(calls(("look", {})), says("denied"))
+    await session.approve(question.id)
+    await session.resume()
+    assert (session.history[-2].results[0].outcome, one.ran) == (Outcome.DENIED, ["pay 1"])
 
 
 @pytest.mark.parametrize(("on_error", "name"), [("deny", "'judge'"), ("allow", ""), ("deny", "")])
