@@ -9,11 +9,13 @@ from __future__ import annotations
 from .batch.batch import (
     Allowed as Allowed,
     AllowedAwaitingHooks as AllowedAwaitingHooks,
+    AllowedInspecting as AllowedInspecting,
     Asked as Asked,
     AwaitingHooks as AwaitingHooks,
     Batch as Batch,
     Call as Call,
     HookRound as HookRound,
+    Inspecting as Inspecting,
     Phase as Phase,
     PriorAttempt as PriorAttempt,
     Queued as Queued,

@@ -70,6 +70,16 @@ def _hook_spec(old: HookSpec) -> HookSpec:
     return attrs.evolve(old, on_error=OnError.ALLOW)
 
 
+def _tool_spec_3(old: ToolSpec) -> ToolSpec:
+    # A call was judged by the text of what its model wrote, and by nothing else.
+    return attrs.evolve(old, paths=(), command="", fills=False)
+
+
+def _config_3(old: Config) -> Config:
+    # The mode that accepts edits accepted them everywhere.
+    return attrs.evolve(old, protected=())
+
+
 @final
 @attrs.frozen
 class Changed:
@@ -94,6 +104,10 @@ CHANGES: Mapping[int, tuple[Changed, ...]] = {
         Changed(ToolSpec, ToolSpec, _tool_spec),
         Changed(Policy, Policy, _policy),
         Changed(HookSpec, HookSpec, _hook_spec),
+    ),
+    3: (
+        Changed(ToolSpec, ToolSpec, _tool_spec_3),
+        Changed(Config, Config, _config_3),
     ),
 }
 
