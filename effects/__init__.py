@@ -63,6 +63,7 @@ from .events import (
     Approve as Approve,
     ApproveAlways as ApproveAlways,
     CallCancelled as CallCancelled,
+    CallInspected as CallInspected,
     ControlReceived as ControlReceived,
     Decision as Decision,
     Deny as Deny,
@@ -82,6 +83,12 @@ from .events import (
     ToolProgressed as ToolProgressed,
     UserSent as UserSent,
     UserSteered as UserSteered,
+)
+from .findings import (
+    CommandFound as CommandFound,
+    Finding as Finding,
+    PathFound as PathFound,
+    SimpleCommand as SimpleCommand,
 )
 from .history import (
     CallPiece as CallPiece,
@@ -189,6 +196,7 @@ from .requests import (
     Cancel as Cancel,
     Conversation as Conversation,
     FireHook as FireHook,
+    InspectCall as InspectCall,
     Purpose as Purpose,
     ReadInstructions as ReadInstructions,
     Request as Request,

@@ -328,6 +328,10 @@ class ToolSpec:
     for an argument, such as ``account:{id}``: calls with no key in common may run side by side. None: it may
     touch anything. *secrets* are the names of those of its arguments, at any depth, that no other code
     sees: in their place the machine has placeholders.
+
+    *paths* are the names of its arguments that are paths of files, *command* is that of one which a shell
+    runs; rules judge those by what they reach and run. *fills*: an argument that is left out gets the default
+    of the schema before anything is decided by it.
     """
 
     name: str = attrs.field(validator=tool_name)
@@ -342,6 +346,9 @@ class ToolSpec:
         default=None, validator=attrs.validators.optional(tuple_of(str))
     )
     secrets: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
+    paths: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
+    command: str = ""
+    fills: bool = True
 
 
 @final
@@ -408,9 +415,10 @@ class Config:
     rest of a run when its model cannot. *limits* are each run's, *session_limits* those of all runs of a
     session together. *rules* answer for calls before a person is asked, *hooks* are the host's own say.
     *instructions* are the files, in the folders that the tools may touch, whose text is added to *system*
-    when a session starts. *stop* are the stop sequences sent to the model. *cwd* is for watchers,
-    *agent* the name of the child that this is the configuration of, and *ceiling* the mode that its parent
-    is in as it goes on: no person puts the child in a wider one.
+    when a session starts. *stop* are the stop sequences sent to the model. *protected* are globs of paths
+    that the mode which accepts edits asks about. *cwd* is for watchers, *agent* the name of the child that
+    this is the configuration of, and *ceiling* the mode that its parent is in as it goes on: no person puts
+    the child in a wider one.
     """
 
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
@@ -429,6 +437,7 @@ class Config:
     rules: tuple[Rule, ...] = attrs.field(default=(), validator=tuple_of(Rule))
     hooks: tuple[HookSpec, ...] = attrs.field(default=(), validator=tuple_of(HookSpec))
     stop: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
+    protected: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
     cwd: str = ""
     agent: str = ""
     ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)

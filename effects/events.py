@@ -15,6 +15,7 @@ from typing import final
 import attrs
 
 from .config import Steering
+from .findings import Finding
 from .history import Piece
 from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
@@ -219,6 +220,14 @@ class HookAnswered(_Reply):
 
 @final
 @attrs.frozen(kw_only=True)
+class CallInspected(_Reply):
+    """The arguments of a call were looked at: what they reach and run."""
+
+    finding: Finding = Finding()
+
+
+@final
+@attrs.frozen(kw_only=True)
 class InstructionsRead(_Reply):
     """The instruction files were read: their *text*, and what went wrong with some of them as *faults*."""
 
@@ -310,7 +319,9 @@ class CallCancelled(_Happening):
 _CallAnswer = ToolFinished | ToolLost | AgentFinished | ApprovalGiven
 
 # The events that close a request.
-Answer = ModelFinished | ModelFailed | _CallAnswer | HookAnswered | InstructionsRead | TimerFired
+Answer = (
+    ModelFinished | ModelFailed | _CallAnswer | HookAnswered | CallInspected | InstructionsRead | TimerFired
+)
 
 # The events that come from outside, from any process.
 Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled

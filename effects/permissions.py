@@ -74,9 +74,10 @@ class Rule:
     A *verdict* on the calls of *tool*, a glob, whose arguments match: for each named argument a glob.
 
     A glob's ``*`` matches any characters, slashes too; a value that is no string matches by its JSON text.
-    In a path ``.``, ``..`` and doubled slashes do not hide anything: a rule that allows must match the value
-    both as it is written and with them resolved, one that asks or denies either. A glob is no parser,
-    though: ``git *`` also matches ``git status; rm -r .``.
+    What a tool declares as a path is matched by what it reaches, and a shell command by the programs that it
+    runs, one by one: see `docs/permissions.md`. Any other value is text, in which ``.``, ``..`` and doubled
+    slashes do not hide anything: a rule that allows must match it both as it is written and with them
+    resolved, one that asks or denies either.
     """
 
     verdict: Verdict = attrs.field(converter=Verdict)
@@ -84,7 +85,7 @@ class Rule:
     where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
 
     def covers(self, tool: str, arguments: Mapping[str, object]) -> bool:
-        """Whether this rule speaks about a call of *tool* with *arguments*."""
+        """Whether this rule speaks about a call of *tool* with *arguments*, by their text alone."""
         return fnmatchcase(tool, self.tool) and all(
             name in arguments and self._matches(_plain(arguments[name]), glob) for name, glob in self.where
         )

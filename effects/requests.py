@@ -155,6 +155,22 @@ class FireHook:
 
 @final
 @attrs.frozen(kw_only=True)
+class InspectCall:
+    """
+    Look at what the *arguments* of a call of *tool* reach and run. Answered by one `CallInspected`.
+
+    *globs* are those that rules have for paths: what a path reaches is told in their spelling, too.
+    """
+
+    id: str
+    call: str
+    tool: str
+    arguments: str
+    globs: tuple[str, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
 class ReadInstructions:
     """Read the instruction *files* of the place where the agent works. Answered by one `InstructionsRead`."""
 
@@ -198,7 +214,7 @@ class Cancel:
 
 
 # Every effect that gets an answer.
-Request = CallModel | RunTool | AskApproval | FireHook | ReadInstructions | RunAgent | SetTimer
+Request = CallModel | RunTool | AskApproval | FireHook | InspectCall | ReadInstructions | RunAgent | SetTimer
 
 # By exact type, since the classes are final: a step asks this of every effect.
 _REQUESTS: frozenset[type] = frozenset(get_args(Request))

@@ -8,6 +8,7 @@ from asyncio import CancelledError, gather, timeout
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -24,6 +25,7 @@ from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.stores.base import Store
 from ..performers.tools.decorator import Tool
+from ..performers.tools.inspection import Inspector
 from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
 from ..performers.worker_pool import WorkerPool
@@ -215,6 +217,10 @@ def _reader_of(agent: Agent) -> InstructionReader:
     return InstructionReader(agent.cwd, agent.directories)
 
 
+def _inspector_of(agent: Agent) -> Inspector:
+    return Inspector(agent.cwd)
+
+
 def _host_of(agent: Agent) -> HookRunner:
     return HookRunner(agent.hooks)
 
@@ -253,6 +259,17 @@ def _others_of(agent: Agent) -> tuple[effects.ModelSpec, ...]:
     return (*agent.models, agent.fallback)
 
 
+# What decides about later calls, or keeps what was: no mode lets these be edited unasked.
+PROTECTED = ("*/.git", "*/.git/*", "*/turnwheel.toml")
+
+
+def _protected_by(agent: Agent) -> tuple[str, ...]:
+    """The globs of paths whose edits are asked about: `PROTECTED`, and the files of the agent's store."""
+    path = getattr(agent.store, "path", None)
+    # A bracket in a name is no range of characters here.
+    return (*PROTECTED, f"{escape(path)}*") if isinstance(path, str) else PROTECTED
+
+
 def _config_of(agent: Agent) -> effects.Config:
     # The config is journaled with each run: whatever a machine decides by must be in it, prices too.
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
@@ -282,6 +299,7 @@ def _config_of(agent: Agent) -> effects.Config:
         rules=agent.rules,
         hooks=tuple([each.spec for each in agent.hooks]),
         stop=agent.stop,
+        protected=_protected_by(agent),
         # Absolute: the next owner may stand in another directory.
         cwd=str(Path(agent.cwd).absolute()),
     )
@@ -363,6 +381,7 @@ class Agent:
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _reader: InstructionReader = attrs.field(init=False, default=attrs.Factory(_reader_of, takes_self=True))
+    _inspector: Inspector = attrs.field(init=False, default=attrs.Factory(_inspector_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     # Its own: approvers may wait for people, and would take the threads of tools and hooks.
     _approvals: WorkerPool = attrs.field(init=False, factory=WorkerPool, repr=False)
@@ -432,6 +451,7 @@ class Agent:
             effects.CallModel: self._models,
             effects.RunTool: self._runner,
             effects.FireHook: self._host,
+            effects.InspectCall: self._inspector,
             effects.ReadInstructions: self._reader,
             effects.SetTimer: sleep,
         }

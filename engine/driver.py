@@ -488,6 +488,7 @@ ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     requests.RunTool: (events.ToolFinished,),
     AskApproval: (events.ApprovalGiven,),
     requests.FireHook: (events.HookAnswered,),
+    requests.InspectCall: (events.CallInspected,),
     requests.ReadInstructions: (events.InstructionsRead,),
     requests.RunAgent: (events.AgentFinished,),
     SetTimer: (events.TimerFired,),
@@ -537,6 +538,9 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             # For each hook by itself: the machine decides by its name whether a fault stops the call.
             faulty = tuple([HookSaid(name=name, fault=text) for name in request.names])
             return events.HookAnswered(at=at, request=request.id, said=faulty)
+        case requests.InspectCall():
+            # Nothing was found, so each rule that could speak about the call makes it a question.
+            return events.CallInspected(at=at, request=request.id)
         case requests.ReadInstructions():
             # The run goes on without them, and its subscribers see the fault.
             faults = (f"the instructions cannot be read: {text}",)

@@ -22,6 +22,7 @@ import attrs
 from .. import effects, states
 from ..effects.events import (
     AgentFinished,
+    CallInspected,
     Event,
     HookAnswered,
     InstructionsRead,
@@ -30,13 +31,24 @@ from ..effects.events import (
     ToolLost,
 )
 from ..effects.hooks import Hook, HookSaid
-from ..effects.requests import Cancel, FireHook, ReadInstructions, Request, RunAgent, RunTool, SetTimer
+from ..effects.permissions import Verdict
+from ..effects.requests import (
+    Cancel,
+    FireHook,
+    InspectCall,
+    ReadInstructions,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from ..states.batch.batch import Forever, Order
 from ..states.batch.permission import fault_in, question
 from ..states.batch.start import child_run, tool_run
 from ..states.rules import hooks, model_messages
 from ..states.rules.limits import child_prompt
 from ..states.rules.permission import PermissionPolicy
+from ..states.rules.rule_fit import NOTHING
 from ..states.rules.schema import arguments_of
 from ..states.thinking import source_of
 from .journal.fold import is_foreign, try_name
@@ -54,7 +66,15 @@ TOO_OFTEN = "its process was lost again and again while it was at work"
 
 # What may become of a request that was open: it is performed again, or an event stands for its answer.
 Found = (
-    Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed | InstructionsRead
+    Request
+    | Cancel
+    | ToolFinished
+    | ToolLost
+    | AgentFinished
+    | HookAnswered
+    | CallInspected
+    | ModelFailed
+    | InstructionsRead
 )
 
 
@@ -205,6 +225,8 @@ def _call(  # noqa: PLR0911  # one return for each phase
             | states.AllowedAwaitingHooks(request=request, hooks=hearing)
         ):
             return (_pending_hooks(wish, request, hearing, machine, now),)
+        case states.Inspecting(request=request) | states.AllowedInspecting(request=request):
+            return (_inspection(wish, request, machine, now),)
         case states.Reviewed(request=request, hook=hook, result=result):
             # The result is there already, so the tool is left alone: only the remark on it is still open.
             told = hooks.told_of_result(result, arguments_of(wish.arguments) or {})
@@ -231,14 +253,30 @@ def _pending_hooks(
     return FireHook(id=request, hook=Hook.PRE_TOOL_USE, names=names, payload=payload, call=wish.id)
 
 
+def _inspection(
+    wish: effects.ToolCall, request: str, machine: Machine, now: float
+) -> InspectCall | CallInspected:
+    """A look at *wish* may be taken twice; where its tool is gone, there is nothing to look at."""
+    spec = machine.config.tool(wish.name)
+    if spec is None:
+        return CallInspected(at=now, request=request)
+    return _law(machine).inspection(wish, spec, request)
+
+
+def _law(machine: Machine) -> PermissionPolicy:
+    # Rules granted for good count here, too. Without them, each restart would deny what a person allowed.
+    session, config = machine.memory.session, machine.config
+    return PermissionPolicy(
+        mode=session.mode, rules=config.rules, granted=session.granted, protected=config.protected
+    )
+
+
 def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool:
     """Whether rules or mode deny *call* now: the configuration may be another one than when it began."""
-    memory = machine.memory
-    # Rules granted for good count here, too. Without them, each restart would deny what a person allowed.
-    policy = PermissionPolicy(
-        mode=memory.session.mode, rules=machine.config.rules, granted=memory.session.granted
-    )
-    return policy.denial(spec, arguments_of(call.call.arguments) or {}) is not None
+    rules, finding = _law(machine), getattr(call.phase, "finding", NOTHING)
+    denial = rules.denial(spec, arguments_of(call.call.arguments) or {}, None, finding)
+    # What may be denied was asked about when it began, unless no rule that is new spoke about it then.
+    return denial is not None and (denial.verdict is Verdict.DENY or finding == NOTHING)
 
 
 def _tool(

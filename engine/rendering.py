@@ -15,11 +15,20 @@ from typing import Any, Final
 import attrs
 
 from ..effects import Effect, events, history, messages, notices, records, requests
+from ..effects.findings import Finding
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import StopReason
 from ..effects.permissions import Basis, Verdict
 from ..effects.usage import Spent, Usage
-from ..states.batch.batch import AllowedAwaitingHooks, AwaitingHooks, Call, RunningChild, Settled
+from ..states.batch.batch import (
+    AllowedAwaitingHooks,
+    AllowedInspecting,
+    AwaitingHooks,
+    Call,
+    Inspecting,
+    RunningChild,
+    Settled,
+)
 from ..states.context import Memory
 from ..states.rules.model_messages import count
 from ..states.state import Confirming, Dispatching, Done, Executing, State
@@ -33,7 +42,11 @@ TEXT_SHOWN = 120
 TEXT_END = 40
 
 # The words for phases whose classes have a name of several words.
-PHASES: dict[type, str] = {RunningChild: "child", AwaitingHooks: "hooks", AllowedAwaitingHooks: "hooks"}
+PHASES: dict[type, str] = {
+    RunningChild: "child",
+    **dict.fromkeys((AwaitingHooks, AllowedAwaitingHooks), "hooks"),
+    **dict.fromkeys((Inspecting, AllowedInspecting), "inspecting"),
+}
 
 # What a value of one class says behind its name.
 Render = Callable[[Any], str]
@@ -356,6 +369,14 @@ def _of(*names: str) -> Render:
     return lambda value: _spaced(*[BY_FIELD.get(name, str)(getattr(value, name)) for name in names])
 
 
+def finding_text(finding: Finding) -> str:
+    """What was found of a call: what its paths reach, the commands it runs, and what is in doubt."""
+    paths = [f"{one.argument} reaches {', '.join(one.real[:1])}" for one in finding.paths]
+    doubts = [one.doubt for one in finding.paths] + [one.unread or one.beyond for one in finding.commands]
+    runs = [" ".join(each.words) for one in finding.commands for each in one.commands]
+    return "; ".join(filter(None, [*paths, *[f"runs {text}" for text in runs], *doubts])) or "nothing"
+
+
 _asked = _of("id", "tool", "arguments")
 
 # A table and no methods: the words of `effects` stay free of how they are shown. Its functions take anything,
@@ -368,6 +389,7 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     requests.RunTool: _of("id", "tool", "arguments", "again"),
     requests.AskApproval: _ask,
     requests.FireHook: lambda value: f"{value.id} {value.hook}: {', '.join(value.names)}",
+    requests.InspectCall: _of("id", "tool", "arguments"),
     requests.ReadInstructions: lambda value: f"{value.id} {' '.join(value.files)}",
     requests.RunAgent: _run_agent,
     requests.SetTimer: _of("id", "due"),
@@ -414,6 +436,7 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     events.AgentFinished: _ended,
     events.ApprovalGiven: _of("request", "decision", "by"),
     events.HookAnswered: _of("request", "said"),
+    events.CallInspected: lambda value: f"{value.request} {finding_text(value.finding)}",
     events.UserSent: _of("text"),
     events.UserSteered: _of("how", "text"),
     # Without the id of the sender: it tells repeats apart and says nothing about the change.

@@ -31,7 +31,7 @@ from .codec import UNREADABLE, decode, encode
 
 # A snapshot may be thrown away, since the journal folds to the same machine. So none is ever migrated.
 # The version of a snapshot; see `entries.VERSION` for when to raise it. No other one is read.
-SNAPSHOT_VERSION = 3
+SNAPSHOT_VERSION = 4
 
 NAME = "this snapshot"
 

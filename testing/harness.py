@@ -14,6 +14,7 @@ import attrs
 
 from ..effects import Effect, events
 from ..effects.config import Approval, ChildSpec, Config, ModelSpec, SideEffect, Steering, ToolKind, ToolSpec
+from ..effects.findings import Finding
 from ..effects.history import CallPiece, Piece, Rope, TextPiece
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import Outcome, StopReason
@@ -22,7 +23,18 @@ from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
 from ..engine.machine import Machine, ignored
-from ..states.batch.batch import Asked, Batch, Call, Running, RunningChild, Settled, Timer
+from ..states.batch.batch import (
+    AllowedInspecting,
+    Asked,
+    AtWork,
+    Batch,
+    Call,
+    Inspecting,
+    Running,
+    RunningChild,
+    Settled,
+    Timer,
+)
 from ..states.state import Done, State
 from .steps import steps
 
@@ -183,6 +195,11 @@ class MachineHarness:
         said = [_said(name, answer) for name, answer in zip_longest(asked.names, answers) if name is not None]
         return self._happens(events.HookAnswered, request=asked.id, said=tuple(said))
 
+    def inspect(self, tool: str, finding: Finding = Finding()) -> tuple[Effect, ...]:  # noqa: B008  # a frozen value
+        """The first call of *tool* that is being looked at was; this was found."""
+        request = self._waiting(tool, Inspecting, AllowedInspecting)
+        return self._happens(events.CallInspected, request=request, finding=finding)
+
     def read(self, text: str, *faults: str) -> tuple[Effect, ...]:
         """The instruction files are read: they hold *text*."""
         return self._happens(events.InstructionsRead, request=self._open, text=text, faults=faults)
@@ -277,17 +294,18 @@ class MachineHarness:
     def _open(self) -> str:
         return self.machine.state.open[0]
 
-    def _waiting(self, tool: str, phase: type[Running | RunningChild | Asked]) -> str:
-        return str(self._call(tool, phase).open[0])
+    def _waiting(self, tool: str, *phases: type[AtWork]) -> str:
+        return str(self._call(tool, *phases).open[0])
 
-    def _call(self, tool: str, phase: type | None = None) -> Call:
-        """The first call of *tool* in *phase*; without a phase, the first that is not over."""
+    def _call(self, tool: str, *phases: type[AtWork]) -> Call:
+        """The first call of *tool* in one of *phases*; without any, the first that is not over."""
         batch = getattr(self.machine.state, "batch", Batch(calls=()))
         for one in batch.calls:
-            there = isinstance(one.phase, phase) if phase else not isinstance(one.phase, Settled)
+            there = isinstance(one.phase, phases) if phases else not isinstance(one.phase, Settled)
             if one.call.name == tool and there:
                 return one
-        wanted = f"in the phase {phase.__name__}" if phase else "under way"
+        names = " or ".join([phase.__name__ for phase in phases])
+        wanted = f"in the phase {names}" if phases else "under way"
         msg = f"no call of {tool!r} is {wanted} in {self.machine!r}"
         raise LookupError(msg)
 

@@ -10,12 +10,16 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import Any
 
+import attrs
+
 from ..effects.config import Concurrency, Config, Gates, ModelSpec, OnLost, Policy, Steering
 from ..effects.events import Approve, Deny, Failure
+from ..effects.findings import Finding, PathFound
 from ..effects.history import CallPiece, ReasoningPiece, TextPiece
 from ..effects.hooks import Hook, HookAnswer, HookSpec
+from ..effects.permissions import Rule
 from ..effects.usage import Usage
-from .harness import MachineHarness, calls, config
+from .harness import TOOLS, MachineHarness, calls, config
 
 # Feeds one event to a run.
 Deed = Callable[[MachineHarness], object]
@@ -61,6 +65,12 @@ _INTERRUPT = _do("interrupt")
 _STEER = _do("steer", "left")
 
 _PLAIN = config()
+# What `write` reaches is looked at, and asked about.
+_LOOKS = config(
+    tools=tuple([attrs.evolve(tool, paths=("path",)) if tool.name == "write" else tool for tool in TOOLS]),
+    rules=(Rule(verdict="ask", tool="write", where=(("path", "a"),)),),
+)
+_FOUND = Finding(paths=(PathFound(argument="path", value="a", written=("a",), real=("a", "/w/a")),))
 _ASKS = config(policy=Policy(on_lost=OnLost.ASK))
 _ADMITS = _hooked(Hook.USER_PROMPT_SUBMIT)
 # The window is full, and the call is over that filled it.
@@ -85,6 +95,8 @@ _WAYS: dict[str, tuple[Config, *tuple[Deed, ...]]] = {
     "executing, vetted": (_gates(Gates.RULES_FIRST), _calls("write"), _CHANGE),
     "executing, allowed": (_crowded(), _calls("look", "write"), _APPROVE),
     "executing, reviewed": (_hooked(Hook.POST_TOOL_USE), _calls("note", "write"), _do("end", "note", "seen")),
+    "executing, looked at": (_LOOKS, _calls("write")),
+    "executing, looked at again": (_LOOKS, _calls("write"), _do("inspect", "write", _FOUND), _APPROVE),
     "executing, told to stop": (_PLAIN, _calls("note", "write"), _do("cancel", "note")),
     "executing.stopping": (_PLAIN, _calls("note", "write"), _INTERRUPT),
     "executing.stopping, steered": (_PLAIN, _calls("note", "write"), _STEER),

@@ -43,6 +43,7 @@ from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.inspect.replay import replayed
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import (
+    VERSION,
     Branched,
     Entry,
     Forked,
@@ -634,7 +635,7 @@ def test_what_was_recorded_is_replaced_and_all_else_stays() -> None:
 
 # A session becomes a scenario
 
-GOLDEN = sorted((Path(__file__).resolve().parent / "golden" / "v3").glob("*.jsonl"))
+GOLDEN = sorted((Path(__file__).resolve().parent / "golden" / f"v{VERSION}").glob("*.jsonl"))
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

@@ -27,7 +27,16 @@ BELOW = " " * len("1234  12:34:56    ")
 """Before an effect: it stands below the state, a little set in."""
 
 ASKED: Final = frozenset(
-    {"CallModel", "RunTool", "AskApproval", "FireHook", "ReadInstructions", "RunAgent", "SetTimer"}
+    {
+        "CallModel",
+        "RunTool",
+        "AskApproval",
+        "FireHook",
+        "InspectCall",
+        "ReadInstructions",
+        "RunAgent",
+        "SetTimer",
+    }
     | {"Cancel", "RunEnded"}
 )
 """What is asked of the world, and the end."""

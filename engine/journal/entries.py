@@ -30,7 +30,7 @@ from ...effects.usage import Spent
 # - A row of a store, `SessionSummary`, has none: an unreadable one is made again from the journal. So a field
 #   that means something else needs another name.
 # The version of the entries written here, which each entry has; an older one is migrated when it is read.
-VERSION = 3
+VERSION = 4
 
 
 @final

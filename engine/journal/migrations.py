@@ -76,6 +76,16 @@ def _config(old: Config) -> Config:
     return attrs.evolve(old, ceiling=PermissionMode.BYPASS)
 
 
+def _tool_spec_3(old: ToolSpec) -> ToolSpec:
+    # A call was judged by the text of what its model wrote, and by nothing else.
+    return attrs.evolve(old, paths=(), command="", fills=False)
+
+
+def _config_3(old: Config) -> Config:
+    # The mode that accepts edits accepted them everywhere.
+    return attrs.evolve(old, protected=())
+
+
 @final
 @attrs.frozen
 class Changed:
@@ -101,6 +111,10 @@ CHANGES: Mapping[int, tuple[Changed, ...]] = {
         Changed(Policy, Policy, _policy),
         Changed(HookSpec, HookSpec, _hook_spec),
         Changed(Config, Config, _config),
+    ),
+    3: (
+        Changed(ToolSpec, ToolSpec, _tool_spec_3),
+        Changed(Config, Config, _config_3),
     ),
 }
 

@@ -93,6 +93,11 @@ class SQLiteStore:
         self._jobs: Jobs | None = None  # those of the thread, once there is one
         self._lock = threading.Lock()  # event loops in several threads may share a store
 
+    @property
+    def path(self) -> str:
+        """The real path of the file; those beside it begin with the same name."""
+        return os.path.realpath(self._path)
+
     async def append(
         self,
         session: str,

@@ -18,6 +18,9 @@ import signal
 import stat
 import sys
 from bisect import bisect_right
+from collections import Counter
+from fnmatch import fnmatchcase
+from glob import escape
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,11 +29,13 @@ import msgspec
 
 from ...effects.config import READER
 from ...effects.messages import Binary
+from ...effects.permissions import Verdict, resolved
 from .decorator import Tool, ToolContext, tool
+from .inspection import linked, spelled
 from .paths import LocatedPath, fault_of, locate
 from .process import run
 from .runner import MAX_OUTPUT, NOTE
-from .search import SNIFFED, visible
+from .search import SNIFFED, is_denied, visible
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -61,7 +66,7 @@ _PICTURES = {
 }
 
 
-@tool(side_effect="read_only")
+@tool(side_effect="read_only", paths=["path"])
 def read(
     context: ToolContext[object], path: str, offset: Positive | None = None, limit: Positive | None = None
 ) -> str | Binary:
@@ -118,7 +123,7 @@ def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str
     return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
 
 
-@tool(side_effect="idempotent", edits=True)
+@tool(side_effect="idempotent", edits=True, paths=["path"])
 def write(context: ToolContext[object], path: str, content: str) -> str:
     """
     Write a text file, in place of the one that may be there. Missing directories are made.
@@ -134,7 +139,7 @@ def write(context: ToolContext[object], path: str, content: str) -> str:
 
 
 # Not idempotent: where *new* contains *old*, a second run would replace it once more.
-@tool(side_effect="unsafe", edits=True)
+@tool(side_effect="unsafe", edits=True, paths=["path"])
 def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool = False) -> str:  # noqa: A002, FBT001, FBT002  # the model's words
     """
     Replace an exact piece of text in a file. It must occur once, unless all occurrences are to be replaced.
@@ -250,7 +255,7 @@ SEARCH_SECONDS = 20.0
 _SEARCH = Path(__file__).with_name("search.py")
 
 
-@tool(side_effect="read_only")
+@tool(side_effect="read_only", paths=["path"])
 def ls(context: ToolContext[object], path: str = ".") -> str:
     """
     List a directory. Directories end in /, symlinks in @.
@@ -258,17 +263,40 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
     Args:
         path: The directory, relative to the working directory.
     """
-    with locate(context, path).folder() as folder, os.scandir(folder) as entries:
+    place = locate(context, path)
+    missed, denied, places = (
+        Counter[str](),
+        denied_globs("ls", context),
+        spelled(place.path, str(context.cwd)),
+    )
+    with place.folder() as folder, os.scandir(folder) as entries:
         names = sorted(
             entry.name + ("@" if entry.is_symlink() else "/" if entry.is_dir(follow_symlinks=False) else "")
             for entry in entries
+            if not is_denied(entry.name, denied, places, missed)
         )
     if len(names) > MAX_ENTRIES:
         names[MAX_ENTRIES:] = [f"[{len(names) - MAX_ENTRIES:,} more]"]
-    return "\n".join(map(visible, names)) or "[the directory is empty]"
+    shown = [*map(visible, names), *[f"[left out: {count} {why}]" for why, count in missed.items() if count]]
+    return "\n".join(shown) or "[the directory is empty]"
 
 
-@tool(side_effect="read_only")
+def denied_globs(tool: str, context: ToolContext[object]) -> list[str]:
+    """The globs of paths that a rule denies to *tool*, or to `read`: what it would show is no secret then."""
+    rules = () if context.config is None else context.config.rules
+    globs = [
+        resolved(rule.where[0][1])
+        for rule in rules
+        if rule.verdict is Verdict.DENY and [name for name, _ in rule.where] == ["path"]
+        if fnmatchcase(tool, rule.tool) or fnmatchcase("read", rule.tool)
+    ]
+    cwd = str(context.cwd)
+    # Also where a rule names a place through a link.
+    real = [escape(target) + each[len(place) :] for each in globs for place, target in linked([each], cwd)]
+    return globs + real
+
+
+@tool(side_effect="read_only", paths=["path"])
 async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> str:
     """
     Find files by name. A pattern without a slash matches at any depth; ** matches any number of directories.
@@ -277,10 +305,11 @@ async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> s
         pattern: Such as *.py, src/**/test_*.py or *.{js,ts}, relative to path.
         path: The directory to search in, relative to the working directory.
     """
-    return await _search(context, path, names=pattern, text=None, limit=MAX_ENTRIES) or "[no file matches]"
+    found = await _search("glob", context, path, names=pattern, text=None, limit=MAX_ENTRIES)
+    return found or "[no file matches]"
 
 
-@tool(side_effect="read_only")
+@tool(side_effect="read_only", paths=["path"])
 async def grep(context: ToolContext[object], pattern: str, path: str = ".", glob: str | None = None) -> str:
     """
     Search the lines of files with a regular expression of Python's. Binary files are left out.
@@ -290,11 +319,12 @@ async def grep(context: ToolContext[object], pattern: str, path: str = ".", glob
         path: The file or directory to search in, relative to the working directory.
         glob: Only search files that match this, such as *.py.
     """
-    return await _search(context, path, names=glob or "", text=pattern, limit=MAX_HITS) or "[no line matches]"
+    found = await _search("grep", context, path, names=glob or "", text=pattern, limit=MAX_HITS)
+    return found or "[no line matches]"
 
 
 async def _search(
-    context: ToolContext[object], path: str, *, names: str, text: str | None, limit: int
+    tool: str, context: ToolContext[object], path: str, *, names: str, text: str | None, limit: int
 ) -> str:
     """What the search program finds; it inherits the directory, opened and checked."""
     place = locate(context, path)
@@ -302,8 +332,10 @@ async def _search(
         found = os.stat(place.name, dir_fd=above, follow_symlinks=False)
     only = "" if stat.S_ISDIR(found.st_mode) else place.name
     base = str(Path(place.shown).parent) if only else place.shown
+    within = str(Path(place.path).parent) if only else place.path
     with place.parent() if only else place.folder() as folder:
-        order = [folder, only, "" if base == "." else f"{base}/", names, text, limit]
+        hidden = [denied_globs(tool, context), spelled(within, str(context.cwd))]
+        order = [folder, only, "" if base == "." else f"{base}/", names, text, limit, *hidden]
         ended = await run(
             (sys.executable, "-I", "-S", str(_SEARCH)),
             cwd=place.root,
@@ -337,7 +369,7 @@ _MARGIN = 10.0
 CommandSeconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
 
-@tool(side_effect="unsafe", timeout=MAX_SECONDS + _MARGIN)
+@tool(side_effect="unsafe", timeout=MAX_SECONDS + _MARGIN, command="command")
 async def bash(context: ToolContext[object], command: str, timeout: CommandSeconds | None = None) -> str:  # noqa: ASYNC109  # the model's word
     """
     Run a command in a shell, in the working directory. What it leaves in the background is ended with it.

@@ -415,7 +415,9 @@ def tool(
 
     Arguments that are secret by their name, such as ``password``, are seen by the function alone; model,
     journal and approvers see placeholders. *secrets* are names of more of them, *plain* of some that are
-    none. Raises `ToolDefinitionError` where the function cannot be a tool.
+    none. *paths* are names of arguments that are paths, from the working directory, and *command* is that of
+    one which a shell runs: permission rules judge them by what they reach and run. Raises
+    `ToolDefinitionError` where the function cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -438,9 +440,10 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
         key: value for key, value in options.items() if value is not None or key == "timeout"
     }
     none, secrets = tuple(_names(function, told.pop("plain", ()))), told.pop("secrets", ())
+    arguments = json.loads(text).get("properties", ())
     if "resources" in told:
-        arguments = json.loads(text).get("properties", ())
         told["resources"] = tuple(_resource_keys(function, told["resources"], arguments))
+    _declare(function, told, arguments)
     settings: dict[str, Any] = {"name": function.__name__, "description": summary, "schema": text, **told}
     try:
         spec = ToolSpec(**settings)
@@ -448,6 +451,20 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
         raise definition_error(function, str(error.args[0])) from error
     hidden = _secrets(function, secrets, none, text)
     return Tool(attrs.evolve(spec, secrets=hidden), function, struct, none, injected, schema is not None)
+
+
+def _declare(function: Callable[..., object], told: dict[str, Any], arguments: Iterable[str]) -> None:
+    """
+    Make the paths and the command in *told* what a spec takes.
+
+    Raises `ToolDefinitionError` for a name that is none of the *arguments*.
+    """
+    told["paths"] = tuple(_names(function, told.get("paths", ())))
+    # A name that no argument has would be judged by nothing, and its author would think that it is.
+    for name in (*told["paths"], *filter(None, [told.get("command")])):
+        if name not in arguments:
+            there = ", ".join(arguments) or "none"
+            raise definition_error(function, f"{name!r} names no argument; there are: {there}")
 
 
 def _secrets(

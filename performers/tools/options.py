@@ -26,3 +26,5 @@ class ToolOptions(TypedDict, total=False):
     resources: Iterable[str] | None
     secrets: Iterable[str]
     plain: Iterable[str]
+    paths: Iterable[str]
+    command: str

@@ -40,6 +40,11 @@ class LocatedPath:
         """The last part; ``.`` for a root, which no file tool can open as a file."""
         return self.parts[-1] if self.parts else "."
 
+    @property
+    def path(self) -> str:
+        """The whole path."""
+        return str(self.root.joinpath(*self.parts))
+
     def folder(self) -> AbstractContextManager[int]:
         """A descriptor of this place, which must be a directory."""
         return self._opened(self.parts, make=False)

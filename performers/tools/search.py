@@ -35,6 +35,9 @@ MAX_HIT = 500
 # Bytes at a file's beginning that are searched for a null byte, by which a file is binary, as git does it.
 SNIFFED = 8_192
 
+# Why a file is left out that a rule denies.
+RULED_OUT = "denied by a rule"
+
 # Braces in one pattern, and patterns that they stand for: each brace multiplies the patterns to try.
 _MAX_CHOICES = 6
 _MAX_PATTERNS = 1_000
@@ -49,13 +52,23 @@ MAX_FOLDERS = 100
 REFUSED = 2
 
 
-def report(folder: int, only: str, shown: str, names: str, text: str | None, limit: int) -> Iterator[str]:
+def report(  # noqa: PLR0913, PLR0917  # as the order has them
+    folder: int,
+    only: str,
+    shown: str,
+    names: str,
+    text: str | None,
+    limit: int,
+    denied: Sequence[str] = (),
+    places: Sequence[str] = (),
+) -> Iterator[str]:
     """
     What is found below the directory open as *folder*, or in its file *only*; at the end, what was left out.
 
     *shown* stands before every path in the output. *names* is a glob for paths, or empty; *text* a regular
-    expression for lines, or None to list the paths. At most *limit* are found. Raises `ValueError` for a
-    wrong pattern.
+    expression for lines, or None to list the paths. At most *limit* are found. Files that fit one of the
+    globs *denied* are left out, where *places* are the names of the folder. Raises `ValueError` for a wrong
+    pattern.
     """
     missed = Counter[str]()  # by reason
     for pattern in (names, text or ""):
@@ -73,14 +86,24 @@ def report(folder: int, only: str, shown: str, names: str, text: str | None, lim
         (path, where)
         for path, where in _files(folder, only, missed)
         if not names or any(matches(path.split("/"), pattern) for pattern in patterns)
+        if not is_denied(path, denied, places, missed)
     )
-    for found, line in enumerate(_lines(files, wanted, missed)):
+    for found, line in enumerate(_lines(files, wanted, missed, alone=bool(denied))):
         if found == limit:  # known only now that there is one more
             yield f"[stopped after {found:,}; narrow the search]"
             return
         yield shown + line
+    missed = +missed
     if missed:
         yield f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(missed.items()))}]"
+
+
+def is_denied(path: str, globs: Sequence[str], places: Sequence[str], missed: Counter[str]) -> bool:
+    """Whether one of *globs* fits *path* in the folder that *places* name; it is counted as *missed*."""
+    spelled = [os.path.normpath(f"{place}/{path}") for place in places]
+    denied = any(fnmatchcase(each, glob) for glob in globs for each in spelled)
+    missed[RULED_OUT] += denied
+    return denied
 
 
 def _files(folder: int, only: str, missed: Counter[str]) -> Iterator[tuple[str, int]]:
@@ -103,20 +126,24 @@ def _files(folder: int, only: str, missed: Counter[str]) -> Iterator[tuple[str, 
 
 
 def _lines(
-    files: Iterable[tuple[str, int]], wanted: re.Pattern[str] | None, missed: Counter[str]
+    files: Iterable[tuple[str, int]], wanted: re.Pattern[str] | None, missed: Counter[str], *, alone: bool
 ) -> Iterator[str]:
-    """The paths of *files*; or their lines that have what is *wanted*, each behind its path and number."""
+    """
+    The paths of *files*; or their lines that have what is *wanted*, each behind its path and number.
+
+    *alone*: of files that have no other names.
+    """
     for path, folder in files:
         if wanted is None:
             yield visible(path)
             continue
-        for number, line in enumerate(_text(path, folder, missed).split("\n"), 1):
+        for number, line in enumerate(_text(path, folder, missed, alone=alone).split("\n"), 1):
             if wanted.search(line):
                 hit = line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
                 yield f"{visible(path)}:{number}: {hit}"
 
 
-def _text(path: str, folder: int, missed: Counter[str]) -> str:
+def _text(path: str, folder: int, missed: Counter[str], *, alone: bool) -> str:
     """The text of a file, or nothing of one that is left out."""
 
     def opener(name: str, flags: int) -> int:
@@ -125,7 +152,12 @@ def _text(path: str, folder: int, missed: Counter[str]) -> str:
 
     try:
         with open(path.rpartition("/")[2], "rb", opener=opener) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                return ""
+            # One of the other names may be denied.
+            if alone and found.st_nlink > 1:
+                missed["with several names (hard links)"] += 1
                 return ""
             data = file.read(MAX_SEARCHED + 1)
     except OSError as error:

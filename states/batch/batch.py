@@ -2,9 +2,12 @@
 
 # A call goes through these phases from left to right, and never back but for the last case below:
 #
-#   Queued, AwaitingHooks, Asked, AllowedAwaitingHooks, Allowed, Running, Reviewed, Settled
+#   Queued, AwaitingHooks, Inspecting, Asked, AllowedAwaitingHooks, Allowed, AllowedInspecting, Running,
+#   Reviewed, Settled
 #
 # - Each but the first and the last may be left out. Hooks are asked before the rules or after, by policy.
+# - What a call reaches is looked at where a rule could speak about it: before it is judged, and once more
+#   where it has waited since. So `AllowedInspecting` leads back to `Allowed`.
 # - Each may be followed by `Settled` at once: a call that is denied, skipped or wrong has its result.
 # - `RunningChild` stands in the place of `Running` where the tool starts a child agent.
 # - A call that was lost while it ran goes back to `Asked`, marked by `PriorAttempt`.
@@ -20,6 +23,7 @@ from typing import final
 import attrs
 
 from ...effects.config import Limits
+from ...effects.findings import Finding
 from ...effects.hooks import Hook, HookSaid
 from ...effects.messages import ToolCall, ToolResult
 from ...effects.permissions import Basis
@@ -68,6 +72,15 @@ class AwaitingHooks:
 
 @final
 @attrs.frozen(kw_only=True)
+class Inspecting:
+    """It has not been judged, and its arguments are being looked at; *hooks* have had their say."""
+
+    request: str
+    hooks: HookRound = HookRound()
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Timer:
     """A timer, *request*, that is set to *due*, in seconds since the epoch."""
 
@@ -87,7 +100,7 @@ class Asked:
     """
     A person was asked and has until the *deadline*, because of *ground*; *why* says more.
 
-    *hooks* are those that have had their say.
+    *hooks* are those that have had their say, *finding* is what was known of its arguments.
     """
 
     request: str
@@ -95,6 +108,7 @@ class Asked:
     why: str = ""
     hooks: HookRound = HookRound()
     deadline: Timer | Forever = Forever()
+    finding: Finding = Finding()
 
 
 @final
@@ -110,8 +124,18 @@ class AllowedAwaitingHooks:
 @final
 @attrs.frozen(kw_only=True)
 class Allowed:
-    """It may run when its turn comes; *ground* is why."""
+    """It may run when its turn comes; *ground* is why, *inspection* the request by which that was found."""
 
+    ground: Basis
+    inspection: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AllowedInspecting:
+    """It was allowed on *ground* and its turn has come; its arguments are looked at once more."""
+
+    request: str
     ground: Basis
 
 
@@ -125,10 +149,11 @@ class Order(StrEnum):
 @final
 @attrs.frozen(kw_only=True)
 class Running:
-    """A tool is at work."""
+    """A tool is at work; *finding* is what was known of its arguments when it began."""
 
     request: str
     told: Order = Order.RUN
+    finding: Finding = Finding()
 
 
 @final
@@ -164,9 +189,11 @@ class Settled:
 Phase = (
     Queued
     | AwaitingHooks
+    | Inspecting
     | Asked
     | AllowedAwaitingHooks
     | Allowed
+    | AllowedInspecting
     | Running
     | RunningChild
     | Reviewed
@@ -174,13 +201,16 @@ Phase = (
 )
 
 # Phases of a call that has not started.
-Unstarted = Queued | AwaitingHooks | Asked | AllowedAwaitingHooks | Allowed
+Unstarted = Queued | AwaitingHooks | Inspecting | Asked | AllowedAwaitingHooks | Allowed | AllowedInspecting
 
 # Phases of a call whose tool or child is at work.
 Working = Running | RunningChild
 
+# Phases of a call of which more is to be known before it starts.
+Looking = AwaitingHooks | AllowedAwaitingHooks | Inspecting | AllowedInspecting
+
 # Phases that wait for an answer to their *request*.
-AtWork = AwaitingHooks | Asked | AllowedAwaitingHooks | Running | RunningChild | Reviewed
+AtWork = Looking | Asked | Running | RunningChild | Reviewed
 
 
 class PriorAttempt(StrEnum):

@@ -9,7 +9,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import TypeGuard
+
 from ...effects.config import Config, Gates, OnLost, ToolSpec
+from ...effects.events import CallInspected
+from ...effects.findings import Finding
 from ...effects.hooks import Hook
 from ...effects.messages import Outcome, ToolCall
 from ...effects.notices import ApprovalRequested, CallJudged
@@ -21,7 +26,8 @@ from ..context import Context
 from ..rules import model_messages
 from ..rules.hooks import Opinion, opinion, told_of_call
 from ..rules.permission import RUN_AGAIN, Judgement, PermissionPolicy, said_yes
-from ..rules.schema import arguments_of, problem
+from ..rules.rule_fit import NOTHING
+from ..rules.schema import arguments_of, defaults_of, problem
 from . import batch as phases
 from .batch import Batch, Call, Forever, HookRound, Order, PriorAttempt, Stopping, Timer
 from .settle import settled
@@ -39,13 +45,18 @@ def asked_again(call: Call, phase: phases.Running, batch: Batch, ctx: Context, d
     if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or spec is None:
         return None
     # A person is not asked to run again what would be refused the moment they said yes.
-    denied = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {})
-    if denied is not None or fault_in(call.call, spec, batch.offered, ctx.config):
+    denied = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, None, phase.finding)
+    if _denies(denied) or fault_in(call.call, spec, batch.offered, ctx.config):
         return None
     tell_judged(call, RUN_AGAIN, draft)
     # Marked for good: whatever becomes of the question, no result may say that the call has not run.
     doubted = Call(call=call.call, phase=phase, tried=PriorAttempt.LOST)
-    return ask(doubted, RUN_AGAIN, _as_heard(call, ctx), ctx, draft)
+    return ask(doubted, RUN_AGAIN, _as_heard(call, ctx), phase.finding, ctx, draft)
+
+
+def _denies(found: Judgement | None) -> TypeGuard[Judgement]:
+    # What only may be denied was asked about when it began.
+    return found is not None and found.verdict is Verdict.DENY
 
 
 def _as_heard(call: Call, ctx: Context) -> HookRound:
@@ -68,7 +79,10 @@ def law(ctx: Context, draft: Draft) -> PermissionPolicy:
     granted = [effect.rule for effect in draft.effects if isinstance(effect, GrantRule)]
     memory = ctx.memory
     return PermissionPolicy(
-        mode=memory.session.mode, rules=ctx.config.rules, granted=(*memory.session.granted, *granted)
+        mode=memory.session.mode,
+        rules=ctx.config.rules,
+        granted=(*memory.session.granted, *granted),
+        protected=ctx.config.protected,
     )
 
 
@@ -85,12 +99,24 @@ def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...], co
     return model_messages.invalid_arguments(wish.name, found) if found else ""
 
 
+def completed(call: Call, spec: ToolSpec) -> Call:
+    """*call* with the defaults of *spec* for the arguments that its model left out."""
+    # Before anything is decided by them: what a rule, a hook or a person sees is what the tool will get.
+    defaults = defaults_of(spec.schema) if spec.fills else {}
+    if not defaults:
+        return call
+    given = arguments_of(call.call.arguments) or {}
+    missing = {name: value for name, value in defaults.items() if name not in {*given, *spec.secrets}}
+    return call.given(json.dumps({**given, **missing}, ensure_ascii=False)) if missing else call
+
+
 def judge_queued(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call*, whose turn to be judged has come: allowed, asked about, with the hooks, or settled."""
     spec = spec_of(batch, call, ctx)
     fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
+    call = completed(call, spec)
     # Hooks first: rules then judge the arguments that hooks have made of the model's. Rules first: a call
     # that is denied anyway troubles no hook.
     if ctx.config.policy.gates is Gates.HOOKS_FIRST and (
@@ -126,15 +152,54 @@ def judged(call: Call, spec: ToolSpec, hooks: HookRound, ctx: Context, draft: Dr
     arguments = arguments_of(call.call.arguments) or {}
     # Most calls have no hooks to judge by.
     said = opinion(hooks.said) if hooks.said else None
-    found = law(ctx, draft).judge(spec, arguments, said)
+    rules, finding = law(ctx, draft), finding_of(call, ctx)
+    # What is denied as it is written need not be looked at.
+    if finding is None and rules.looks_at(spec) and not _denies(rules.denial(spec, arguments, said)):
+        request = draft.new_id()
+        draft.add(rules.inspection(call.call, spec, request))
+        return call.at(phases.Inspecting(request=request, hooks=hooks))
+    finding = finding or NOTHING
+    found = rules.judge(spec, arguments, said, finding)
     tell_judged(call, found, draft)
     match found.verdict:
         case Verdict.DENY:
             return settled(call, Outcome.DENIED, model_messages.denied(found), draft)
         case Verdict.ASK:
-            return ask(call, found, hooks, ctx, draft)
+            return ask(call, found, hooks, finding, ctx, draft)
         case Verdict.ALLOW:
             return cleared(call, found.ground, hooks, ctx, draft)
+
+
+def finding_of(call: Call, ctx: Context) -> Finding | None:
+    """What was found of *call* in this very step; None where it was not inspected in it."""
+    # Never what was found in an earlier step: a link may lead elsewhere by now.
+    match ctx.event, call.phase:
+        case (
+            CallInspected(request=answered, finding=finding),
+            phases.Inspecting(request=request)
+            | phases.AllowedInspecting(request=request)
+            | phases.Allowed(inspection=request),
+        ) if answered == request:
+            return finding
+        case _:
+            return None
+
+
+def inspected(
+    call: Call, phase: phases.Inspecting | phases.AllowedInspecting, batch: Batch, ctx: Context, draft: Draft
+) -> Call:
+    """*call* after its arguments were looked at."""
+    if isinstance(phase, phases.AllowedInspecting):
+        return call.at(phases.Allowed(ground=phase.ground, inspection=phase.request))
+    spec = spec_of(batch, call, ctx)
+    fault = fault_in(call.call, spec, batch.offered, ctx.config)
+    if spec is None or fault:
+        return settled(call, Outcome.ERROR, fault, draft)
+    # Another process may have gone on with the run meanwhile, and have more hooks.
+    hooks_first = ctx.config.policy.gates is Gates.HOOKS_FIRST
+    if hooks_first and (asked := _hooks_asked(call, None, phase.hooks, ctx, draft)):
+        return asked
+    return judged(call, spec, phase.hooks, ctx, draft)
 
 
 def tell_judged(call: Call, found: Judgement, draft: Draft) -> None:
@@ -147,7 +212,7 @@ def tell_judged(call: Call, found: Judgement, draft: Draft) -> None:
     )
 
 
-def ask(call: Call, found: Judgement, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
+def ask(call: Call, found: Judgement, hooks: HookRound, finding: Finding, ctx: Context, draft: Draft) -> Call:
     """*call*, about which a person is asked, because of what was *found*."""
     wish, within = call.call, ctx.config.policy.answer_within
     request = draft.new_id()
@@ -155,7 +220,9 @@ def ask(call: Call, found: Judgement, hooks: HookRound, ctx: Context, draft: Dra
     # anew.
     deadline = Forever() if within is None else Timer(request=draft.new_id(), due=ctx.now + within)
     why = f"{found.ground}: {found.detail}"
-    phase = phases.Asked(request=request, ground=found.ground, why=why, hooks=hooks, deadline=deadline)
+    phase = phases.Asked(
+        request=request, ground=found.ground, why=why, hooks=hooks, deadline=deadline, finding=finding
+    )
     asked = question(wish, phase)
     draft.add(asked)
     if isinstance(deadline, Timer):
@@ -179,7 +246,11 @@ def question(wish: ToolCall, asked: phases.Asked) -> AskApproval:
 def cleared(call: Call, ground: Basis, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
     """*call*, which was allowed on *ground*; hooks that have not been heard are asked now."""
     # Rules first: hooks have their say about what rules and a person allowed, once each.
-    return _hooks_asked(call, ground, hooks, ctx, draft) or call.at(phases.Allowed(ground=ground))
+    if asked := _hooks_asked(call, ground, hooks, ctx, draft):
+        return asked
+    looked = finding_of(call, ctx) is not None
+    inspection = ctx.event.request if looked and isinstance(ctx.event, CallInspected) else ""
+    return call.at(phases.Allowed(ground=ground, inspection=inspection))
 
 
 def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
@@ -194,6 +265,7 @@ def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context,
     fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
+    call = completed(call, spec)
     ground = call.phase.ground if isinstance(call.phase, phases.AllowedAwaitingHooks) else None
     if ground is Basis.PERSON:
         # A person has said yes to it, and is not asked twice; a denial still holds.
@@ -215,17 +287,26 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
         return settled(call, Outcome.ERROR, fault, draft)
     if denied := _denied_now(call, spec, None, ctx, draft):
         return denied
+    rules, finding = law(ctx, draft), finding_of(call, ctx)
+    if finding is None and rules.looks_at(spec):
+        request = draft.new_id()
+        draft.add(rules.inspection(call.call, spec, request))
+        return call.at(phases.AllowedInspecting(request=request, ground=ground))
     # A yes that a person or a hook gave is not taken back by a rule that would only have asked.
-    if ground in {Basis.PERSON, Basis.HOOK}:
+    if ground is Basis.PERSON:
         return call
-    found = law(ctx, draft).judge(spec, arguments_of(call.call.arguments) or {})
+    arguments, finding = arguments_of(call.call.arguments) or {}, finding or NOTHING
+    if ground is Basis.HOOK and rules.denial(spec, arguments, None, finding) is None:
+        return call
+    found = rules.judge(spec, arguments, None, finding)
     return call if found.verdict is Verdict.ALLOW else judged(call, spec, _as_heard(call, ctx), ctx, draft)
 
 
 def _denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, draft: Draft) -> Call | None:
     """*call*, settled, where a rule, a hook or the mode denies it although it was allowed; None where not."""
-    found = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, said)
-    if found is None:
+    finding = finding_of(call, ctx) or NOTHING
+    found = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, said, finding)
+    if not _denies(found):
         return None
     tell_judged(call, found, draft)
     return settled(call, Outcome.DENIED, model_messages.denied(found), draft)
@@ -239,6 +320,8 @@ def approved(call: Call, phase: phases.Asked, edited: str, batch: Batch, ctx: Co
     if edited:
         call = call.given(edited)
     tell_judged(call, said_yes(edited), draft)
-    if fault := fault_in(call.call, spec_of(batch, call, ctx), batch.offered, ctx.config):
+    spec = spec_of(batch, call, ctx)
+    fault = fault_in(call.call, spec, batch.offered, ctx.config)
+    if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
-    return cleared(call, Basis.PERSON, phase.hooks, ctx, draft)
+    return cleared(completed(call, spec), Basis.PERSON, phase.hooks, ctx, draft)

@@ -52,13 +52,15 @@ def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
     """*call* when its batch rises to *level*."""
     # A denial leaves alone what a person has allowed or is still being asked about.
     match call.phase:
-        case phases.Queued() | phases.AwaitingHooks():
+        case phases.Queued() | phases.AwaitingHooks() | phases.Inspecting():
             return unstarted(call, level, draft)
         # Next to a denied call, one to which a person has said yes still runs: that yes was about this call
         # and not about the answer.
-        case phases.Allowed(ground=ground) | phases.AllowedAwaitingHooks(ground=ground) if (
-            level > Stopping.DENIED or ground is not Basis.PERSON
-        ):
+        case (
+            phases.Allowed(ground=ground)
+            | phases.AllowedAwaitingHooks(ground=ground)
+            | phases.AllowedInspecting(ground=ground)
+        ) if level > Stopping.DENIED or ground is not Basis.PERSON:
             return unstarted(call, level, draft)
         case phases.Asked() if level > Stopping.DENIED:
             return unstarted(call, level, draft)
@@ -89,11 +91,11 @@ def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
 
 def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) -> None:
     """
-    Wait no longer for what is asked about *call*, a person or hooks; *closed* is a request that is over.
+    Wait no longer for what is asked about *call*, before it starts; *closed* is a request that is over.
     """
     # A question that was not answered is shown as withdrawn, so that an approval page can close it.
     phase = call.phase
-    if not isinstance(phase, phases.Asked | phases.AwaitingHooks | phases.AllowedAwaitingHooks):
+    if not isinstance(phase, phases.Asked | phases.Looking):
         return
     # The deadline too: a timer that fires for a question that is over would be one event more in each
     # journal.

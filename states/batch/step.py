@@ -29,11 +29,12 @@ from ..rules import model_messages
 from ..rules.hooks import opinion, told_of_result
 from ..rules.inputs import skips_rest
 from ..rules.permission import NO_ANSWER, said_no
+from ..rules.rule_fit import allowing
 from ..rules.schema import arguments_of
 from ..state import Confirming, Dispatching, End, Executing, Go, Thinking
 from . import batch as phases
 from .batch import Batch, Call, HookRound, PriorAttempt, Stopping, Timer
-from .permission import approved, asked_again, cleared, law, spec_of, tell_judged, vetted
+from .permission import approved, asked_again, cleared, inspected, law, spec_of, tell_judged, vetted
 from .settle import abandon, account_of, give_up, settled, told_to_stop, unstarted, withdraw
 from .start import start, within_budget
 
@@ -47,7 +48,8 @@ Progress = events.ToolProgressed | events.AgentProgressed
 Ended = events.ToolFinished | events.AgentFinished
 
 # The events that are for a request of a call.
-Answered = Ended | Progress | events.ToolLost | events.ApprovalGiven | events.HookAnswered | events.TimerFired
+Judging = events.ApprovalGiven | events.HookAnswered | events.CallInspected | events.TimerFired
+Answered = Ended | Progress | events.ToolLost | Judging
 
 
 def step(state: Executing | Confirming | Dispatching, ctx: Context) -> BatchStep:
@@ -180,12 +182,10 @@ def _answered(batch: Batch, index: int, event: Answered, ctx: Context, draft: Dr
         # A question has two requests: the approval and its timer. This is the timer.
         case events.TimerFired(), phases.Asked() as phase if event.request != phase.request:
             return _late(batch, index, event.request, ctx, draft)
-        case events.HookAnswered(), phases.AwaitingHooks() | phases.AllowedAwaitingHooks() as phase:
-            said = record_answers(Hook.PRE_TOOL_USE, event, ctx, draft, call.call.id)
-            hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *said.said))
-            batch = batch.with_call(index, vetted(call, hooks, said.arguments, batch, ctx, draft))
-            # Each hook may end the whole run, whatever the others said.
-            return _stop_run(batch, draft) if said.interrupt else batch
+        case events.HookAnswered() | events.CallInspected() as told, phase if isinstance(
+            phase, phases.Looking
+        ):
+            return _told(batch, index, told, ctx, draft)
         case events.HookAnswered(), phases.Reviewed() as phase:
             record_answers(phase.hook, event, ctx, draft, call.call.id)
             return batch.with_call(index, call.at(phases.Settled(result=phase.result)))
@@ -235,6 +235,28 @@ def _over(call: Call, result: ToolResult, batch: Batch, ctx: Context, draft: Dra
     return call.at(phases.Reviewed(request=request, hook=hook, result=result))
 
 
+def _told(
+    batch: Batch,
+    index: int,
+    event: events.HookAnswered | events.CallInspected,
+    ctx: Context,
+    draft: Draft,
+) -> Batch | None:
+    """*batch*, in which more is known of a call that has not started; None where it asked something else."""
+    call = batch.calls[index]
+    match event, call.phase:
+        case events.HookAnswered(), phases.AwaitingHooks() | phases.AllowedAwaitingHooks() as phase:
+            said = record_answers(Hook.PRE_TOOL_USE, event, ctx, draft, call.call.id)
+            hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *said.said))
+            batch = batch.with_call(index, vetted(call, hooks, said.arguments, batch, ctx, draft))
+            # Each hook may end the whole run, whatever the others said.
+            return _stop_run(batch, draft) if said.interrupt else batch
+        case events.CallInspected(), phases.Inspecting() | phases.AllowedInspecting() as phase:
+            return batch.with_call(index, inspected(call, phase, batch, ctx, draft))
+        case _:
+            return None
+
+
 def _decided(
     batch: Batch, index: int, phase: phases.Asked, event: events.ApprovalGiven, ctx: Context, draft: Draft
 ) -> Batch:
@@ -278,12 +300,12 @@ def _answered_too(batch: Batch, rule: Rule, ctx: Context, draft: Draft) -> Batch
     for index, call in enumerate(batch.calls):
         phase, arguments = call.phase, arguments_of(call.call.arguments) or {}
         spec = spec_of(batch, call, ctx)
-        if spec is None or not isinstance(phase, phases.Asked) or not rule.covers(call.call.name, arguments):
+        if spec is None or not isinstance(phase, phases.Asked) or call.tried is PriorAttempt.LOST:
             continue
-        if call.tried is PriorAttempt.LOST:
+        if not allowing((rule,), spec, arguments, phase.finding):
             continue
         # A hook that asks for a person is not answered by a rule that a person made without seeing this call.
-        found = law(ctx, draft).judge(spec, arguments, opinion(phase.hooks.said))
+        found = law(ctx, draft).judge(spec, arguments, opinion(phase.hooks.said), phase.finding)
         if found.verdict is Verdict.ALLOW:
             withdraw(call, draft)
             tell_judged(call, found, draft)

@@ -12,8 +12,13 @@ from typing import final
 import attrs
 
 from ...effects.config import Approval, SideEffect, ToolSpec
+from ...effects.findings import Finding
+from ...effects.messages import ToolCall
 from ...effects.permissions import Basis, PermissionMode, Rule, Verdict
+from ...effects.requests import InspectCall
+from .commands import Fit
 from .hooks import Opinion
+from .rule_fit import NOTHING, allowing, doubt_of, fit, inspected, protection
 
 
 @final
@@ -46,47 +51,92 @@ def said_yes(edited: str) -> Judgement:
 @final
 @attrs.frozen(kw_only=True)
 class PermissionPolicy:
-    """What judges a call besides its tool: the *mode*, the *rules*, and what a person *granted*."""
+    """
+    What judges a call besides its tool: the *mode*, the *rules*, and what a person *granted*.
+
+    *protected* are globs of paths that are asked about where edits are accepted.
+    """
 
     mode: PermissionMode
     rules: tuple[Rule, ...] = ()
     granted: tuple[Rule, ...] = ()
+    protected: tuple[str, ...] = ()
+
+    def looks_at(self, spec: ToolSpec) -> bool:
+        """Whether a call of *spec* is judged by what its paths reach, or by what its command runs."""
+        if not spec.paths and not spec.command:
+            return False
+        return self._protects(spec) or bool(inspected((*self.rules, *self.granted), spec))
+
+    def inspection(self, wish: ToolCall, spec: ToolSpec, request: str) -> InspectCall:
+        """The order to look at the arguments of *wish*, a call of *spec*."""
+        named = inspected((*self.rules, *self.granted), spec)
+        return InspectCall(
+            id=request,
+            call=wish.id,
+            tool=wish.name,
+            arguments=wish.arguments,
+            globs=tuple(dict.fromkeys([glob for name, glob in named if name in spec.paths])),
+        )
+
+    def _protects(self, spec: ToolSpec) -> bool:
+        accepts = self.mode is PermissionMode.ACCEPT_EDITS and spec.edits
+        return accepts and bool(self.protected and spec.paths)
 
     def judge(
-        self, spec: ToolSpec, arguments: Mapping[str, object], opinion: Opinion | None = None
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, object],
+        opinion: Opinion | None = None,
+        finding: Finding = NOTHING,
     ) -> Judgement:
-        """The judgement on a call of *spec* with *arguments*, of which hooks had an *opinion*."""
-        found = self.denial(spec, arguments, opinion)
+        """
+        The judgement on a call of *spec* with *arguments*, of which hooks had an *opinion*.
+
+        *finding* is what was found of the arguments that are looked at.
+        """
+        found = self.denial(spec, arguments, opinion, finding)
         # Behind the denials and before all questions. That is the whole meaning of the mode.
         if found is None and self.mode is PermissionMode.BYPASS:
             found = Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
         # Most agents have no rules, and most calls no hook.
         if found is None and (self.rules or self.granted or opinion):
-            found = self._named(spec, arguments, opinion)
+            found = self._named(spec, arguments, opinion, finding)
         if found is None:
-            found = self._by_tool(spec)
+            found = self._by_tool(spec, arguments, finding)
         # At the very end: also what a hook or a rule wants asked has no one to be asked in this mode.
         if found.verdict is Verdict.ASK and self.mode is PermissionMode.DONT_ASK:
             return Judgement(Verdict.DENY, Basis.MODE, self.mode)
         return found
 
     def denial(
-        self, spec: ToolSpec, arguments: Mapping[str, object], opinion: Opinion | None = None
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, object],
+        opinion: Opinion | None = None,
+        finding: Finding = NOTHING,
     ) -> Judgement | None:
-        """What denies a call of *spec* with *arguments*, although it was allowed; None where nothing does."""
+        """
+        What denies a call of *spec* with *arguments*, although it was allowed; None where nothing does.
+
+        Where it cannot be decided whether a rule denies it, it is to be asked about.
+        """
         # Rules before hooks before the mode: the reason that is shown is the one that was written down for
         # just this.
-        if self.rules and (rule := _first(self.rules, Verdict.DENY, spec, arguments)):
+        rule, fits = _first(self.rules, Verdict.DENY, spec, arguments, finding)
+        if rule is not None and fits is Fit.YES:
             return Judgement(Verdict.DENY, Basis.RULE, str(rule))
         if opinion is not None and opinion.verdict is Verdict.DENY:
             return Judgement(Verdict.DENY, Basis.HOOK, opinion.because)
         # By what the tool says of itself. A tool that lies about its side effect is wrong in every mode.
         if self.mode is PermissionMode.PLAN and spec.side_effect is not SideEffect.READ_ONLY:
             return Judgement(Verdict.DENY, Basis.MODE, self.mode)
-        return None
+        # In every mode, also in the one that lets everything run: a denial is not passed by what it cannot
+        # read.
+        return None if rule is None else Judgement(Verdict.ASK, Basis.RULE, _may_apply(rule, spec, finding))
 
     def _named(
-        self, spec: ToolSpec, arguments: Mapping[str, object], opinion: Opinion | None
+        self, spec: ToolSpec, arguments: Mapping[str, object], opinion: Opinion | None, finding: Finding
     ) -> Judgement | None:
         """What a hook, a person or a rule says about just such calls; a person's word beats a rule's."""
         said = None if opinion is None else opinion.verdict
@@ -96,25 +146,33 @@ class PermissionPolicy:
         if said is Verdict.ASK:
             return Judgement(Verdict.ASK, Basis.HOOK, because)
         # Before the rules that ask, or "always" would be asked about again each time.
-        if rule := _first(self.granted, Verdict.ALLOW, spec, arguments):
-            return Judgement(Verdict.ALLOW, Basis.GRANT, str(rule))
-        if rule := _first(self.rules, Verdict.ASK, spec, arguments):
-            return Judgement(Verdict.ASK, Basis.RULE, str(rule))
+        if by := allowing(self.granted, spec, arguments, finding):
+            return Judgement(Verdict.ALLOW, Basis.GRANT, _all_of(by))
+        rule, fits = _first(self.rules, Verdict.ASK, spec, arguments, finding)
+        if rule is not None:
+            detail = str(rule) if fits is Fit.YES else _may_apply(rule, spec, finding)
+            return Judgement(Verdict.ASK, Basis.RULE, detail)
         if said is Verdict.ALLOW:
             return Judgement(Verdict.ALLOW, Basis.HOOK, because)
-        if rule := _first(self.rules, Verdict.ALLOW, spec, arguments):
-            return Judgement(Verdict.ALLOW, Basis.RULE, str(rule))
+        # One part of a command may be granted, and a rule allow the other.
+        if by := allowing((*self.rules, *self.granted), spec, arguments, finding):
+            return Judgement(Verdict.ALLOW, Basis.RULE, _all_of(by))
         return None
 
-    def _by_tool(self, spec: ToolSpec) -> Judgement:
+    def _by_tool(self, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding) -> Judgement:
         # What a tool says of itself comes last: its author knows neither this host nor this run.
         if spec.approval is Approval.NEVER:
             return Judgement(Verdict.ALLOW, Basis.TOOL, "it is never asked about")
         if spec.approval is Approval.BY_SIDE_EFFECT and spec.side_effect is SideEffect.READ_ONLY:
             return Judgement(Verdict.ALLOW, Basis.TOOL, "it only reads")
         if self.mode is PermissionMode.ACCEPT_EDITS and spec.edits:
+            if self._protects(spec) and (why := protection(self.protected, spec, arguments, finding)):
+                return Judgement(Verdict.ASK, Basis.TOOL, why)
             return Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
-        return Judgement(Verdict.ASK, Basis.TOOL, _why_asked(spec))
+        # A person who wrote a rule for such calls wonders why this one is asked about.
+        named = [rule for rule in (*self.rules, *self.granted) if rule.verdict is Verdict.ALLOW]
+        doubt = doubt_of(spec, finding) if inspected(named, spec) else ""
+        return Judgement(Verdict.ASK, Basis.TOOL, "; ".join(filter(None, (_why_asked(spec), doubt))))
 
 
 def _why_asked(spec: ToolSpec) -> str:
@@ -123,10 +181,27 @@ def _why_asked(spec: ToolSpec) -> str:
     return "it changes things" if spec.side_effect is SideEffect.IDEMPOTENT else "it may change anything"
 
 
+def _may_apply(rule: Rule, spec: ToolSpec, finding: Finding) -> str:
+    return f"{rule} may apply: {doubt_of(spec, finding) or 'it cannot be looked at'}"
+
+
+def _all_of(rules: Iterable[Rule]) -> str:
+    return "; ".join(map(str, rules))
+
+
 def _first(
-    rules: Iterable[Rule], verdict: Verdict, spec: ToolSpec, arguments: Mapping[str, object]
-) -> Rule | None:
+    rules: Iterable[Rule],
+    verdict: Verdict,
+    spec: ToolSpec,
+    arguments: Mapping[str, object],
+    finding: Finding,
+) -> tuple[Rule | None, Fit]:
+    """The first of *rules* with *verdict* that speaks about the call, else the first that may."""
+    first: Rule | None = None
     for rule in rules:
-        if rule.verdict is verdict and rule.covers(spec.name, arguments):
-            return rule
-    return None
+        fits = fit(rule, spec, arguments, finding) if rule.verdict is verdict else Fit.NO
+        if fits is Fit.YES:
+            return rule, fits
+        if fits is Fit.MAYBE and first is None:
+            first = rule
+    return first, Fit.MAYBE

@@ -59,6 +59,16 @@ def arguments_of(text: str) -> dict[str, object] | None:
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
 
+@lru_cache(maxsize=1024)
+def defaults_of(schema: str) -> dict[str, Json]:
+    """The values that *schema* has for arguments that are left out."""
+    declared = _parsed(schema).get("properties")
+    there = declared.items() if isinstance(declared, dict) else ()
+    found = {name: each["default"] for name, each in there if isinstance(each, dict) and "default" in each}
+    # Null says that there is no value, and so does an argument that is not there.
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _refuse(constant: str) -> None:
     """``NaN`` and ``Infinity`` are no JSON, although the decoder takes them."""
     raise ValueError(constant)

@@ -41,7 +41,7 @@ def word(one: Request | Cancel | Event) -> str:
 
 # Every place where a machine can rest
 
-HOOKS, FILES, TIMER = ["FireHook"], ["ReadInstructions"], ["SetTimer"]
+HOOKS, LOOK, FILES, TIMER = ["FireHook"], ["InspectCall"], ["ReadInstructions"], ["SetTimer"]
 LOST, UNASKED = ["ModelFailed lost"], ["ModelFailed unbegun"]
 TOOL, MAYBE, STOPPED = ["RunTool"], ["ToolLost"], ["ToolFinished cancelled"]
 QUESTION, TIMED = ["AskApproval"], ["AskApproval", "SetTimer"]
@@ -64,6 +64,8 @@ BECOMES: dict[str, tuple[list[str], list[str]]] = {
     "executing, vetted": (HOOKS, HOOKS),
     "executing, allowed": (TOOL, TOOL),
     "executing, reviewed": (HOOKS, HOOKS),
+    "executing, looked at": (LOOK, LOOK),
+    "executing, looked at again": (LOOK, LOOK),
     "executing, told to stop": (MAYBE, STOPPED),
     "executing.stopping": (MAYBE, STOPPED),
     "executing.stopping, steered": (TOOL, TOOL),

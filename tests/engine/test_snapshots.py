@@ -211,7 +211,7 @@ def test_a_snapshot_of_another_version_is_refused() -> None:
             restored(machine, {**known, "version": SNAPSHOT_VERSION + 1, **more})
     with pytest.raises(errors.JournalError, match="fold its journal instead"):
         restored(machine, {**known, "version": SNAPSHOT_VERSION - 1})
-    for data in (b"", b"{}", b"[]", b'{"version": 3}', b'{"version": "3"}', b"\xff"):
+    for data in (b"", b"{}", b"[]", b'{"version": 4}', b'{"version": "4"}', b"\xff"):
         with pytest.raises(errors.JournalError, match="this snapshot cannot be read"):
             Machine.restore(data, config(), History.of())
 
@@ -438,6 +438,7 @@ class World:
         answers[requests.RunTool] = events.ToolFinished(at=at, request=name, content="done")
         answers[requests.RunAgent] = events.AgentFinished(at=at, request=name, content="done")
         answers[requests.FireHook] = events.HookAnswered(at=at, request=name)
+        answers[requests.InspectCall] = events.CallInspected(at=at, request=name)
         answers[requests.ReadInstructions] = events.InstructionsRead(at=at, request=name, text="be brief")
         match request:
             case requests.CallModel():

@@ -54,6 +54,7 @@ from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
     ApproveAlways,
+    CallInspected,
     Deny,
     Failure,
     HookAnswered,
@@ -64,6 +65,7 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
+from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Message, Outcome, StopReason
@@ -78,7 +80,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
+from turnwheel.effects.requests import CallModel, FireHook, InspectCall, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, TakenOver
@@ -174,6 +176,7 @@ class World:
             CallModel: answer,
             RunTool: self._work,
             FireHook: ask,
+            InspectCall: look,
             ReadInstructions: read,
             SetTimer: self._wait,
         }
@@ -222,6 +225,20 @@ def heard_of(name: str, answer: HookAnswer | str) -> HookSaid:
     if isinstance(answer, str):
         return HookSaid(name=name, fault=answer)
     return HookSaid(name=name, answer=answer)
+
+
+async def look(request: InspectCall, scene: PerformContext) -> CallInspected:
+    at = str(json.loads(request.arguments)["at"])
+    if request.tool == "look":
+        path = PathFound(argument="at", value=at, written=(at,), real=("/home/ann/vault/1", "vault/1"))
+        return CallInspected(at=scene.clock.now(), request=request.id, finding=Finding(paths=(path,)))
+    words, _, to = at.partition(" > ")
+    command = CommandFound(
+        argument="at",
+        commands=(SimpleCommand(words=tuple(words.split())),),
+        beyond=f"it writes to {to!r}" if to else "",
+    )
+    return CallInspected(at=scene.clock.now(), request=request.id, finding=Finding(commands=(command,)))
 
 
 async def read(request: ReadInstructions, scene: PerformContext) -> InstructionsRead:
@@ -363,6 +380,19 @@ async def approvals(world: World) -> None:
     session = world.process(*replies, calls(("pay", {"at": "9"})), says("done"))
     always = ApproveAlways(where=(("at", "9"),))
     await answer(session, Approve(), Approve(arguments='{"at":"more"}'), Deny(message="too much"), always)
+
+
+async def inspections(world: World) -> None:
+    """What calls reach and run decides: one is allowed, one asked about, one denied."""
+    there: Mapping[str, Any] = {"look": {"paths": ("at",)}, "pay": {"command": "at"}}
+    tools = tuple([attrs.evolve(tool, **there.get(tool.name, {})) for tool in TOOLS])
+    rules = (
+        Rule(verdict="allow", tool="pay", where=(("at", "cash *"),)),
+        Rule(verdict="deny", tool="*", where=(("at", "vault/*"),)),
+    )
+    wishes = calls(("pay", {"at": "cash 3"}), ("pay", {"at": "cash 3 > x"}), ("look", {"at": "link"}))
+    session = world.process(wishes, says("Done."), tools=tools, rules=rules)
+    await answer(session, Approve())
 
 
 async def denied_for_good(world: World) -> None:

@@ -51,6 +51,7 @@ from turnwheel.effects.events import (
     Approve,
     ApproveAlways,
     CallCancelled,
+    CallInspected,
     ControlReceived,
     Deny,
     Entered,
@@ -69,15 +70,17 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
+from turnwheel.effects.findings import Finding, PathFound
 from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Outcome, StopReason
-from turnwheel.effects.permissions import PermissionMode, Verdict
+from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import Change, SetMode, SetThinking
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
     FireHook,
+    InspectCall,
     Purpose,
     ReadInstructions,
     Request,
@@ -86,6 +89,7 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import Confirming, Dispatching, Executing
 from turnwheel.states.table import IGNORED, TABLE, Row
 
@@ -121,6 +125,9 @@ KIDS = (ChildSpec(name="kid", limits=Limits(seconds=2.0)), CHILDREN[1])
 NARROW = attrs.evolve(PLAIN, model=ModelSpec(name="wire:model", window=150, price=PRICE))
 PARALLEL, SERIAL = Concurrency.PARALLEL, Concurrency.SERIAL
 
+WEIGHED = (Rule(verdict=Verdict.ASK, tool="write", where=(("path", "[ab]*"),)), *RULES[3:])
+"""What a path reaches decides whether a call is asked about or denied."""
+
 WORLDS: Mapping[str, Config] = {
     "plain": PLAIN,
     "serial": _config(concurrency=SERIAL),
@@ -137,6 +144,9 @@ WORLDS: Mapping[str, Config] = {
     "lost is asked": _config(concurrency=PARALLEL, on_lost=OnLost.ASK),
     "bold": _config(concurrency=PARALLEL, mode=PermissionMode.BYPASS),
     "allowed": attrs.evolve(_config(concurrency=PARALLEL), rules=RULES[:2]),
+    "inspected": attrs.evolve(_config(concurrency=SERIAL), rules=RULES),
+    "weighed": attrs.evolve(PLAIN, rules=WEIGHED),
+    "weighed apart": attrs.evolve(_config(concurrency=PARALLEL), rules=WEIGHED),
     "free": _config(mode=PermissionMode.BYPASS, max_parallel=2),
     "narrow": NARROW,
     "consulted": attrs.evolve(NARROW, hooks=HOOKS[6:7]),
@@ -347,6 +357,13 @@ class GuidedRun:
             files, text = self._open(ReadInstructions), pick(choices, ("be brief", ""))
             faults = pick(choices, ((), ("not there",)))
             return InstructionsRead(at=at, request=files.id, text=text, faults=faults)
+        if word in {"find", "catch"}:
+            look = self._open(InspectCall, tool=tool)
+            assert isinstance(look, InspectCall)
+            value = (arguments_of(look.arguments) or {}).get("path")
+            value, real = str(value), str(value) if word == "find" else "secret"
+            path = PathFound(argument="path", value=value, written=(value,), real=(real,))
+            return CallInspected(at=at, request=look.id, finding=Finding(paths=(path,)))
         if word in {"pass", "deny", "halt", "ask", "again"}:
             hooks = self._open(FireHook, tool=tool)
             assert isinstance(hooks, FireHook)
@@ -421,14 +438,14 @@ def _way(row: Row) -> tuple[str, tuple[str, ...]]:
 
 # One example
 
-BESIDES = ("send", "set", "later", "hear", "steer", "stream", "yes", "end", "pass")
+BESIDES = ("send", "set", "later", "hear", "steer", "stream", "yes", "end", "pass", "find")
 """What may happen on the way, besides what leads there."""
 
 BEHIND = (
     """
-end, yes, no, never, late, pass, ask, deny, halt, again, say, call look write, call note note, cut, sum,
-half, steer, now, stop, spend, hear, wake, fail server, fail overflow, drop look, drop write, drop ranger,
-lose write, mode plan, under serial
+end, yes, no, never, late, find, catch, pass, ask, deny, halt, again, say, call look write, call note note,
+cut, sum, half, steer, now, stop, spend, hear, wake, fail server, fail overflow, drop look, drop write,
+drop ranger, lose write, mode plan, under serial
 """.strip()
     .replace("\n", " ")
     .split(", ")

@@ -371,3 +371,16 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None
             """Nothing."""
 
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"paths": ["where"]}, {"command": "where"}, {"paths": ["path", "where"]}]
+)
+def test_a_path_or_a_command_is_an_argument(options: dict[str, Any]) -> None:
+    def look(path: str) -> str:
+        return path
+
+    with pytest.raises(ToolDefinitionError, match="'where' names no argument; there are: path"):
+        tool(**options)(look)
+    made = tool(paths=["path"])(look)
+    assert (made.spec.paths, made.spec.command, made.spec.fills) == (("path",), "", True)

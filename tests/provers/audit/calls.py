@@ -29,12 +29,14 @@ from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
     Approve,
+    CallInspected,
     Deny,
     HookAnswered,
     ModelFinished,
     ToolFinished,
     ToolLost,
 )
+from turnwheel.effects.findings import Finding
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import CallJudged, CallSettled, InterruptRequested
@@ -44,6 +46,7 @@ from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
     FireHook,
+    InspectCall,
     Purpose,
     RunAgent,
     RunTool,
@@ -104,6 +107,7 @@ class CallBook:
 
     def take(self, now: Transition, around: Around) -> list[str]:
         """The faults of the step *now*; *around* is what the other books say of it."""
+        self._looked(now, around)
         faults = self._lost(now, around)
         self._event(now, around)
         for effect in now.effects:
@@ -113,6 +117,22 @@ class CallBook:
         if now.remembered.session.granted != self.granted:
             faults.append(f"granted were {self.granted}, the memory has {now.remembered.session.granted}")
         return faults + self._left(now, around)
+
+    def _looked(self, now: Transition, around: Around) -> None:
+        """What was found holds for the step in which it comes, and for no later one."""
+        for call in self.batch:
+            if self.calls[call].fresh is not None:
+                self._note(call, fresh=None)
+        if isinstance(now.event, CallInspected) and isinstance(around.answered, InspectCall):
+            self._note(around.answered.call, fresh=now.event.finding)
+
+    def _inspects(self, request: InspectCall, now: Transition, around: Around) -> list[str]:
+        """A call is looked at where that can decide something, before it starts."""
+        entry = self.calls[request.call]
+        case = self._case(entry, now, around)
+        if case is None or not case.looked_at or not entry.unstarted or entry.fresh is not None:
+            return [f"{request} is of no use, or comes late"]
+        return self._runnable(request, now)
 
     def _lost(self, now: Transition, around: Around) -> list[str]:
         """A call may have run: where that is due, a person is asked whether it runs again."""
@@ -155,7 +175,7 @@ class CallBook:
         denied = Verdict.DENY in verdicts
         given = [answer.arguments for answer in answers if answer.arguments and not denied]
         entry = self.calls[call]
-        self._note(call, said=entry.said | verdicts, given=(entry.given, *given)[-1])
+        self._note(call, said=entry.said | verdicts, given=(entry.given, *given)[-1], news=True)
 
     def _effect(  # noqa: PLR0911  # one return for each kind of effect
         self, effect: Effect, now: Transition, around: Around
@@ -170,6 +190,8 @@ class CallBook:
                 return self._judged(effect, now, around)
             case FireHook(hook=Hook.PRE_TOOL_USE):
                 return self._hooked(effect, now)
+            case InspectCall():
+                return self._inspects(effect, now, around)
             case AskApproval():
                 return self._asked(effect, now)
             case RunTool() | RunAgent():
@@ -211,11 +233,12 @@ class CallBook:
             mode=around.mode,
             said=entry.said,
             granted=self.granted,
+            finding=entry.known if entry.fresh is None else entry.fresh,
         )
 
     def _judged(self, judged: CallJudged, now: Transition, around: Around) -> list[str]:
         call, entry = judged.call, self.calls[judged.call]
-        self._note(call, judged=judged)
+        self._note(call, judged=judged, news=False)
         if not entry.unstarted:
             return [f"{judged} comes late"]
         if judged.ground is Basis.LOST:
@@ -227,7 +250,12 @@ class CallBook:
         if case is None or faulty(entry, self.offered, now.config):
             return [f"{judged} is about what cannot run"]
         faults: list[str] = []
-        if entry.judged is not None and getattr(around.answered, "call", "") != call:
+        # About an open question a grant decides by what was known when it was asked.
+        if case.looked_at and entry.fresh is None and not entry.asked and judged.verdict is not Verdict.DENY:
+            faults.append(f"{judged} and it was not looked at")
+        if not isinstance(around.answered, InspectCall) and not entry.asked:
+            case = attrs.evolve(case, finding=Finding())
+        if entry.judged is not None and not entry.news:
             # Judged again when its turn to start came: what hooks said then is over, unless they denied it.
             case = attrs.evolve(case, said=entry.said & {Verdict.DENY})
         if (judged.verdict, True) != (case.verdict, case.rests_on(judged)):
@@ -252,7 +280,7 @@ class CallBook:
     def _asked(self, question: AskApproval, now: Transition) -> list[str]:
         """A person is asked, because of what has just been judged."""
         call, entry = question.call, self.calls[question.call]
-        self._note(call, asked=True)
+        self._note(call, asked=True, known=entry.known if question.again else entry.fresh or Finding())
         faults = [] if entry.unstarted and not entry.asked else [f"{call} is asked about again"]
         judged = entry.judged
         if judged is None or (judged.verdict, question.why) != (
@@ -266,7 +294,7 @@ class CallBook:
 
     def _started(self, request: RunTool | RunAgent, now: Transition, around: Around) -> list[str]:
         call, entry = request.call, self.calls[request.call]
-        self._note(call, started=True)
+        self._note(call, started=True, known=entry.fresh or Finding())
         faults: list[str] = []
         if not entry.unstarted:
             faults.append(f"{call} is started after it was {'started' if entry.started else 'given up'}")
@@ -284,6 +312,10 @@ class CallBook:
         if case is None or case.denied:
             return [f"{call} is started although a rule, a hook or the mode denies it, or it is no tool"]
         faults: list[str] = []
+        if case.looked_at and entry.fresh is None:
+            faults.append(f"{call} is started and was not looked at")
+        if case.doubted and not entry.approved:
+            faults.append(f"{call} is started although it may be denied")
         if entry.judged is None or entry.judged.verdict is not Verdict.ALLOW:
             faults.append(f"{call} is started after {entry.judged}")
         if entry.asked and not entry.approved:
@@ -293,7 +325,7 @@ class CallBook:
             faults.append(f"{call} is started and {hooks} were not asked")
         return faults
 
-    def _runnable(self, request: RunTool | AskApproval, now: Transition) -> list[str]:
+    def _runnable(self, request: RunTool | AskApproval | InspectCall, now: Transition) -> list[str]:
         entry = self.calls[request.call]
         faults: list[str] = []
         if faulty(entry, self.offered, now.config):
@@ -368,8 +400,12 @@ class CallBook:
             case = self._case(entry, now, around)
             if question.asked.again:
                 continue
-            covered = around.asks.rule is not None and around.asks.rule.covers(entry.name, entry.arguments)
-            if covered and case is not None and case.verdict is Verdict.ALLOW:
+            if case is None or around.asks.rule is None:
+                continue
+            alone = attrs.evolve(
+                case, config=attrs.evolve(case.config, rules=()), granted=(around.asks.rule,)
+            )
+            if alone.trusted and case.verdict is Verdict.ALLOW:
                 faults.append(f"{question} is open, and {around.asks.rule} was granted")
         return faults
 

@@ -17,6 +17,7 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolLost,
 )
+from turnwheel.effects.findings import Finding
 from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.notices import InterruptRequested
 from turnwheel.effects.permissions import Verdict
@@ -44,9 +45,11 @@ class Entry:
     """
     What is known of one call: what it is *given* to run with, as text, and how far it has got.
 
-    *said* are the verdicts of hooks, which have been asked or not (*heard*); *judged* is the last judgement.
+    *said* are the verdicts of hooks, which have been asked or not (*heard*); *judged* is the last judgement,
+    since which there are *news* of hooks or none.
     It may have been *asked* about and *approved*, be *started*, and have *ended*, with *files*. *lost*: it
-    may have run before, in a process that is gone.
+    may have run before, in a process that is gone. *known* is what had been found of it when it was asked
+    about or started, *fresh* what the very last step found, or None.
     """
 
     name: str
@@ -54,11 +57,14 @@ class Entry:
     given: str
     said: frozenset[Verdict] = frozenset()
     heard: bool = False
+    news: bool = False
     judged: CallJudged | None = None
     asked: bool = False
     approved: bool = False
     started: bool = False
     lost: bool = False
+    known: Finding = Finding()
+    fresh: Finding | None = None
     ended: CallSettled | None = None
     files: tuple[Binary, ...] = ()
 

@@ -6,6 +6,7 @@ There the first thing that speaks decides; here everything that speaks is gather
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, final
 
 import attrs
@@ -16,6 +17,7 @@ from turnwheel.effects.config import (
     SideEffect,
     ToolSpec,
 )
+from turnwheel.effects.findings import UNKNOWN, Finding
 from turnwheel.effects.permissions import (
     Basis,
     PermissionMode,
@@ -32,7 +34,11 @@ if TYPE_CHECKING:
 @final
 @attrs.frozen(kw_only=True)
 class Case:
-    """A call of *spec* with what it is *given*, and all that counts for it: what hooks *said* and so on."""
+    """
+    A call of *spec* with what it is *given*, and all that counts for it: what hooks *said* and so on.
+
+    *finding* is what was found of it.
+    """
 
     config: Config
     spec: ToolSpec
@@ -40,6 +46,7 @@ class Case:
     mode: PermissionMode
     said: frozenset[Verdict] = frozenset()
     granted: tuple[Rule, ...] = ()
+    finding: Finding = Finding()
 
     @property
     def denied(self) -> bool:
@@ -48,20 +55,46 @@ class Case:
         return plans or Verdict.DENY in self.said | self._ruled
 
     @property
+    def doubted(self) -> bool:
+        """Whether a rule may deny it, as far as anybody can tell."""
+        return Verdict.DENY in self._perhaps
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether it has to be looked at before anything is decided."""
+        own = {*self.spec.paths, self.spec.command} - {""}
+        named = {
+            name
+            for rule in (*self.config.rules, *self.granted)
+            if fnmatchcase(self.spec.name, rule.tool)
+            for name, _ in rule.where
+        }
+        return bool(own & named) or bool(self._edits and self.config.protected and self.spec.paths)
+
+    @property
     def verdict(self) -> Verdict:
         """What has to become of it, where no person has been asked."""
         if self.denied:
             return Verdict.DENY
-        if self.mode is PermissionMode.BYPASS:
+        if self.mode is PermissionMode.BYPASS and not self.doubted:
             return Verdict.ALLOW
-        trusted = any(rule.covers(self.spec.name, self.given) for rule in self.granted)
-        asked = Verdict.ASK in self.said or (Verdict.ASK in self._ruled and not trusted)
-        allowed = trusted or Verdict.ALLOW in self.said | self._ruled or self._free
+        trusted = self.trusted
+        asking = Verdict.ASK in self._ruled | self._perhaps
+        asked = self.doubted or Verdict.ASK in self.said or (asking and not trusted)
+        ruled = self._together((*self.config.rules, *self.granted))
+        allowed = trusted or ruled or Verdict.ALLOW in self.said or self._free
         if allowed and not asked:
             return Verdict.ALLOW
         return Verdict.DENY if self.mode is PermissionMode.DONT_ASK else Verdict.ASK
 
-    def rests_on(self, judged: CallJudged) -> bool:
+    @property
+    def trusted(self) -> bool:
+        """Whether a person has said that all such calls may run."""
+        return self._together(self.granted)
+
+    def rests_on(  # noqa: PLR0911  # one return for each ground
+        self, judged: CallJudged
+    ) -> bool:
         """
         Whether the ground that *judged* names is there.
 
@@ -71,14 +104,20 @@ class Case:
         match judged.ground:
             case Basis.PERSON | Basis.LOST:
                 return True
+            case Basis.RULE if verdict is Verdict.ALLOW:
+                return self._stands((*self.config.rules, *self.granted), detail)
             case Basis.RULE:
-                return self._stands(self.config.rules, verdict, detail)
+                certain = [rule for rule in self._speaking(2) if rule.verdict is verdict]
+                perhaps = [f"{rule} may apply: " for rule in self._speaking(1)]
+                told = detail in map(str, certain) or detail.startswith(tuple(perhaps))
+                return told and (verdict is Verdict.ASK or detail in map(str, certain))
             case Basis.GRANT:
-                return verdict is Verdict.ALLOW and self._stands(self.granted, verdict, detail)
+                return verdict is Verdict.ALLOW and self._stands(self.granted, detail)
             case Basis.HOOK:
                 return verdict in self.said
             case Basis.TOOL:
-                return verdict is (Verdict.ASK if needs_asking(self.spec) else Verdict.ALLOW)
+                asks = needs_asking(self.spec)
+                return verdict is (Verdict.ASK if asks else Verdict.ALLOW)
             case Basis.MODE:
                 return detail == self.mode and verdict is self._verdict_of_the_mode
 
@@ -87,27 +126,100 @@ class Case:
         lenient = {PermissionMode.BYPASS, PermissionMode.ACCEPT_EDITS}
         return Verdict.ALLOW if self.mode in lenient else Verdict.DENY
 
-    def _stands(self, rules: Iterable[Rule], verdict: Verdict, detail: str) -> bool:
-        return any(
-            rule.verdict is verdict and str(rule) == detail and rule.covers(self.spec.name, self.given)
-            for rule in rules
-        )
+    def _stands(self, rules: Iterable[Rule], detail: str) -> bool:
+        """Whether those of *rules* that *detail* names allow it."""
+        return self._together([rule for rule in rules if str(rule) in detail.split("; ")])
 
     @property
     def _reads(self) -> bool:
         return self.spec.side_effect is SideEffect.READ_ONLY
 
+    def _speaking(self, certainty: int) -> list[Rule]:
+        rules = [rule for rule in self.config.rules if rule.verdict is not Verdict.ALLOW]
+        return [rule for rule in rules if self.speaks(rule) == certainty]
+
     @property
     def _ruled(self) -> frozenset[Verdict]:
-        return frozenset(
-            [rule.verdict for rule in self.config.rules if rule.covers(self.spec.name, self.given)]
-        )
+        return frozenset([rule.verdict for rule in self._speaking(2)])
+
+    @property
+    def _perhaps(self) -> frozenset[Verdict]:
+        return frozenset([rule.verdict for rule in self._speaking(1)])
+
+    def speaks(self, rule: Rule) -> int:
+        """Whether *rule*, which asks or denies, speaks about it: 2, or 1 where nobody can tell, or 0."""
+        if not fnmatchcase(self.spec.name, rule.tool):
+            return 0
+        return min([self._meets(name, glob) for name, glob in rule.where], default=2)
+
+    def _meets(self, name: str, glob: str) -> int:
+        if Rule(verdict=Verdict.ASK, tool="*", where=((name, glob),)).covers("", self.given):
+            return 2
+        if name not in self.given or name not in {*self.spec.paths, self.spec.command}:
+            return 0
+        paths = [one for one in self.finding.paths if one.argument == name]
+        shells = [one for one in self.finding.commands if one.argument == name]
+        if not paths and not shells:
+            return 1
+        there = [each for one in paths for each in (*one.written, *one.real)]
+        runs = [" ".join(each.words) for one in shells for each in one.commands]
+        if any(fnmatchcase(text, glob) for text in (*there, *runs)):
+            return 2
+        unsure = any(one.doubt for one in paths) or any(one.unread for one in shells)
+        return int(unsure or any(UNKNOWN in text and fits_partly(text, glob) for text in runs))
+
+    def _together(self, rules: Iterable[Rule]) -> bool:
+        """Whether *rules* allow it: one of them, or each of its commands by one."""
+        mine = [
+            one for one in rules if one.verdict is Verdict.ALLOW and fnmatchcase(self.spec.name, one.tool)
+        ]
+        shells = [one for one in self.finding.commands if one.argument == self.spec.command]
+        left = {each.words for one in shells for each in one.commands if not each.inner}
+        for rule in mine:
+            own = {name: glob for name, glob in rule.where if name in {*self.spec.paths, self.spec.command}}
+            others = tuple([one for one in rule.where if one[0] not in own])
+            if not Rule(verdict=Verdict.ALLOW, tool="*", where=others).covers("", self.given):
+                continue
+            if not all(self._reaches(name, own[name]) for name in self.spec.paths if name in own):
+                continue
+            if self.spec.command not in own:
+                return True
+            left -= {words for words in left if fnmatchcase(" ".join(words), own[self.spec.command])}
+        clear = [one for one in shells if not one.beyond and not one.unread]
+        tops = [each for one in clear for each in one.commands if not each.inner]
+        return bool(tops) and not left
+
+    def _reaches(self, name: str, glob: str) -> bool:
+        paths = [one for one in self.finding.paths if one.argument == name]
+        sides = [side for one in paths for side in (one.written, one.real)]
+        return bool(sides) and all(any(fnmatchcase(each, glob) for each in side) for side in sides)
+
+    @property
+    def _edits(self) -> bool:
+        return self.mode is PermissionMode.ACCEPT_EDITS and self.spec.edits
 
     @property
     def _free(self) -> bool:
         """Whether nobody need be asked about the tool by itself."""
-        edits = self.mode is PermissionMode.ACCEPT_EDITS and self.spec.edits
-        return edits or not needs_asking(self.spec)
+        return (self._edits and not self._kept_safe) or not needs_asking(self.spec)
+
+    @property
+    def _kept_safe(self) -> bool:
+        """Whether an edit of it would be of something protected, as far as anybody can tell."""
+        if not self.config.protected:
+            return False
+        given = [name for name in self.spec.paths if isinstance(self.given.get(name), str)]
+        known = {one.argument: one for one in self.finding.paths}
+        reached = [each for one in known.values() for each in (*one.written, *one.real)]
+        hit = any(fnmatchcase(each, glob) for each in reached for glob in self.config.protected)
+        return hit or any(one.doubt for one in known.values()) or any(name not in known for name in given)
+
+
+def fits_partly(text: str, glob: str) -> bool:
+    """Whether *glob*, whose only special character is the star, may match *text* with more in it."""
+    literal, fixed = glob.split("*", maxsplit=1)[0], text.split(UNKNOWN, maxsplit=1)[0]
+    begins = literal.startswith(fixed) or fixed.startswith(literal)
+    return begins and ("*" in glob or UNKNOWN in text)
 
 
 def needs_asking(spec: ToolSpec) -> bool:

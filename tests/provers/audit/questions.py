@@ -25,6 +25,7 @@ from turnwheel.effects.requests import AskApproval, Cancel, SetTimer
 from turnwheel.states.rules.schema import arguments_of
 
 if TYPE_CHECKING:
+    from turnwheel.effects.config import Config
     from turnwheel.effects.requests import Request
     from turnwheel.testing.steps import Transition
 
@@ -40,6 +41,14 @@ class Question:
 
 def _too_late(event: ApprovalGiven, question: AskApproval) -> bool:
     return question.due is not None and event.at >= question.due
+
+
+def _may_cover(rule: Rule, question: AskApproval, config: Config) -> bool:
+    """Whether *rule* covers the call that *question* is about; more is known of paths and commands."""
+    spec = config.tool(question.tool)
+    own = set[str]() if spec is None else {*spec.paths, spec.command}
+    plain = attrs.evolve(rule, where=tuple([one for one in rule.where if one[0] not in own]))
+    return plain.covers(question.tool, arguments_of(question.arguments) or {})
 
 
 @final
@@ -93,9 +102,7 @@ class AskBook:
             self.rule = rule = Rule(verdict=Verdict.ALLOW, tool=question.tool, where=decision.where)
             judged = {told.call for told in now.effects if isinstance(told, CallJudged)}
             others = [one.asked for one in self.open.values() if one.asked.call in judged - {question.call}]
-            self.yes += tuple(
-                [one.call for one in others if rule.covers(one.tool, arguments_of(one.arguments) or {})]
-            )
+            self.yes += tuple([one.call for one in others if _may_cover(rule, one, now.config)])
 
     def _asks(self, question: AskApproval, now: Transition, index: int) -> list[str]:
         """A question that has to be answered in time sets its timer at once, and no other does."""

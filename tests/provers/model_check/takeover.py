@@ -18,18 +18,21 @@ from turnwheel.effects.config import SideEffect
 from turnwheel.effects.events import (
     AgentFinished,
     Answer,
+    CallInspected,
     Failure,
     HookAnswered,
     ModelFailed,
     ToolFinished,
     ToolLost,
 )
+from turnwheel.effects.findings import Finding
 from turnwheel.effects.history import Rope
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.requests import (
     CallModel,
     Cancel,
     FireHook,
+    InspectCall,
     Request,
     RunAgent,
     RunTool,
@@ -128,6 +131,9 @@ class _Look:
                 if not set(names) <= set(request.names):
                     faults.append(f"{again} asks others than {request}")
                 again = attrs.evolve(again, names=request.names)
+            case InspectCall(), InspectCall():
+                # Rules may be others by now.
+                again = attrs.evolve(again, globs=request.globs)
             case RunAgent(), RunAgent():
                 # Its tools and its mode are those of whoever goes on with its parent.
                 again = attrs.evolve(again, tools=request.tools, mode=request.mode)
@@ -147,6 +153,8 @@ class _Look:
                 right = not {spec.name for spec in config.hooks if spec.hook is request.hook} & {
                     *request.names
                 }
+            case InspectCall(), CallInspected():
+                right = config.tool(request.tool) is None
             case RunTool(), ToolLost():
                 stays = self._stops(request) or self._unfit(request)
                 right = not self._repeatable(request) or (self._leaves_a_mark(request) and stays)
@@ -190,13 +198,15 @@ class _Look:
         entry = self.ledger.calls.calls[request.call]
         spec = self.machine.config.tool(entry.name)
         memory = self.machine.memory
-        return (
-            spec is None
-            or Case(
-                config=self.machine.config,
-                spec=spec,
-                given=entry.arguments,
-                mode=memory.session.mode,
-                granted=memory.session.granted,
-            ).denied
+        if spec is None:
+            return True
+        case = Case(
+            config=self.machine.config,
+            spec=spec,
+            given=entry.arguments,
+            mode=memory.session.mode,
+            granted=memory.session.granted,
+            finding=entry.known,
         )
+        # What may be denied was asked about, unless it was never looked at.
+        return case.denied or (case.doubted and entry.known == Finding())

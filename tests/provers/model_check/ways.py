@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,6 +13,7 @@ from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
     CallCancelled,
+    CallInspected,
     ControlReceived,
     Entered,
     Event,
@@ -28,6 +30,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
+from turnwheel.effects.findings import Finding, PathFound
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid
 from turnwheel.effects.messages import StopReason
@@ -36,6 +39,7 @@ from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
     FireHook,
+    InspectCall,
     Purpose,
     ReadInstructions,
     RunAgent,
@@ -128,6 +132,8 @@ def _answers(  # noqa: C901, PLR0912  # one branch for each kind of request
                 yield AgentFinished(at=AT, request=name, content="fine", outcome=outcome, spent=spent)
         case FireHook():
             yield from _answers_of_hooks(request)
+        case InspectCall():
+            yield from _findings(request)
         case ReadInstructions():
             yield InstructionsRead(at=AT, request=name, text="be brief")
         case _:
@@ -143,6 +149,15 @@ def _answers_of_who_summarises(name: str, machine: Machine, world: World) -> Ite
     yield _said(name, StopReason.MAX_TOKENS, "bri")
     for failure in (Failure.SERVER, Failure.OVERFLOW):
         yield _failed(name, failure)
+
+
+def _findings(request: InspectCall) -> Iterator[Event]:
+    """A path reaches what it says, or a secret, or it has other names; or nothing is known of it."""
+    value = json.loads(request.arguments)["path"]
+    for real, doubt in ((value, ""), ("secret", ""), (value, "it has two names")):
+        path = PathFound(argument="path", value=value, written=(value,), real=(real,), doubt=doubt)
+        yield CallInspected(at=AT, request=request.id, finding=Finding(paths=(path,)))
+    yield CallInspected(at=AT, request=request.id)
 
 
 def _answers_of_hooks(request: FireHook) -> Iterator[Event]:

@@ -24,6 +24,7 @@ from provers.choices import (
     weighted,
 )
 from provers.simulation import (
+    findings,
     habits,
     hooking,
     replies,
@@ -57,6 +58,7 @@ from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
     Approve,
+    CallInspected,
     Decision,
     Deny,
     Event,
@@ -77,6 +79,7 @@ from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
     FireHook,
+    InspectCall,
     Purpose,
     ReadInstructions,
     Request,
@@ -341,8 +344,9 @@ class Player:
         if not self._run.feed(event):
             self._run.broken([f"{event} answers an open request and was ignored"])
 
-    def _done(
-        self, request: RunTool | AskApproval | RunAgent | FireHook | ReadInstructions | SetTimer
+    def _done(  # noqa: PLR0911  # one return for each kind of request
+        self,
+        request: RunTool | AskApproval | RunAgent | FireHook | InspectCall | ReadInstructions | SetTimer,
     ) -> Event:
         """The answer to *request*."""
         choices, at, name = self.choices, self._now, request.id
@@ -355,6 +359,8 @@ class Player:
                 return replies.returned(choices, request, at)
             case FireHook():
                 return HookAnswered(at=at, request=name, said=hooking.said(choices, request))
+            case InspectCall():
+                return CallInspected(at=at, request=name, finding=findings.found(choices, request))
             case ReadInstructions():
                 faults = pick(choices, ((), ("not there",)))
                 text = pick(choices, ("", "be brief"))

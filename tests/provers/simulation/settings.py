@@ -71,13 +71,14 @@ TOOLS = (
         approval=Approval.ALWAYS,
         resources=("keyhole",),
     ),
-    ToolSpec(name="write", schema=PATH, edits=True, resources=("{path}",)),
+    ToolSpec(name="write", schema=PATH, edits=True, resources=("{path}",), paths=("path",)),
     ToolSpec(
         name="note",
         schema=PATH,
         side_effect=SideEffect.IDEMPOTENT,
         approval=Approval.NEVER,
         resources=("notes",),
+        command="path",
     ),
     ToolSpec(name="send", schema=TASK, kind=ToolKind.AGENT, resources=("agent {agent}",)),
     ToolSpec(
@@ -171,6 +172,7 @@ def _any(choices: Choices) -> Config:
         compaction=compaction(choices, rules),
         loops=loops(choices),
         rules=weighted(choices, {(): 60, RULES: 40}),
+        protected=weighted(choices, {(): 60, ("b*",): 40}),
         hooks=weighted(choices, {(): 50, HOOKS: 35, HOOKS[:3]: 15}),
         instructions=weighted(choices, {(): 80, ("AGENTS.md",): 20}),
     )

@@ -1,0 +1,281 @@
+"""
+Shell commands, read and not run: which programs a command starts, as far as its text says.
+
+Theory of operation. tree-sitter parses the command, and each simple command of it becomes words without their
+quotes. What is known only when a command runs is marked in its word. What this module does not understand is
+said as such: it is taken for something that may run any program, and never for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, final
+
+from ...effects.findings import UNKNOWN, CommandFound, SimpleCommand
+from ...states.rules.commands import MOST_ARGUMENTS, STARTERS, program_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+# Longer commands are not read: a rule says nothing about them.
+MOST_CHARACTERS = 10_000
+
+# How many commands may stand in each other's arguments.
+DEEPEST = 4
+
+# Commands of one command.
+MOST_COMMANDS = 200
+
+SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "rbash", "sh", "yash", "zsh"})
+
+# Builtins after which the words that follow mean something else, or which run text that is no argument.
+TURNING = frozenset({".", "alias", "enable", "hash", "source", "trap"})
+
+# Those wrappers that run builtins, too.
+_OF_BUILTINS = frozenset({"builtin", "command", "coproc", "time"})
+
+# What a plain list of commands is made of. Anything else in it is told, and no rule allows it.
+_LIST_PARTS = frozenset(
+    {"program", "list", "pipeline", "command", "command_name", "word", "number", "string"}
+    | {"string_content", "raw_string", "concatenation", "comment", "redirected_statement"}
+    | {"file_redirect", "file_descriptor", "subshell", "compound_statement", "negated_command"}
+)
+
+# Parts of a command that are no words of it.
+_BESIDE = frozenset(
+    {"variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect", "comment"}
+)
+
+# Characters of a command that a question quotes.
+_SHOWN = 80
+
+# Reasons that a question gives.
+_REASONS = 3
+
+# Parts of words that are known only at run time, by what they are called in an error.
+_DYNAMIC = frozenset(
+    {"simple_expansion", "expansion", "command_substitution", "process_substitution"}
+    | {"arithmetic_expansion", "brace_expression", "ansi_c_string", "translated_string"}
+    | {"extglob_pattern", "regex"}
+)
+
+# What a shell puts a text of its own in the place of, and what says so about all of a word.
+_GLOB = re.compile(r"[*?]")
+_MANY = re.compile(r"\[|\{.*(?:,|\.\.).*\}", re.DOTALL)
+
+
+def read_command(argument: str, text: str) -> CommandFound:
+    """The commands in *text*, the value of *argument*."""
+    try:
+        from tree_sitter import Language, Parser  # noqa: PLC0415  # an extra, and 5 ms for who has it
+        from tree_sitter_bash import language  # noqa: PLC0415  # as above
+    except ImportError:
+        missing = "no shell parser is installed; pip install 'turnwheel[shell]'"
+        return CommandFound(argument=argument, unread=missing)
+    reader = _CommandReader(Parser(Language(language())))
+    reader.read(text, 0)
+    return CommandFound(
+        argument=argument,
+        commands=tuple(reader.commands),
+        beyond=_listed(reader.beyond),
+        unread=_listed(reader.unread),
+    )
+
+
+def _listed(reasons: Sequence[str]) -> str:
+    """The first few of *reasons*, each once: they are read by a person."""
+    return "; ".join(list(dict.fromkeys(reasons))[:_REASONS])
+
+
+@final
+class _CommandReader:
+    """Gathers the *commands* of a text; see `CommandFound` for the rest."""
+
+    def __init__(self, parser: Parser) -> None:
+        self.commands: list[SimpleCommand] = []
+        self.beyond: list[str] = []
+        self.unread: list[str] = []
+        self._parser = parser
+
+    def read(self, text: str, depth: int) -> None:
+        """Read *text*, which stands in the arguments of *depth* other commands."""
+        if len(text) > MOST_CHARACTERS or depth > DEEPEST or len(self.commands) > MOST_COMMANDS:
+            self.unread.append("the command is too long, or too deep, to be read")
+            return
+        if UNKNOWN in text:
+            self.unread.append("it runs a command that is known only then")
+            return
+        source = text.encode()
+        root = self._parser.parse(source).root_node
+        if root.has_error:
+            self.unread.append("the command cannot be read")
+        # A stack and no recursion: brackets may be nested as deep as the text is long.
+        nodes = [root]
+        covered: list[tuple[int, int]] = []
+        while nodes:
+            node = nodes.pop()
+            nodes += reversed(node.children)
+            if not node.child_count:
+                covered.append((node.start_byte, node.end_byte))
+            self._look(node, source, depth)
+        self._check_gaps(covered, source)
+
+    def _check_gaps(self, covered: list[tuple[int, int]], source: bytes) -> None:
+        # A shell has no other blanks than these. What a parser passes over may be a part of a word to it.
+        at = 0
+        for start, end in sorted(covered):
+            gap = source[at:start]
+            if gap.replace(b"\\\n", b"").strip(b" \t\n"):
+                self.unread.append("the command has characters that shells read differently")
+            at = max(at, end)
+
+    def _look(self, node: Node, source: bytes, depth: int) -> None:
+        """Take note of what *node* says."""
+        kind = node.type
+        if kind in {"command", "declaration_command", "unset_command"}:
+            self._command(node, source, depth)
+        if kind == "function_definition":
+            self.unread.append("it defines a function")
+        elif kind in _DYNAMIC:
+            # The word that it is in was told before it.
+            if not any(_shown(node) in told for told in self.beyond):
+                self.beyond.append(f"it is dynamic: {_shown(node)}")
+        elif kind == "file_redirect":
+            self._redirect(node, source)
+        elif kind == "variable_assignment":
+            self.beyond.append(f"it sets a variable: {_shown(node)}")
+        elif kind not in _LIST_PARTS and node.is_named and not _inside(node):
+            self.beyond.append(f"it is more than a list of commands: {_shown(node)}")
+
+    def _redirect(self, node: Node, source: bytes) -> None:
+        operator = next((each.type for each in node.children if not each.is_named), "")
+        target = _joined(node.children[-1:], source)[0]
+        into = ">" in operator and target != "/dev/null"
+        # 2>&1 and 2>&- only name what is open already.
+        if into and not (operator == ">&" and re.fullmatch(r"\d+-?|-", target)):
+            self.beyond.append(f"it writes to {target.replace(UNKNOWN, '*')!r}")
+
+    def _command(self, node: Node, source: bytes, depth: int) -> None:
+        parts = [each for each in node.children if each.type not in _BESIDE]
+        words = tuple(_joined(parts, source))
+        if not words:
+            return
+        if not depth:
+            self._check_plain(node, source, words)
+        self._add(words, depth)
+
+    def _check_plain(self, node: Node, source: bytes, words: tuple[str, ...]) -> None:
+        """Have what is to be allowed read a second time, by another reader: the two must agree."""
+        if any(UNKNOWN in word for word in words):
+            self.beyond.append(f"it is dynamic: {_shown(node)}")
+            return
+        text = source[node.start_byte : node.end_byte].decode(errors="replace").replace("\\\n", "")
+        lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        try:
+            again = tuple(lexer)
+        except ValueError:
+            again = ()
+        if again != words:
+            self.beyond.append(f"it is no plain command: {_shown(node)}")
+
+    def _add(self, words: tuple[str, ...], depth: int) -> None:
+        self.commands.append(SimpleCommand(words=words, inner=depth > 0))
+        # Each argument of such a program may be where another command begins.
+        name = program_of(words)
+        starts = min(len(words), MOST_ARGUMENTS) if name in STARTERS else 1
+        for start in range(starts):
+            builtin = not start or name in _OF_BUILTINS
+            for text in self._texts(words[start:], builtin=builtin):
+                self.read(text, depth + 1)
+        # And one may be a whole command line, as for `watch` or `env -S`.
+        for word in words[1:starts]:
+            if re.search(r"[\s;&|]", word):
+                self.read(word, depth + 1)
+
+    def _texts(self, words: Sequence[str], *, builtin: bool) -> Iterator[str]:
+        """The command lines that *words* have a shell run; *builtin*: they may be one of the shell's own."""
+        name = program_of(words)
+        if name == "eval":
+            yield " ".join(words[1:])
+        elif builtin and name in TURNING:
+            self.unread.append(f"{name!r} changes what commands mean")
+        elif name in SHELLS:
+            options = [at for at, word in enumerate(words) if at and _runs_text(word)]
+            if options:
+                yield next((word for word in words[options[0] + 1 :] if not word.startswith(("-", "+"))), "")
+            # A script in a file is a program like any other. But it must be plain that it is one.
+            elif len(words) == 1 or words[1].startswith(("-", "+", UNKNOWN)) or UNKNOWN in words[1]:
+                self.unread.append(f"{name!r} runs what it reads")
+
+
+def _runs_text(word: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and "c" in word
+
+
+def _inside(node: Node) -> bool:
+    """Whether *node* is a part of what was told already, by what it is in."""
+    above = node.parent
+    return above is not None and above.type not in _LIST_PARTS
+
+
+def _shown(node: Node) -> str:
+    text = " ".join((node.text or b"").decode(errors="replace").split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _joined(nodes: Sequence[Node], source: bytes) -> list[str]:
+    """The words of *nodes*, of which those that only a line break divides are one."""
+    words: list[str] = []
+    end = -1
+    for node in nodes:
+        gap = source[end : node.start_byte].decode(errors="replace") if end >= 0 else " "
+        if not re.search(r"[ \t]", gap) and words:
+            words[-1] += _word(node, source)
+        else:
+            words.append(_word(node, source))
+        end = node.end_byte
+    return words
+
+
+def _word(node: Node, source: bytes) -> str:
+    """The word that *node* is to the program: without quotes, and marked where it is not known."""
+    text = source[node.start_byte : node.end_byte].decode(errors="replace")
+    match node.type:
+        case "word" | "number" | "variable_name" | "test_operator":
+            return _bare(text)
+        case "raw_string":
+            return text[1:-1]
+        case "string":
+            return _quoted(node, source)
+        case "command_name" | "concatenation":
+            whole = "".join([_word(each, source) for each in node.children])
+            return UNKNOWN if _MANY.search(text) else whole
+        case _ if not node.is_named:
+            return _bare(text)
+        case _:
+            return UNKNOWN
+
+
+def _bare(text: str) -> str:
+    if _MANY.search(text):
+        return UNKNOWN
+    plain: list[str] = []
+    for escaped, other in re.findall(r"\\(\n|.)|([^\\]|\\\Z)", text, re.DOTALL):
+        # A glob is replaced by names of files; what they are is known only when it runs.
+        plain.append(_GLOB.sub(UNKNOWN, other) if other else escaped.strip("\n"))
+    return "".join(plain)
+
+
+def _quoted(node: Node, source: bytes) -> str:
+    """The text between double quotes, where only some characters are escaped."""
+    parts: list[str] = []
+    at = node.start_byte + 1
+    for each in node.children:
+        if each.is_named and each.type != "string_content":
+            parts += [source[at : each.start_byte].decode(errors="replace"), UNKNOWN]
+            at = each.end_byte
+    parts.append(source[at : node.end_byte - 1].decode(errors="replace"))
+    return re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), "".join(parts))

@@ -1,0 +1,162 @@
+"""Whether a permission rule speaks about a call: by its text, by what its paths reach, by what it runs."""
+
+# Most arguments are text, and a glob matches that or not. A path and a shell command can be spelled in many
+# ways, so of those a finding is judged. Where there is none, or it leaves doubts, a rule may speak about the
+# call: one that allows does not allow then, and one that asks or denies makes it a question.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from ...effects.config import ToolSpec
+from ...effects.findings import CommandFound, Finding, PathFound, SimpleCommand
+from ...effects.permissions import Rule, Verdict, resolved
+from .commands import Fit, allows, met
+
+NOTHING = Finding()
+
+
+def inspected(rules: Iterable[Rule], spec: ToolSpec) -> list[tuple[str, str]]:
+    """What *rules* say of paths and commands among the arguments of *spec*: their names and globs."""
+    return [
+        (name, glob)
+        for rule in rules
+        for name, glob in rule.where
+        if (name in spec.paths or name == spec.command) and fnmatchcase(spec.name, rule.tool)
+    ]
+
+
+def fit(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding) -> Fit:
+    """Whether *rule*, alone, speaks about a call of *spec* with *arguments*, of which *finding* is known."""
+    if not fnmatchcase(spec.name, rule.tool):
+        return Fit.NO
+    worst = Fit.YES
+    for name, glob in rule.where:
+        worst = min(worst, _fit_of(rule, name, glob, spec, arguments, finding))
+        if worst is Fit.NO:
+            break
+    return worst
+
+
+def _fit_of(
+    rule: Rule, name: str, glob: str, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding
+) -> Fit:
+    declared = name in spec.paths or name == spec.command
+    plain = Rule(verdict=rule.verdict, tool="*", where=((name, glob),)).covers(spec.name, arguments)
+    if name not in arguments or not declared:
+        return Fit.YES if plain else Fit.NO
+    allowing = rule.verdict is Verdict.ALLOW
+    # As written it is meant already; what it reaches can only add to that.
+    if plain and not allowing:
+        return Fit.YES
+    if name in spec.paths:
+        return _of_paths(name, glob, arguments[name], finding, allowing=allowing)
+    found = finding.command(name)
+    if found is None:
+        return Fit.MAYBE
+    if allowing:
+        return Fit.YES if _all_allowed((rule,), name, found) else Fit.NO
+    return met(glob, found)
+
+
+def _of_paths(name: str, glob: str, value: object, finding: Finding, *, allowing: bool) -> Fit:
+    fits = [_of_path(glob, _found_of(name, one, finding), allowing=allowing) for one in _texts(value)]
+    return min(fits, default=Fit.NO) if allowing else max(fits, default=Fit.NO)
+
+
+def _texts(value: object) -> list[str]:
+    """The paths in *value*: a tool may take one or several, and what is no text reaches nothing."""
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
+
+
+def _found_of(name: str, value: str, finding: Finding) -> PathFound | None:
+    return next((one for one in finding.paths if (one.argument, one.value) == (name, value)), None)
+
+
+def _of_path(glob: str, found: PathFound | None, *, allowing: bool) -> Fit:
+    if found is None:
+        return Fit.MAYBE
+    written = _any(found.written, glob)
+    real = _any(found.real, glob)
+    # A link in an allowed place may lead out of it, and one elsewhere into a place that is denied.
+    if allowing:
+        return Fit.YES if written and real else Fit.NO
+    if written or real:
+        return Fit.YES
+    return Fit.MAYBE if found.doubt else Fit.NO
+
+
+def _any(paths: Iterable[str], glob: str) -> bool:
+    plain = resolved(glob)
+    return any(fnmatchcase(path, glob) or fnmatchcase(path, plain) for path in paths)
+
+
+def allowing(
+    rules: Iterable[Rule], spec: ToolSpec, arguments: Mapping[str, object], finding: Finding
+) -> tuple[Rule, ...]:
+    """Those of *rules* that allow the call, of a command perhaps only together; empty where none does."""
+    parts: list[Rule] = []
+    for rule in rules:
+        if rule.verdict is not Verdict.ALLOW:
+            continue
+        if fit(rule, spec, arguments, finding) is Fit.YES:
+            return (rule,)
+        others = Rule(
+            verdict=rule.verdict,
+            tool=rule.tool,
+            where=tuple([one for one in rule.where if one[0] != spec.command]),
+        )
+        if others != rule and fit(others, spec, arguments, finding) is Fit.YES:
+            parts.append(rule)
+    found = finding.command(spec.command)
+    if found is None:
+        return ()
+    return _all_allowed(parts, spec.command, found)
+
+
+def _all_allowed(rules: Iterable[Rule], name: str, found: CommandFound) -> tuple[Rule, ...]:
+    """Those of *rules* that allow the commands of *found*, each one by one of them; empty where none do."""
+    if found.beyond or found.unread:
+        return ()
+    by: list[Rule] = []
+    for command in found.commands:
+        # What stands inside another command is that one's concern: who allows sudo allows what it runs.
+        if command.inner:
+            continue
+        chosen = next((rule for rule in rules if _globs_allow(rule, name, command)), None)
+        if chosen is None:
+            return ()
+        by.append(chosen)
+    return tuple(dict.fromkeys(by))
+
+
+def _globs_allow(rule: Rule, name: str, command: SimpleCommand) -> bool:
+    return all(allows(glob, command) for argument, glob in rule.where if argument == name)
+
+
+def protection(
+    globs: Iterable[str], spec: ToolSpec, arguments: Mapping[str, object], finding: Finding
+) -> str:
+    """Why a person is asked before a call of *spec* edits what *globs* protect; empty where it does not."""
+    for name in spec.paths:
+        for value in _texts(arguments.get(name)):
+            found = _found_of(name, value, finding)
+            if found is None:
+                return f"{value!r} cannot be looked at"
+            # On some systems names that differ in case mean one file.
+            paths = [path.lower() for path in (*found.written, *found.real)]
+            if any(fnmatchcase(path, glob.lower()) for path in paths for glob in globs):
+                return f"{value!r} is protected from edits that no one was asked about"
+            if found.doubt:
+                return found.doubt
+    return ""
+
+
+def doubt_of(spec: ToolSpec, finding: Finding) -> str:
+    """Why rules cannot decide about a call of *spec*, by its *finding*; empty where they can."""
+    doubts = [found.doubt for found in finding.paths if found.doubt]
+    found = finding.command(spec.command)
+    if found is not None:
+        doubts += [found.unread or found.beyond]
+    return "; ".join(filter(None, doubts))
