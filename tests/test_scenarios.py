@@ -569,6 +569,10 @@ def read(path: Path) -> Scenario:
 
 async def in_a_session(scenario: Scenario, folder: Path | None, *, resumes: bool) -> Recorded:
     store = MemoryStore() if folder is None else SQLiteStore(folder / "story.db", "process")
+    if resumes:
+        # What is open while its process is lost all the time is not to be given up.
+        policy = attrs.evolve(scenario.config.policy, takeovers=1_000)
+        scenario = attrs.evolve(scenario, config=attrs.evolve(scenario.config, policy=policy))
     return await played(scenario, SessionHost(scenario.config, store, resumes=resumes))
 
 
