@@ -71,19 +71,14 @@ def _hook_spec(old: HookSpec) -> HookSpec:
     return attrs.evolve(old, on_error=OnError.ALLOW)
 
 
-def _config(old: Config) -> Config:
-    # A child could be put in any mode then, whatever its parent was in.
-    return attrs.evolve(old, ceiling=PermissionMode.BYPASS)
-
-
 def _tool_spec_3(old: ToolSpec) -> ToolSpec:
     # A call was judged by the text of what its model wrote, and by nothing else.
     return attrs.evolve(old, paths=(), command="", fills=False)
 
 
 def _config_3(old: Config) -> Config:
-    # The mode that accepts edits accepted them everywhere.
-    return attrs.evolve(old, protected=())
+    # The mode that accepts edits accepted them everywhere, and a child could be put in any mode.
+    return attrs.evolve(old, protected=(), ceiling=PermissionMode.BYPASS)
 
 
 @final
@@ -110,7 +105,6 @@ CHANGES: Mapping[int, tuple[Changed, ...]] = {
         Changed(ToolSpec, ToolSpec, _tool_spec),
         Changed(Policy, Policy, _policy),
         Changed(HookSpec, HookSpec, _hook_spec),
-        Changed(Config, Config, _config),
     ),
     3: (
         Changed(ToolSpec, ToolSpec, _tool_spec_3),
