@@ -108,10 +108,9 @@ class SQLiteStore:
     ) -> str:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         # A copy, since the caller may go on with its list when it is cancelled.
-        new = Append(session, expected, tuple(entries), about, incarnation)
-        work = partial(append, new, self._now)
+        work = partial(append, (session, incarnation), expected, tuple(entries), about, self._now)
         if self._chain is not None:
-            work = partial(append_signed, new, self._now, self._chain)
+            work = partial(append_signed, session, expected, work, self._chain)
         return await self._do(work, "write")
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
@@ -150,11 +149,12 @@ class SQLiteStore:
             self._closed = True
             jobs, self._jobs = self._jobs, None
         if jobs is not None:
-            jobs.put(ending := StoreJob[None](lambda _: None, "end"))
-            await finish(ending.ended)
+            ended = asyncio.get_running_loop().create_future()
+            jobs.put(StoreJob(lambda _: None, "end", ended))
+            await finish(ended)
 
     async def _do(self, work: StoreWork[T], kind: JobKind = "read") -> T:
-        job = StoreJob(work, kind)
+        job = StoreJob(work, kind, asyncio.get_running_loop().create_future())
         with self._lock:
             if self._closed:
                 msg = f"store {self._path!r} is closed; make a new one to go on"
@@ -178,7 +178,7 @@ class StoreJob(Generic[T]):
 
     work: StoreWork[T]
     kind: JobKind
-    ended: asyncio.Future[T] = attrs.field(factory=lambda: asyncio.get_running_loop().create_future())
+    ended: asyncio.Future[T]
 
 
 # The threads that have not ended, and what each is handed.
@@ -320,34 +320,35 @@ select session, incarnation, created, about, {_COUNT}, latest.mac, seal
 _SIGNED = _ROWS.format("at, body, mac, entries.id")
 
 
-@final
-@attrs.frozen
-class Append:
-    """What `SQLiteStore.append` was asked for."""
+def append(
+    named: tuple[str, str],
+    expected: int,
+    entries: tuple[bytes, ...],
+    about: bytes | None,
+    now: Callable[[], float],
+    db: sqlite3.Connection,
+) -> str:
+    """
+    Add *entries* to the session and incarnation *named*; its incarnation.
 
-    session: str
-    expected: int
-    entries: tuple[bytes, ...]
-    about: bytes | None
-    incarnation: str
-
-
-def append(new: Append, now: Callable[[], float], db: sqlite3.Connection) -> str:
-    """Make the append *new*; the incarnation of its session."""
-    found = db.execute(_FIND, (new.session,)).fetchone()
+    `StoreConflict` where it has not the *expected* length, `SessionGone` where it is another one.
+    """
+    session, known = named
+    found = db.execute(_FIND, (session,)).fetchone()
     # *key* is where the next entry goes if the session was written last of all, and None otherwise.
     number, incarnation, actual, key = found or (None, "", 0, None)
-    _check_incarnation(new.session, new.incarnation, incarnation)
-    if actual != new.expected:
-        raise StoreConflict(new.session, new.expected, actual)
-    if number is not None and new.about is not None:
-        db.execute("update sessions set about = ? where id = ?", (new.about, number))
-    if new.entries:
+    if known and known != incarnation:
+        raise SessionGone(session, number is not None)
+    if actual != expected:
+        raise StoreConflict(session, expected, actual)
+    if number is not None and about is not None:
+        db.execute("update sessions set about = ? where id = ?", (about, number))
+    if entries:
         # Inside of the transaction, so that the order of times is the order of writing over all processes.
         at = now()
         if number is None:
             incarnation = os.urandom(16).hex()
-            row = (new.session, at, new.about or b"", incarnation)
+            row = (session, at, about or b"", incarnation)
             db.execute("insert into sessions (session, created, about, incarnation) values (?, ?, ?, ?)", row)
             (number,) = db.execute("select last_insert_rowid()").fetchone()
         if key is None:
@@ -356,7 +357,7 @@ def append(new: Append, now: Callable[[], float], db: sqlite3.Connection) -> str
             db.execute("insert into stretches values (?, ?)", (number << 32 | actual, stretch))
             db.execute(_STAMP, (number,))
             key = stretch << 32
-        rows = [(number, at, body) for number, body in enumerate(new.entries, key)]
+        rows = [(number, at, body) for number, body in enumerate(entries, key)]
         db.executemany("insert into entries (id, at, body) values (?, ?, ?)", rows)
     return incarnation
 
@@ -412,21 +413,23 @@ def _info(row: tuple[Any, ...]) -> SessionInfo:
 # A signed file: as above, but what is read was checked, and what is written is signed behind it.
 
 
-def append_signed(new: Append, now: Callable[[], float], chain: Chain, db: sqlite3.Connection) -> str:
-    """As `append`."""
+def append_signed(
+    session: str, expected: int, adding: StoreWork[str], chain: Chain, db: sqlite3.Connection
+) -> str:
+    """As *adding*, which appends to *session*."""
     # What was changed must not get a signature because more was added.
-    before = _checked_end(new.session, chain, db)
-    incarnation = append(new, now, db)
-    end = _end(new.session, db)
+    before = _checked_end(session, chain, db)
+    incarnation = adding(db)
+    end = _end(session, db)
     if end is not None:
         last = chain.first(end.session, incarnation) if before is None else before.last
-        asked = {"session": new.session, "start": new.expected}
-        added = db.execute(_SIGNED, asked).fetchall() if new.entries else []
-        for number, (at, body, _, row) in enumerate(added, new.expected):
+        asked = {"session": session, "start": expected}
+        added = db.execute(_SIGNED, asked).fetchall() if end.length > expected else []
+        for number, (at, body, _, row) in enumerate(added, expected):
             last = chain.link(last, number, at, body)
             db.execute("update entries set mac = ? where id = ?", (last, row))
         seal = chain.seal(attrs.evolve(end, last=last))
-        db.execute("update sessions set seal = ? where session = ?", (seal, new.session))
+        db.execute("update sessions set seal = ? where session = ?", (seal, session))
     return incarnation
 
 
