@@ -55,13 +55,19 @@ class Sizes:
     growth: tuple[int, ...]
     kept: tuple[int, int]
     pure: tuple[int, int]
-    store: tuple[int, int, int]
+    store: tuple[int, int, int, int]
 
 
 FULL = Sizes(
-    7, (50, 3), (2_000, 2_000, 20_000, 100_000), (10, 100, 400), (10, 1_000), (1_000, 20_000), (300, 200, 50)
+    7,
+    (50, 3),
+    (2_000, 2_000, 20_000, 100_000),
+    (10, 100, 400),
+    (10, 1_000),
+    (1_000, 20_000),
+    (300, 200, 50, 100_000),
 )
-QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5))
+QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000))
 
 
 @dataclass(frozen=True)
@@ -239,12 +245,18 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     report.beside("written per round, pages and all", "bytes", "kept", "written")
     report.alone("store: append, waiting for the disk", "µs", lambda figures: figures["append"], "store")
     report.alone("store: appends of one session", "/s", lambda figures: figures["alone"], "store")
-    _, many, size = sizes.store
+    _, many, size, listed = sizes.store
     report.alone(
         f"store: appends of {many} sessions at once", "/s", lambda figures: figures["together"], "store"
     )
     report.alone("store: commits for each of those", "", lambda figures: figures["commits"], "store")
     report.alone(f"store: an older file of {size} MB", "s", lambda figures: figures["upgrade"], "store")
+    report.alone(f"store: 50 of {listed:,} sessions", "ms", lambda figures: figures["page"], "store")
+    report.alone(f"store: all {listed:,} sessions", "s", lambda figures: figures["all"], "store")
+    report.alone(
+        "store: the loop at a stretch, for that", "ms", lambda figures: figures["held"], "store", "20 ms"
+    )
+    report.alone("store: an append meanwhile", "ms", lambda figures: figures["waited"], "store")
     for _, what in [key for key in results if key[1].startswith("calls: ")]:
         (figures,) = results["turnwheel", what]
         bound = f"{figures['bound']:,.0f}"

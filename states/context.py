@@ -113,13 +113,15 @@ class SessionMemory:
     """
     What outlives each run, and what going back to an earlier end does not undo.
 
-    *chosen* says which of *model* and *mode* a person has set; *thinking* is the last change a person made to
-    the model's budget. *instructions* stand behind the system prompt. *granted* are rules that a person gave
-    for good. *received* are the ids of the latest inputs. *compaction_failures* counts those in a row.
+    *chosen* says which of *model* and *mode* a person has set; *ceiling* is the widest mode they may set,
+    which for a child is its parent's. *thinking* is the last change a person made to the model's budget.
+    *instructions* stand behind the system prompt. *granted* are rules that a person gave for good.
+    *received* are the ids of the latest inputs. *compaction_failures* counts those in a row.
     """
 
     model: str
     mode: PermissionMode = PermissionMode.DEFAULT
+    ceiling: PermissionMode = PermissionMode.BYPASS
     chosen: tuple[str, ...] = ()
     thinking: SetThinking | AsConfigured = AsConfigured()
     instructions: SetInstructions | NotBegun = NotBegun()
@@ -185,12 +187,15 @@ class Memory:
             return attrs.evolve(self, progress=attrs.evolve(self.progress, stopped=DoneReason.ABORTED))
         if not isinstance(event, INPUTS) or self.has(event):
             return self
-        mail = self.session.mail
+        mail, ceiling = self.session.mail, self.session.ceiling
         if not isinstance(event, ControlReceived):  # which is done at once, so it never waits
             mail = (*mail, Mail.of(event))
+        elif event.from_parent and isinstance(event.change, records.SetMode):
+            ceiling = event.change.mode
         # A sender that got no receipt posts again, with the same id. The second post must change nothing.
         received = (*self.session.received[1 - RECALL :], event.id)
-        return attrs.evolve(self, session=attrs.evolve(self.session, mail=mail, received=received))
+        session = attrs.evolve(self.session, mail=mail, ceiling=ceiling, received=received)
+        return attrs.evolve(self, session=session)
 
     def has(self, event: Event) -> bool:
         """Whether *event* is an input that came before."""

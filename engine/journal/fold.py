@@ -21,12 +21,13 @@ from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
 from ...effects.notices import CallSettled, DoneReason, RunEnded
+from ...effects.permissions import PermissionMode
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...states.context import Context, SessionMemory
 from ...states.rules.inputs import next_prompt
-from ..machine import Machine, apply_inputs, questions, transition
+from ..machine import Machine, apply_inputs, overtaken, questions, transition
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
 # Characters of full results that are held in memory, where no journal has them; the oldest go first.
@@ -220,21 +221,19 @@ class SessionState:
         return self.machine is not None and not self.machine.done
 
     @property
-    def stopped(self) -> bool:
-        """Whether an interrupt is posted that is not applied yet."""
-        return any(isinstance(event, events.Interrupted) for event in self.posted)
+    def overtaken(self) -> dict[str, events.Post]:
+        """The calls about which no answer counts any more, each with the input that waits and is why."""
+        return {} if self.machine is None or not self.posted else overtaken(self.machine, self.posted)
 
     @property
     def questions(self) -> tuple[AskApproval, ...]:
         """The open questions without an answer."""
-        # An answer counts from when it is posted: a second approver must not be asked meanwhile. With an
-        # interrupt posted there is nothing left to ask, although the machine still stands at the question.
+        # An answer counts from when it is posted: a second approver must not be asked meanwhile. Nor is a
+        # person asked in vain, where a steer or an interrupt is about to withdraw the question.
         asked = () if self.machine is None else questions(self.machine)
         # Most steps ask for them where there are none.
-        if not asked or self.stopped:
-            return ()
-        answered = {event.request for event in self.posted if isinstance(event, events.ApprovalGiven)}
-        return tuple([question for question in asked if question.id not in answered])
+        closed = self.overtaken if asked else ()
+        return tuple([question for question in asked if question.call not in closed])
 
     @property
     def prompts(self) -> tuple[states.Mail, ...]:
@@ -506,7 +505,7 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         mine = machine.branched(machine)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
         changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
-        session = attrs.evolve(mine.memory.session, mail=())
+        session = attrs.evolve(mine.memory.session, mail=(), ceiling=PermissionMode.BYPASS)
         memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
         state.machine, state.copied_spent = mine, Spent()
@@ -527,7 +526,8 @@ def forked_run(machine: Machine, run: str) -> Machine:
     """
     # What this run has used counts for its limits here too. What earlier ones spent, and what children
     # report, is on the original's bill.
-    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine))
+    # It has no parent, either, whose mode it could not exceed.
+    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine), ceiling=PermissionMode.BYPASS)
     memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), session=session)
     return Machine(machine.config, _own_state(machine.state), memory)
 

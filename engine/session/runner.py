@@ -469,14 +469,13 @@ class SessionRunner:
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
-                except errors.StoreConflict as conflict:
+                except errors.StoreConflict:
                     # The run here lost the session: its driver finds out by itself, the caller now. Not so
                     # where the other entry is the driver's own, whose append was cut off while this waited.
                     if driven and not self.log.unsure:
                         raise
-                    # Read all of it again: the driver's machine went ahead of the journal, or the journal is
-                    # shorter than the part known here, so it was deleted and begun anew.
-                    self.log.stale = self.log.unsure or conflict.actual < conflict.expected
+                    # Read all of it again where the driver's machine went ahead of the journal.
+                    self.log.stale = self.log.unsure
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
 
@@ -629,8 +628,8 @@ async def polled(
     """
     Read the inputs of other processes to the session of *log* every *poll* seconds, and *keep* its lease.
 
-    Where another process owns the session now, or wrote an unreadable entry, *stop* gets the error: the run
-    stays as it is journaled.
+    Where the session is another process's now, was deleted, or has an unreadable entry, *stop* gets the
+    error: the run stays as it is journaled.
     """
 
     async def look() -> None:
@@ -640,7 +639,7 @@ async def polled(
             await asyncio.sleep(poll)
             try:
                 await log.look()
-            except (errors.StoreConflict, errors.JournalError) as error:
+            except (errors.StoreConflict, errors.SessionGone, errors.JournalError) as error:
                 stop(error)
                 return
             except errors.WorldError:
