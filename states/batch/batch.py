@@ -280,6 +280,11 @@ class Batch:
         return None
 
     @property
+    def settled(self) -> bool:
+        """Whether every call has its result."""
+        return {type(call.phase) for call in self.calls} == {Settled}
+
+    @property
     def rests(self) -> bool:
         """Whether all that is open are questions and their deadlines."""
         # A run that rests costs nothing, so a worker may leave it and a drain need not wait for it.

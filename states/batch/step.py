@@ -135,8 +135,9 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     # A batch ends in one message with all results, in call order, whatever order they came in: providers
     # reject a history in which a call has no result right behind it. Back in `Go` the limits are read
     # again.
-    batch = start(batch, ctx, draft)
-    if {type(call.phase) for call in batch.calls} != {phases.Settled}:
+    if not batch.settled:
+        batch = start(batch, ctx, draft)
+    if not batch.settled:
         return draft.to(_named(batch))
     append_results(batch, draft, ctx)
     if batch.stopping is Stopping.INTERRUPTED:
