@@ -12,15 +12,13 @@ from .work import KEY, MODEL, PROMPT, SYSTEM, Seen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import httpx
-
     from .work import Calculator
 
 
 class Ours:
     """An agent with one tool and no limits."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient, calculator: Calculator) -> None:
+    def __init__(self, url: str, calculator: Calculator) -> None:
         self._agent = Agent(
             model=MODEL,
             system=SYSTEM,
@@ -28,7 +26,7 @@ class Ours:
             limits=Limits(turns=None),
             base_url=url,
             api_key=KEY,
-            client=client,
+            client="httpx",  # by which the yardstick asks, too
         )
 
     async def run(self, store: Path | None = None) -> Seen:
@@ -42,4 +40,5 @@ class Ours:
             text = session.result().text
         if kept:
             await kept.close()
+        await self._agent.aclose()
         return Seen(text, deltas)

@@ -161,8 +161,9 @@ class HTTPModel:
     """
     Performs `CallModel` in the dialect *wire* at *endpoint*.
 
-    A *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it. At most *limit* requests are under way
+    *client* is an `AsyncClient` of httpx or httpx2, used with its own settings, but for the timeouts, and
+    never closed; or the library to ask by, ``"httpx"`` or ``"aiohttp"``; by default aiohttp, where it is
+    installed. `aclose` closes the connections that were opened here. At most *limit* requests are under way
     at a time, None for any number; others wait, and all do where the provider asks for it. Of an answer, at
     most *max_answer* bytes are read.
     """
