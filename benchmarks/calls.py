@@ -119,7 +119,7 @@ async def count(
 
     tally = Tally()
     async with httpx.AsyncClient(transport=httpx.MockTransport(play)) as client:
-        contender = Ours("http://played", client, tally, secrets)
+        contender = Ours("http://played", tally, client, secrets)
         sys.setprofile(calls)
         try:
             seen = await contender.run(store)

@@ -108,7 +108,7 @@ class Bench:
             return Floor(url, self._client, tally)
         from .ours import Ours  # noqa: PLC0415  # see above
 
-        return Ours(url, self._client, tally)
+        return Ours(url, tally)
 
     async def _requests(self) -> int:
         return int((await self._client.get(f"{self._url}/requests")).text)

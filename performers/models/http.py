@@ -57,6 +57,10 @@ MAX_PIECES = 500_000
 # Bytes that are unpacked at once: as many as one read of the network brings.
 MAX_PART = 64 * 1024
 
+# Seconds in which what comes right behind other pieces waits for more. An event costs as much as dozens of
+# pieces do, and each of them would be one where a server sends many at once; no person sees a delay so short.
+BURST = 0.002
+
 # Seconds to wait for the end of a body after its last event, so that the connection can be used again.
 LINGER = 0.25
 
@@ -166,8 +170,9 @@ class HTTPModel:
     """
     Performs `CallModel` in the dialect *wire* at *endpoint*.
 
-    A *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it. At most *limit* requests are under way
+    *client* is an `AsyncClient` of httpx or httpx2, used with its own settings, but for the timeouts, and
+    never closed; or the library to ask by, ``"httpx"`` or ``"aiohttp"``; by default aiohttp, where it is
+    installed. `aclose` closes the connections that were opened here. At most *limit* requests are under way
     at a time, None for any number; others wait, and all do where the provider asks for it. Of an answer, at
     most *max_answer* bytes are read.
     """
@@ -395,24 +400,28 @@ class CallAttempt:
     _arguments: dict[int, int] = attrs.Factory(dict)
     _fault: Broken | None = None  # more was said than is taken
     _error: Exception | None = None  # the parser's own
-    _call_soon: Callable[..., object] = attrs.Factory(lambda: asyncio.get_running_loop().call_soon)
+    _loop: asyncio.AbstractEventLoop = attrs.Factory(asyncio.get_running_loop)
+    _due: float = -math.inf  # when what is taken next is parsed at the earliest
     _taken: list[bytes] = attrs.Factory(list)  # but not parsed
     _parsed: int = 0
     _emitted: int = 0
 
     def take(self, data: bytes) -> bool:
         """
-        Take *data* of the body, which is parsed as soon as the task waits for more.
+        Take *data* of the body, which is parsed when the task waits for more, or a moment later in a burst.
 
         True: nothing more of it is wanted, whatever comes.
         """
         self.read += len(data)
         if self.read > self.most:
             return True
-        # One read of the network brings hundreds of chunks. To parse them one by one, and to tell of each by
-        # an event, would cost several times as much as to read them together.
+        # One read of the network brings hundreds of chunks, and a burst many reads. To parse them one by one,
+        # and to tell of each by an event, would cost several times as much as to read them together.
         if not self._taken:
-            self._call_soon(self._look)
+            if self._loop.time() >= self._due:
+                self._loop.call_soon(self._look)
+            else:
+                self._loop.call_at(self._due, self._look)
         self._taken.append(data)
         if self.read - self._parsed >= MAX_PART:
             self.parse()
@@ -430,6 +439,7 @@ class CallAttempt:
         self.over = self.parser.done or self._fault is not None
 
     def _look(self) -> None:
+        self._due = self._loop.time() + BURST
         try:
             self.parse()
         except Exception as error:  # noqa: BLE001  # a host's parser; it is raised again where there is a task

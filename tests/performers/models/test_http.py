@@ -23,10 +23,10 @@ from turnwheel.effects.messages import StopReason, user
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import transport
+from turnwheel.performers.models import http, transport
 from turnwheel.performers.models.anthropic import AnthropicMessages
 from turnwheel.performers.models.http import HTTPModel
-from turnwheel.performers.models.openai import OpenAIChat
+from turnwheel.performers.models.openai import ChatParser, OpenAIChat
 
 Emitted = Event | PassThroughNotice
 
@@ -70,8 +70,10 @@ def scene_of(emit: Callable[[Emitted], None] = lambda _: None) -> PerformContext
 
 
 async def ask(model: HTTPModel, events: list[Emitted] | None = None) -> ModelFinished | ModelFailed:
-    answer = await model(REQUEST, scene_of(events.append if events is not None else lambda _: None))
-    await model.aclose()
+    try:
+        answer = await model(REQUEST, scene_of(events.append if events is not None else lambda _: None))
+    finally:
+        await model.aclose()
     assert isinstance(answer, ModelFinished | ModelFailed)
     assert answer.request == "run-1"
     assert answer.seconds >= 0
@@ -206,6 +208,35 @@ async def test_one_read_is_one_event() -> None:
         assert isinstance(await task, ModelFinished)
     assert pieces_of(events) == [TextPiece(text) for text in "abcd"]
     assert len(events) == 2
+
+
+async def test_a_burst_is_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What comes first is told at once. The rest of a burst waits for more, and the end does not wait for it.
+    monkeypatch.setattr(http, "BURST", 60.0)
+
+    async def burst(line: Line) -> None:
+        await line.send(STREAM)
+        for text in "abcdefgh":
+            await line.send(chunked(delta(text)))
+            await asyncio.sleep(0.001)  # each is a read of its own
+        await line.send(chunked(STOP), END)
+
+    events: list[Emitted] = []
+    async with Hostile(burst) as server, asyncio.timeout(10):
+        assert isinstance(await ask(OpenAIChat(server.url, "key"), events), ModelFinished)
+    assert pieces_of(events) == [TextPiece(text) for text in "abcdefgh"]
+    assert len(events) == 2
+
+
+async def test_a_parser_that_raises_ends_the_request_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A host's may. It is called from the loop, where no task would hear of it.
+    def feed(_: ChatParser, data: bytes) -> list[Piece]:
+        raise LookupError(data[:4])
+
+    monkeypatch.setattr(ChatParser, "feed", feed)
+    async with Hostile(always(*BEGUN)) as server:
+        with pytest.raises(LookupError, match="data"):
+            await ask(OpenAIChat(server.url, "key"))
 
 
 async def test_a_connection_is_used_again() -> None:

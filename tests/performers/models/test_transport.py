@@ -38,6 +38,7 @@ from turnwheel.performers.models.transport import (
     ClientTransport,
     HttpcoreTransport,
     Transport,
+    TransportError,
     open_transport,
 )
 
@@ -194,6 +195,26 @@ async def test_a_chunk_with_a_size_that_is_none_is_a_fault(client: Client) -> No
         failed = await ask(OpenAIChat(server.url, "key", client, idle_timeout=5.0))
     assert isinstance(failed, ModelFailed)
     assert failed.failure in {Failure.CUT, *([Failure.CONNECTION] if client == "aiohttp" else [])}
+
+
+async def test_a_malformed_chunk_ends_an_answer_at_once(client: Client) -> None:
+    # Also where the server goes on as if nothing was: its reader must not wait for more.
+    begun = asyncio.Event()
+
+    async def answer(line: Line) -> None:
+        await line.send(BODY)
+        await begun.wait()
+        await line.send(b"xyz\r\ndata\r\n")
+        await line.stall()
+
+    async def read_on(url: str) -> None:
+        async with opened(client) as made, asyncio.timeout(10), made.ask(url, {}, b"{}") as reply:
+            async for _ in reply.chunks:
+                begun.set()
+
+    async with Hostile(answer) as server:
+        with pytest.raises(TransportError):
+            await read_on(server.url)
 
 
 async def test_what_an_error_asks_for_is_heard(client: Client) -> None:
@@ -381,23 +402,21 @@ async def test_a_connection_that_the_server_closed_is_not_used_again(client: Cli
         assert len(server.asked) == 3
 
 
-async def test_connections_of_a_busy_hour_are_closed_by_and_by(
-    until: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "KEPT", 0.0)
+async def test_connections_of_a_busy_hour_are_closed_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Also where there is always one that is young enough to be used again.
+    monkeypatch.setattr(transport, "KEPT", 0.2)
     together = asyncio.Barrier(4)
 
-    async def answer(line: Line) -> None:
-        if together.parties > 1:
-            await together.wait()
+    async def crowd(line: Line) -> None:
+        await together.wait()
         await line.send(whole(b"well"))
 
-    async with Hostile(answer) as server, opened("httpx") as made:
+    async with Hostile(crowd) as server, opened("httpx") as made, asyncio.timeout(10):
         await asyncio.gather(*[read(made, server.url) for _ in range(4)])
         assert server.open == 4
-        together = asyncio.Barrier(1)
-        assert await read(made, server.url) == b"well"
-        await until(lambda: server.open == 1)
+        server.answer = always(whole(b"well"))
+        while server.open > 1:
+            assert await read(made, server.url) == b"well"
 
 
 @OWN
