@@ -46,15 +46,16 @@ def _print_rows(rows: Iterable[Mapping[str, object]]) -> None:
 
 
 @click.command(short_help="List the sessions.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many, those active last.")
 @store
 @AS_LINES
-def sessions(store: Path, *, json_lines: bool) -> None:
+def sessions(store: Path, limit: int | None, *, json_lines: bool) -> None:
     """
     List the sessions, last active first, with the state and the usage of each.
 
     Children and forks stand below the session they come from.
     """
-    found = with_store(store, listed)
+    found = with_store(store, lambda kept: listed(kept, limit))
     if json_lines:
         _print_rows(session_table.as_plain(one) for one in found)
     else:
@@ -180,9 +181,8 @@ def delete(store: Path, sessions: tuple[str, ...], *, yes: bool) -> None:
     """Delete sessions, with their children and all their messages; their forks stay."""
 
     async def check(kept: Store) -> None:
-        there = {info.session for info in await kept.list()}
         for session in sessions:
-            if session not in there:
+            if await kept.info(session) is None:
                 raise UnknownSession(session)
 
     async def act(kept: Store) -> list[int]:

@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from types import MappingProxyType
@@ -126,6 +126,8 @@ class Redactor:
         self._vault = vault
         self._names = names
         self.in_arguments = names.in_arguments
+        # Whether anything is a secret: an argument of a tool, or what has a secret's name in a text.
+        self.used = names.in_arguments or names.secrets.redact
         # A key for each session, so that equal secrets of two sessions cannot be recognised as equal.
         self._key = hmac.digest(PLACEHOLDER_KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
@@ -242,14 +244,10 @@ class Redactor:
             text = self.mask(text, own)
         return secrets.redact_text(text, self._names.of(tool), self._names.stems, self.redact)
 
-    def finished(
+    def with_files(
         self, tool: str, answer: events.ToolFinished, own: Mapping[str, str] = NOTHING
     ) -> events.ToolFinished:
-        """*answer* of *tool* as `output` has texts, without the files that hold a known secret."""
-        content = self.output(tool, answer.content, own)
-        if not answer.files:
-            # Mostly the same text: then the answer goes on as it is, without a copy.
-            return answer if content == answer.content else attrs.evolve(answer, content=content)
+        """*answer* of *tool* without the files that hold a known secret; the names of others as texts."""
         files, notes = list[Binary](), list[str]()
         for file in answer.files:
             name = self.output(tool, file.name, own)
@@ -258,7 +256,7 @@ class Redactor:
                 notes.append(f"[file {name!r} is withheld: it holds {held}]")
             else:
                 files.append(file if name == file.name else attrs.evolve(file, name=name))
-        content = "\n".join(filter(None, [content, *notes]))
+        content = "\n".join(filter(None, [answer.content, *notes]))
         return attrs.evolve(answer, content=content, files=tuple(files))
 
     def _held(self, data: bytes) -> str:
@@ -279,7 +277,7 @@ class Redactor:
             case str():
                 made = self.output(tool, made)
             case events.ToolFinished():
-                made = self.finished(tool, made)
+                made = self.with_files(tool, attrs.evolve(made, content=self.output(tool, made.content)))
             case ApprovalGiven():
                 made = attrs.evolve(made, decision=await self.redacted(made.decision, tool))
             # Edited arguments take the place of the model's, and are journaled like them.
@@ -400,7 +398,8 @@ class Redactor:
 
     def mask(self, text: str, own: Mapping[str, str] = NOTHING) -> str:
         """*text* with placeholders for the known secrets, and for those of its *own* call."""
-        return secrets.mask_words(secrets.mask(text, self._shown), own)
+        masked = secrets.mask(text, self._shown)
+        return secrets.mask_words(masked, own) if own else masked
 
 
 def _digits_of(value: Json) -> dict[str, str]:
@@ -426,7 +425,10 @@ def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str]
     # Tools are wrapped even where no argument is secret: a result may have a field with a secret name, such
     # as `password`.
     if RunTool in made:
-        made[RunTool] = partial(run_tool, made[RunTool], redactor, silent)
+        inner = made[RunTool]
+        made[RunTool] = partial(run_tool, inner, redactor, silent)
+        if not redactor.used:
+            made[RunTool] = partial(run_as_is, inner, made[RunTool])  # pyright: ignore[reportArgumentType]  # async
     return made
 
 
@@ -512,6 +514,15 @@ def _bare(piece: CallPiece) -> CallPiece:
     return attrs.evolve(piece, arguments="")
 
 
+def run_as_is(
+    inner: Performer[RunTool], filling: Performer[RunTool], request: RunTool, scene: PerformContext
+) -> Coroutine[Any, Any, Answer | None]:
+    """Run a tool of an agent that redacts nothing; with *filling* where earlier ones did."""
+    # A journal may have placeholders from before redaction was switched off, which no tool can use.
+    perform = filling if PLACEHOLDER_MARK in request.arguments else inner
+    return perform(request, scene)
+
+
 async def run_tool(
     inner: Performer[RunTool],
     redactor: Redactor,
@@ -551,7 +562,10 @@ async def run_tool(
         crash = f"Tool execution crashed: {type(error).__name__}: {text}"
         return _finished(request, scene, crash, Outcome.CRASHED)
     if isinstance(answer, events.ToolFinished):
-        answer = redactor.finished(tool, answer, own)
+        content = redactor.output(tool, answer.content, own)
+        # Mostly the same text: then the answer goes on as it is, without a copy.
+        answer = answer if content == answer.content else attrs.evolve(answer, content=content)
+        answer = redactor.with_files(tool, answer, own) if answer.files else answer
     # The tool has done its work: a cancel while the vault is slow must not turn it into a cancelled call.
     if redactor.unsaved:
         await finish(redactor.save(), noop)
