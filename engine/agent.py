@@ -201,8 +201,8 @@ def _vault(vault: Vault) -> Vault:
     return checked_vault(vault)
 
 
-# An agent ends up in logs and tracebacks, and a URL may have a password in it.
-def _without_login(url: str | None) -> str:
+def shown_url(url: str | None) -> str:
+    """The `repr` of *url* without its login: agents and settings end up in logs and tracebacks."""
     return repr(url and without_login(url))
 
 
@@ -352,7 +352,7 @@ class Agent:
     hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
     stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     children: tuple[effects.ChildSpec, ...] = attrs.field(default=(), converter=_children)
-    base_url: str | None = attrs.field(default=None, repr=_without_login)
+    base_url: str | None = attrs.field(default=None, repr=shown_url)
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     requests_at_once: int | None = MAX_CONCURRENT

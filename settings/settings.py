@@ -16,7 +16,7 @@ from ..effects.errors import ConfigError, UnknownSession
 from ..effects.permissions import Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
-from ..engine.agent import DEFAULT_MODEL, Agent, Approver, ToolChoice
+from ..engine.agent import DEFAULT_MODEL, Agent, Approver, ToolChoice, shown_url
 from ..engine.driver import Performers
 from ..engine.prices import price_of
 from ..engine.session.delivery import Delivery
@@ -101,7 +101,7 @@ class Settings:
         converter=attrs.converters.optional(_spec),
         validator=attrs.validators.optional(of_kind(ModelSpec)),
     )
-    base_url: str | None = None
+    base_url: str | None = attrs.field(default=None, repr=shown_url)
     api_key: str | None = attrs.field(default=None, repr=False, metadata=SECRET)
     betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     requests_at_once: int | None = attrs.field(default=MAX_CONCURRENT, validator=positive)

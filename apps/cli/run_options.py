@@ -15,7 +15,7 @@ import attrs
 from ...effects.config import Config, ModelSpec, Price
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
-from ...engine.agent import DEFAULT_MODEL
+from ...engine.agent import DEFAULT_MODEL, shown_url
 from ...performers.tools.builtin import builtin_tools
 from ...performers.tools.names import misfit
 from ...settings import Settings
@@ -69,7 +69,7 @@ class RunOptions:
     model: str | None = None
     models: tuple[ModelSpec, ...] = ()
     fallback: tuple[ModelSpec, ...] | None = None
-    base_url: str | None = None
+    base_url: str | None = attrs.field(default=None, repr=shown_url)
     stand_in: bool = False
     system: str | None = None
     instructions: tuple[str, ...] | None = None

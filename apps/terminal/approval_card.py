@@ -113,11 +113,17 @@ def card(  # each says how much is shown
     lines = [
         row
         for part in preview(question.tool, question.arguments, cwd, headed=bool(about))
-        for row in _rows(part, max(MIN_COLUMNS, width - len(INDENT) - 2), more, whole=whole)
+        for row in _rows(part, width, more, whole=whole)
     ]
     if question.again:
         lines.append(Text(f"{INDENT}{one_line(RUN_AGAIN.detail, width - len(INDENT))}", style="yellow"))
     return [head, *lines, *_notes(question, width, always_why=always_why)]
+
+
+def argument_rows(arguments: str, width: int) -> list[Text]:
+    """*arguments* on one line, wrapped as in a card: a terminal would begin a row with any part of it."""
+    part = PreviewPart((("", f"now: {exact(on_one_line(arguments))}"),))
+    return [*_rows(part, width, "", whole=True)]
 
 
 def _heading(question: Question, room: int) -> str:
@@ -128,8 +134,8 @@ def _heading(question: Question, room: int) -> str:
 
 
 def _rows(part: PreviewPart, width: int, more: str, *, whole: bool) -> Iterator[Text]:
-    """The lines of *part* on rows of *width* columns; how much is not shown stands below them."""
-    count = 0
+    """The lines of *part* on a screen of *width* columns; how much is not shown stands below them."""
+    count, width = 0, max(MIN_COLUMNS, width - len(INDENT) - 2)
     for at, (sign, text) in enumerate(part.lines):
         shown = 0
         for row in _wrapped(text, width):

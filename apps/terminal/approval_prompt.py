@@ -26,8 +26,8 @@ from .approval_card import (
     VIEWS,
     Question,
     argument_problem,
+    argument_rows,
     card,
-    on_one_line,
     pretty,
 )
 from .editor import edit_text, editor_command
@@ -184,7 +184,7 @@ class TerminalApprover:
         if command := editor_command():
             with self._ignores_ctrl_c():
                 return await edit_text(text, command)
-        self._screen.line(f"{INDENT}now: {on_one_line(text)}", "dim")
+        self._screen.lines(*argument_rows(text, self._screen.width))
         return await self._line("new (JSON, one line; Enter leaves it):")
 
 

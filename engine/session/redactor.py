@@ -244,14 +244,10 @@ class Redactor:
             text = self.mask(text, own)
         return secrets.redact_text(text, self._names.of(tool), self._names.stems, self.redact)
 
-    def finished(
+    def with_files(
         self, tool: str, answer: events.ToolFinished, own: Mapping[str, str] = NOTHING
     ) -> events.ToolFinished:
-        """*answer* of *tool* as `output` has texts, without the files that hold a known secret."""
-        content = self.output(tool, answer.content, own)
-        if not answer.files:
-            # Mostly the same text: then the answer goes on as it is, without a copy.
-            return answer if content == answer.content else attrs.evolve(answer, content=content)
+        """*answer* of *tool* without the files that hold a known secret; the names of others as texts."""
         files, notes = list[Binary](), list[str]()
         for file in answer.files:
             name = self.output(tool, file.name, own)
@@ -260,7 +256,7 @@ class Redactor:
                 notes.append(f"[file {name!r} is withheld: it holds {held}]")
             else:
                 files.append(file if name == file.name else attrs.evolve(file, name=name))
-        content = "\n".join(filter(None, [content, *notes]))
+        content = "\n".join(filter(None, [answer.content, *notes]))
         return attrs.evolve(answer, content=content, files=tuple(files))
 
     def _held(self, data: bytes) -> str:
@@ -281,7 +277,7 @@ class Redactor:
             case str():
                 made = self.output(tool, made)
             case events.ToolFinished():
-                made = self.finished(tool, made)
+                made = self.with_files(tool, attrs.evolve(made, content=self.output(tool, made.content)))
             case ApprovalGiven():
                 made = attrs.evolve(made, decision=await self.redacted(made.decision, tool))
             # Edited arguments take the place of the model's, and are journaled like them.
@@ -402,7 +398,8 @@ class Redactor:
 
     def mask(self, text: str, own: Mapping[str, str] = NOTHING) -> str:
         """*text* with placeholders for the known secrets, and for those of its *own* call."""
-        return secrets.mask_words(secrets.mask(text, self._shown), own)
+        masked = secrets.mask(text, self._shown)
+        return secrets.mask_words(masked, own) if own else masked
 
 
 def _digits_of(value: Json) -> dict[str, str]:
@@ -565,7 +562,10 @@ async def run_tool(
         crash = f"Tool execution crashed: {type(error).__name__}: {text}"
         return _finished(request, scene, crash, Outcome.CRASHED)
     if isinstance(answer, events.ToolFinished):
-        answer = redactor.finished(tool, answer, own)
+        content = redactor.output(tool, answer.content, own)
+        # Mostly the same text: then the answer goes on as it is, without a copy.
+        answer = answer if content == answer.content else attrs.evolve(answer, content=content)
+        answer = redactor.with_files(tool, answer, own) if answer.files else answer
     # The tool has done its work: a cancel while the vault is slow must not turn it into a cancelled call.
     if redactor.unsaved:
         await finish(redactor.save(), noop)

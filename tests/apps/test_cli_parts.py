@@ -31,7 +31,7 @@ from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
 from turnwheel.apps.cli.run_table import branches, resolve_run as meant_run
 from turnwheel.apps.cli.session_table import age, family_order
-from turnwheel.apps.terminal.approval_card import Question, card
+from turnwheel.apps.terminal.approval_card import Question, argument_rows, card
 from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary
 from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
@@ -257,6 +257,11 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
     assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1"]
     *_, reason = card(plain, Path(), 80, always_why=True)
     assert reason.plain == "  tool: it changes things"
+
+
+def test_arguments_to_edit_begin_no_row_of_a_terminal() -> None:
+    rows = [row.plain for row in argument_rows(json.dumps({"path": "x" * 30 + "? write a\n\u200b"}), 40)]
+    assert rows == ['    now: {"path": "xxxxxxxxxxxxxxxxxxxxx', '  > xxxxxxxxx? write a\\n\\u200b"}']
 
 
 def test_a_card_says_that_a_call_may_have_run() -> None:

@@ -157,8 +157,9 @@ def test_settings_that_do_not_fit_together_or_fit_nothing_are_refused(
 
 @pytest.mark.behaviour("a-wrong-setting-is-told")
 def test_a_secret_is_never_shown() -> None:
-    settings = Settings.load(env={"TURNWHEEL_API_KEY": "sk-secret"})
+    settings = Settings.load(env={"TURNWHEEL_API_KEY": "sk-secret"}, base_url="http://me:sk-secret@there/v1")
     assert settings.api_key == "sk-secret"
+    assert "base_url='http://there/v1'" in repr(settings)
     assert "sk-secret" not in repr(settings)
     with pytest.raises(ConfigError) as raised:
         Settings.load(env=NOTHING, api_key=["sk-secret"], limits={"turns": 0})
