@@ -13,14 +13,83 @@ merged event for a whole stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar, final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar, final, overload
 
 import attrs
 
 from .messages import Message, Part, ToolResult
 
 T = TypeVar("T")
+
+
+class Items(Protocol[T]):
+    """What a log needs of its list."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, at: int, /) -> T: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> list[T]: ...
+
+    def append(self, item: T, /) -> None:
+        """Add *item*."""
+        ...
+
+    def extend(self, items: Iterable[T], /) -> None:
+        """Add *items*."""
+        ...
+
+
+@final
+class DeferredItems(Items[T]):
+    """
+    The list of a log whose beginning is in *chunks*: a long conversation opens without reading it.
+
+    A chunk is a number of items, and a function that makes them when one is looked at.
+    """
+
+    __slots__ = ("_items", "_unread")
+
+    def __init__(self, chunks: Iterable[tuple[int, Callable[[], Iterable[T]]]]) -> None:
+        self._items: list[Any] = []
+        # Where each begins and ends that is not read yet.
+        self._unread: dict[tuple[int, int], Callable[[], Iterable[T]]] = {}
+        for count, read in chunks:
+            self._unread[len(self._items), len(self._items) + count] = read
+            self._items += [None] * count
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, at: int, /) -> T: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> list[T]: ...
+    def __getitem__(self, at: int | slice, /) -> T | list[T]:
+        if self._unread:
+            wanted = range(len(self._items))[at]
+            self._read(range(wanted, wanted + 1) if isinstance(wanted, int) else wanted)
+        found: T | list[T] = self._items[at]
+        return found
+
+    def _read(self, wanted: range) -> None:
+        for (begin, end), read in list(self._unread.items()):
+            # Read before it is forgotten: where that fails, the next look fails, too.
+            if begin < wanted.stop and wanted.start < end:
+                self._items[begin:end] = read()
+                del self._unread[begin, end]
+
+    def append(self, item: T, /) -> None:
+        """Add *item*."""
+        self._items.append(item)
+
+    def extend(self, items: Iterable[T], /) -> None:
+        """Add *items*."""
+        self._items.extend(items)
 
 
 @final
@@ -33,7 +102,7 @@ class Log(Generic[T]):
 
     __slots__ = ("__weakref__", "items")
 
-    def __init__(self, items: list[T]) -> None:
+    def __init__(self, items: Items[T]) -> None:
         self.items = items
 
 

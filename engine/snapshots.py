@@ -116,7 +116,7 @@ class Signed(msgspec.Struct, forbid_unknown_fields=True):
 
 def dump(state: states.State, memory: states.Memory, key: bytes | None) -> bytes:
     """*state* and *memory* as JSON, signed with *key* if there is one."""
-    data, history = encode(_flat(state, memory), Snapshot), memory.history
+    data, history = encode(flat(state, memory), Snapshot), memory.history
     if key is None:
         return data
     return msgspec.json.encode(Signed(msgspec.Raw(data), _signature(data, history, key)))
@@ -143,33 +143,33 @@ def load(
         # The history is in the name, too: over another one, equal bytes make another run with other ids.
         name = hashlib.sha256(data + digest(history)).hexdigest()
         return restore_untrusted(snapshot, config, history, name)
-    return snapshot.state, _grouped(snapshot, history)
+    return snapshot.state, grouped(snapshot, history)
 
 
 # A snapshot is flat, as it was before the memory had groups: what is stored outlives how it is held. So no
 # name of a field may be in two groups.
 
 
-def _flat(state: states.State, memory: states.Memory) -> Snapshot:
+def flat(state: states.State, memory: states.Memory) -> Snapshot:
     """The snapshot with the fields of *memory* and its groups."""
     length, revision = len(memory.history), memory.history.revision
     # Length and revision catch a mix-up and cost nothing. A history that was changed needs the signature.
     written = {"state": state, "length": length, "revision": revision}
-    flat: dict[str, Any] = {**written, "version": SNAPSHOT_VERSION}
+    fields: dict[str, Any] = {**written, "version": SNAPSHOT_VERSION}
     # By the fields of the classes: one may move to another group, and older files stay good.
     for part in (memory, memory.session, memory.conversation, memory.progress):
         # Not `asdict`, which would take rules and mail apart as well.
-        flat |= {field.name: getattr(part, field.name) for field in attrs.fields(type(part))}
+        fields |= {field.name: getattr(part, field.name) for field in attrs.fields(type(part))}
     # The history and the groups themselves drop out here.
-    return Snapshot(**{field.name: flat[field.name] for field in attrs.fields(Snapshot)})
+    return Snapshot(**{field.name: fields[field.name] for field in attrs.fields(Snapshot)})
 
 
-def _grouped(snapshot: Snapshot, history: History) -> states.Memory:
-    """The memory that `_flat` took apart, over *history*."""
-    flat: dict[str, Any] = {**attrs.asdict(snapshot, recurse=False), "history": history}
+def grouped(snapshot: Snapshot, history: History) -> states.Memory:
+    """The memory that `flat` took apart, over *history*."""
+    fields: dict[str, Any] = {**attrs.asdict(snapshot, recurse=False), "history": history}
 
     def part(kind: type[M], **groups: Any) -> M:  # noqa: ANN401  # groups of several classes
-        mine = {one.name: flat[one.name] for one in attrs.fields(kind) if one.name in flat}
+        mine = {one.name: fields[one.name] for one in attrs.fields(kind) if one.name in fields}
         return kind(**mine, **groups)
 
     session, progress = part(SessionMemory), part(RunProgress)

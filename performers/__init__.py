@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from .secrets import MemoryVault as MemoryVault, Vault as Vault
     from .stores.base import (
+        CheckpointingStore as CheckpointingStore,
         Durability as Durability,
         Entries as Entries,
         LeasingStore as LeasingStore,
@@ -67,7 +68,9 @@ _MODULES = {
     "models.router": ("Models", "wire_of"),
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),
     "secrets": ("MemoryVault", "Vault"),
-    "stores.base": ("Durability", "Entries", "LeasingStore", "SessionInfo", "Store"),
+    "stores.base": (
+        *("CheckpointingStore", "Durability", "Entries", "LeasingStore", "SessionInfo", "Store"),
+    ),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SQLiteStore",),
     "tools.builtin": ("builtin_tools",),

@@ -418,7 +418,8 @@ async def a_session_keeps_its_incarnation(store: Store) -> None:
 
 async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
     """Also where another one has its name, with as many entries; nothing is read or written then."""
-    lease = getattr(store, "lease", None)
+    optional = {"lease": (None, b"mine"), "keep_checkpoint": (1, b"x", 1), "checkpoints": ()}
+    more = [(getattr(store, name), given) for name, given in optional.items() if hasattr(store, name)]
     known: set[str] = set()
     for number in range(4):
         incarnation = await store.append("s", 0, [b"old", b"older"])
@@ -434,7 +435,7 @@ async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
             (store.append, (0, [b"x"], None)),
             (store.load, (0,)),
             (store.load, (2,)),
-            *([] if lease is None else [(lease, (None, b"mine"))]),
+            *more,
         ]
         for call, given in calls:
             try:
@@ -448,7 +449,7 @@ async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
         await store.delete("s")
 
 
-# Leases, of a store that has them
+# Leases and checkpoints, of a store that has them
 
 
 async def _leased(store: Store, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
@@ -482,6 +483,28 @@ async def a_lease_goes_only_from_the_one_that_is_there(store: Store) -> None:
     )
 
 
+async def of_checkpoints_those_between_the_first_and_the_new_one_stay(store: Store) -> None:
+    """They are given by position; they are no entries, and a deleted session has none."""
+    keep, kept = [getattr(store, name, None) for name in ("keep_checkpoint", "checkpoints")]
+    if keep is None or kept is None:
+        return
+    await keep("s", 1, b"x", 1)
+    same("the checkpoints of a session that is not there", list(await kept("s")), [])
+    for session in ("s", "t"):
+        await store.append(session, 0, [b"e"] * 9)
+    for position, first in [(1, 1), (3, 1), (8, 1)]:
+        await keep("s", position, b"\0%d" % position, first)
+        await keep("t", position, b"t", first)
+    same("the checkpoints", list(await kept("s")), [b"\x001", b"\x003", b"\x008"])
+    await keep("s", 7, b"7", 2)
+    same("those from the first on and before a new one", list(await kept("s")), [b"\x003", b"7"])
+    same("the checkpoints of another session", list(await kept("t")), [b"t"] * 3)
+    same("the entries", await _kept(store, "s"), [b"e"] * 9)
+    await store.delete("s")
+    await store.append("s", 0, [b"x"])
+    same("the checkpoints of a session that was deleted", list(await kept("s")), [])
+
+
 # Seconds in which work that was left behind would show.
 LATER = 0.05
 
@@ -508,6 +531,8 @@ async def a_closed_store_says_so(store: Store) -> None:
     }
     if hasattr(store, "lease"):
         calls["lease"] = ("s", None, b"mine")
+    if hasattr(store, "keep_checkpoint"):
+        calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
     for name, given in calls.items():
         try:
             found = await getattr(store, name)(*given)

@@ -56,6 +56,19 @@ class StoreOver:
         keeps = getattr(self.kept, "lease", None)
         return wanted if keeps is None else await keeps(session, held, wanted, incarnation)
 
+    async def keep_checkpoint(
+        self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
+    ) -> None:
+        """Keep a checkpoint, where *kept* keeps any."""
+        keeps = getattr(self.kept, "keep_checkpoint", None)
+        if keeps is not None:
+            await keeps(session, position, body, first, incarnation)
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        """The checkpoints of *session*; none where *kept* keeps none."""
+        keeps = getattr(self.kept, "checkpoints", None)
+        return () if keeps is None else await keeps(session, incarnation)
+
     async def close(self) -> None:
         """Close *kept*."""
         await self.kept.close()

@@ -22,7 +22,7 @@ from ..codec import encode
 from ..inputs import Input, approval_event, control_event
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
-from ..journal.fold import apply_entry, fold, is_foreign, stepped
+from ..journal.fold import SessionState, apply_entry, fold, is_foreign, stepped
 from ..journal.summary import SessionSummary, summarize
 from ..machine import Machine, calls_at, ignored, links_of, questions
 from .replay import replayed
@@ -100,11 +100,12 @@ def _check_storable(event: effects.Answer | effects.Post) -> None:
 
 
 def fork_entries(
-    entries: Sequence[bytes], session: str, name: str, point: ForkPoint
+    entries: Sequence[bytes], session: str, name: str, point: ForkPoint, state: SessionState | None = None
 ) -> tuple[list[bytes], bytes]:
     """
     The journal and the encoded summary of *name*, a copy of *session*, whose *entries* these are.
 
+    *state* is that before the step, where it is known; it is changed.
     Raises `ConfigError` and `ArgumentError` for a *point* at which no copy can be made.
     """
     at = point.at
@@ -114,7 +115,7 @@ def fork_entries(
         msg = f"session {session!r} cannot be forked at step {at!r}: {has}"
         raise effects.ConfigError(msg)
     # The entries that are copied, and no more: a damaged entry later on does not matter to the copy.
-    state = fold(entries[:at], session)
+    state = fold(entries[:at], session) if state is None else state
     if state.machine is None:
         raise _no_prompt(entries, session, at)
     added: list[Entry] = []

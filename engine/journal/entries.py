@@ -19,9 +19,11 @@ from ...effects.usage import Spent
 # field or a value that is new, means something else or leads elsewhere. Then state in `migrations` what the
 # older version wrote, and what it did where the journal does not say.
 #
-# Four other formats have versions of their own:
+# Five other formats have versions of their own:
 # - `snapshots.VERSION`: raise it when a state or the memory changes. An older snapshot is refused, since the
 #   journal leads to the same machine.
+# - `checkpoints.CHECKPOINT_VERSION`: raise it when what a session knows changes. This version and that of
+#   snapshots are in it. One of any other version is passed over.
 # - `export.FORMAT_VERSION`: raise it when a part of the document goes or means something else. An addition is
 #   no new version.
 # - The layout of an SQLite file, `VERSION` beside its tables: raise it with every change of them, and state

@@ -119,9 +119,10 @@ class FullResults:
     """
 
     most: int = MOST_HELD
-    _places: dict[str, ResultPlace] = attrs.field(factory=dict)
-    _ended: dict[str, tuple[ResultPlace, str]] = attrs.field(factory=dict)
-    _held: int = 0
+    places: dict[str, ResultPlace] = attrs.field(factory=dict)
+    # The calls of a batch that has not entered the history yet, with their full texts.
+    ended: dict[str, tuple[ResultPlace, str]] = attrs.field(factory=dict)
+    held: int = 0
 
     def note(self, event: events.Event, effects: Iterable[Effect], number: int | None) -> None:
         """Note the *effects* of *event*, which is entry *number*, None where it is not journaled."""
@@ -131,34 +132,34 @@ class FullResults:
                 # A hook may have changed the text: then the event's entry has another one than the call.
                 if number is not None and result_text(event) == effect.content:
                     place = number
-                self._ended[effect.call] = (place, effect.content)
+                self.ended[effect.call] = (place, effect.content)
             elif isinstance(effect, AppendMessage) and effect.message.role is Role.TOOL:
                 self._enter(effect.message)
 
     def _enter(self, message: Message) -> None:
         """Keep the places of those results that the history holds shortened in *message*."""
         for result in message.results:
-            place, content = self._ended.get(result.call, ("", result.content))
+            place, content = self.ended.get(result.call, ("", result.content))
             if content != result.content:
-                self._places[result.call] = place
-                self._held += len(place) if isinstance(place, str) else 0
+                self.places[result.call] = place
+                self.held += len(place) if isinstance(place, str) else 0
         # A batch enters the history as a whole, so no call that ended before is still to come.
-        self._ended.clear()
-        if self._held > self.most:
+        self.ended.clear()
+        if self.held > self.most:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        for call, place in list(self._places.items()):
-            if self._held <= self.most:
+        for call, place in list(self.places.items()):
+            if self.held <= self.most:
                 break
             # A number costs nothing to keep, so only texts go.
             if isinstance(place, str):
-                del self._places[call]
-                self._held -= len(place)
+                del self.places[call]
+                self.held -= len(place)
 
     def where(self, call: str) -> ResultPlace | None:
         """Where the full result of *call* is; None where it was not truncated, or is not held."""
-        return self._places.get(call)
+        return self.places.get(call)
 
 
 def result_text(event: events.Event) -> str | None:

@@ -225,6 +225,7 @@ class SessionRunner:
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
             try:
+                await self.log.settled()
                 await self.lease.release()
             finally:
                 self._change_owner(Owner.NONE)

@@ -31,6 +31,7 @@ from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
 from ..journal.summary import Activity, activity_of, first_line
+from .checkpointing import copy_checkpoints
 from .delivery import Subscription
 from .environment import Environment, Result
 from .runner import RUNNING, Owner, Put, SessionRunner, child_refusal
@@ -275,13 +276,17 @@ class Session:
         if instead is not None and self._environment.redactor is not None:
             instead = await self._environment.redactor.redacted(instead)
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
-        copied, summary = fork_entries(entries, self.id, name, point)
+        found = await self._log.find(at)
+        before = found.state if found is not None and found.length == at else None
+        copied, summary = fork_entries(entries, self.id, name, point, before)
         # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.
         try:
-            await store.append(name, 0, copied, summary)
+            incarnation = await store.append(name, 0, copied, summary)
         except StoreConflict as conflict:
             msg = f"session {name!r} already exists; choose another id"
             raise ConfigError(msg) from conflict
+        if found is not None:
+            await copy_checkpoints(store, found, name, incarnation)
         # Loaded, so that a caller can look at the copy before it runs.
         return await Session(name, self._environment, store).load()
 

@@ -23,6 +23,7 @@ from ...states.rules.inputs import prompt_group
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text, stepped
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
+from .checkpointing import Checkpoints, FoundState, find_state
 
 if TYPE_CHECKING:
     from ...effects import Effect
@@ -82,6 +83,9 @@ class SessionLog:
         self._writing = asyncio.Lock()
         self._streamed: list[ModelStreamed] = []
         self._label = ""
+        self._checkpoints = Checkpoints(session, store)
+        # The last entry, as bytes, once one is written here.
+        self._last = b""
         if self.kept:
             # The converter costs more to set up than the rest of the engine: a session without a store never
             # imports it. Not at each append, where even to look an import up costs more than a coroutine.
@@ -121,25 +125,43 @@ class SessionLog:
             # Only the first read is saved: by the next one, other processes may know the id.
             self.fresh = False
             return
-        known, entries = await self.load_new(0 if self.stale else self.length)
+        if not self.stale or not await self._restored():
+            known, entries = await self.load_new(0 if self.stale else self.length)
+            # Most reads find nothing new, and what is known is folded already.
+            if entries or not known:
+                self._take_in(entries, known, self.state if known else None)
         self.unsure = False
-        # Most reads find nothing new, and what is known is folded already.
-        if entries or not known:
-            self._take_in(entries, known, self.state if known else None)
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
         self.state.drop_ends()
+
+    async def find(self, most: int | None = None) -> FoundState | None:
+        """The state after *most* entries, or all, by the latest checkpoint; None where there is none."""
+        found = await find_state(self.store, self.session, self.incarnation, most)
+        if found is not None:
+            self.incarnation = found.incarnation
+        return found
+
+    async def _restored(self) -> bool:
+        """Whether `state` could be had from a checkpoint, and the entries since."""
+        found = await self.find()
+        if found is None:
+            return False
+        self._take_in((), found.length, found.state)
+        self._checkpoints.begin(found.restored)
+        return True
 
     def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None = None) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
         # Until every entry is understood: one that cannot be read leaves a fold of the first half.
         self.stale = True
+        if before is not self.state:
+            # What was held back belongs to a run that ended otherwise.
+            self._streamed = []
+            self._checkpoints.begin(None)
         self.state = fold(entries, self.session, before, known)
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)
-        if not known:
-            # What was held back belongs to a run that ended otherwise.
-            self._streamed = []
         # A row of another writer may lack what is known here, so the next write gives one again.
         self.length, self._summarized, self.stale = known + len(entries), None, False
 
@@ -213,6 +235,7 @@ class SessionLog:
         if run != here:
             entry = Branched(at=at, run=run)
             await self.own(entry, about=self._about_after(entry))
+            await self.settled()
         self.state.drop_ends()
 
     def _about_after(self, entry: Entry) -> Summarizer:
@@ -263,7 +286,14 @@ class SessionLog:
         # By the number of its entry, and so after the append: the full text of a result is read from there.
         number = self.length - 1 if self.kept else None
         state.note_results(event, effects, number)
+        # With pieces held back, the machine is ahead of the journal.
+        if self.length >= self._checkpoints.due and not self._streamed:
+            self._checkpoints.keep(state, self.length, self._last, self.incarnation)
         return number
+
+    async def settled(self) -> None:
+        """Wait for the checkpoint that is being kept."""
+        await self._checkpoints.settled()
 
     async def flush(self) -> None:
         """Keep the pieces of a stream that is being left."""
@@ -328,7 +358,7 @@ class SessionLog:
             return False
         self.length += len(encoded)
         # Only now: a refused append wrote no row either.
-        self._summarized = key
+        self._summarized, self._last = key, encoded[-1]
         return True
 
     async def look(self) -> None:
@@ -355,7 +385,7 @@ class SessionLog:
             raise conflict
         if news:
             self.length += len(news)
-            self._summarized = None
+            self._summarized, self._last = None, news[-1]
         self._taken_up += len(news)
         # Last: a listener may post at once, and must find the length that the store has.
         for entry in added:
@@ -367,7 +397,10 @@ class SessionLog:
         for number, entry in enumerate(entries, self.length - len(entries)):
             if isinstance(entry, RunOpened | TakenOver):
                 self.begun = number
-        return tuple([effect for entry in entries for effect in self._follow(entry)])
+        effects = tuple([effect for entry in entries for effect in self._follow(entry)])
+        if self.length >= self._checkpoints.due:
+            self._checkpoints.keep(self.state, self.length, self._last, self.incarnation)
+        return effects
 
     def _follow(self, entry: Entry) -> tuple[Effect, ...]:
         """Apply *entry*, which was just written, to `state`."""

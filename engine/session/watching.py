@@ -56,7 +56,7 @@ def position(since: int | str) -> Position:
 
 async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched, None]:
     """The notices of the session of *runner* behind the position *last*, until the session is closed."""
-    journal, begun = JournalReader(runner.log), None
+    journal, begun = JournalReader(runner.log, last[0]), None
     # Subscribed first: what is written from here on comes through it.
     async with runner.broker.subscribe() as live, aclosing(_heard(live, runner.environment.poll)) as heard:
         async for notice in heard:
@@ -101,15 +101,25 @@ def _watched(notice: Notice, at: Position) -> Watched:
 
 @final
 class JournalReader:
-    """Reads the notices of the journal of *log*, from its beginning on and as far as it goes each time."""
+    """
+    Reads the notices of the journal of *log*, as far as it goes each time.
 
-    def __init__(self, log: SessionLog) -> None:
+    Those of entries before *since* may be left out.
+    """
+
+    def __init__(self, log: SessionLog, since: int = 0) -> None:
         self._log = log
+        self._since = since
         self._state = SessionState()
         self._known = 0
 
     async def news(self) -> AsyncGenerator[tuple[Position, Notice], None]:
         """The notices of the new entries, or of all of them, each with its position."""
+        # Once: from then on as far as it goes is known.
+        if since := self._since:
+            self._since = 0
+            if (found := await self._log.find(since)) is not None:
+                self._state, self._known = found.state, found.length
         self._known, entries = await self._log.load_new(self._known)
         if not self._known:
             self._state = initial_state(entries)

@@ -134,3 +134,26 @@ class LeasingStore(Store, Protocol):
         not be there, and one that is deleted loses its lease. A lease may be lost with the power.
         """
         ...
+
+
+class CheckpointingStore(Store, Protocol):
+    """
+    A `Store` that also keeps checkpoints: what a session was after so many entries, to begin reading there.
+
+    A store may do without: a session is then read from its first entry. The engine finds out and passes over
+    one that is damaged or does not go with the journal.
+    """
+
+    async def keep_checkpoint(
+        self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
+    ) -> None:
+        """
+        Keep *body* for *session*, as it was after *position* entries; forget those before *first* and behind.
+
+        A session that is not there gets none. A checkpoint may be lost with the power.
+        """
+        ...
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        """The checkpoints of *session*, by their positions; a session that is deleted loses them."""
+        ...

@@ -71,6 +71,10 @@ class Chain:
         if before != end.last:
             raise tampered(end.session, f"entry {end.length - 1}")
 
+    def checkpoint(self, session: str, incarnation: str, position: int, body: bytes) -> bytes:
+        """The signature of a checkpoint behind *position* entries of *session*."""
+        return signature(self.key, b"checkpoint", _told(session, incarnation, position), body)
+
     def seal(self, end: SessionEnd) -> bytes:
         """The signature of *end*."""
         told = _told(end.session, end.incarnation, end.created, end.length)

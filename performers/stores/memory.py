@@ -23,6 +23,7 @@ class _Session:
     created: float
     updated: float = 0.0
     entries: list[bytes] = attrs.field(factory=list)
+    checkpoints: dict[int, bytes] = attrs.field(factory=dict)
     about: bytes = b""
     stamp: int = 0
 
@@ -160,6 +161,21 @@ class MemoryStore:
             else:
                 self._leases[session] = wanted
             return wanted
+
+    async def keep_checkpoint(
+        self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
+    ) -> None:
+        """Keep *body* as a checkpoint of *session*; see `CheckpointingStore.keep_checkpoint`."""
+        with self._lock:
+            if (kept := self._find(session, incarnation)) is not None:
+                before = {at: one for at, one in kept.checkpoints.items() if first <= at < position}
+                kept.checkpoints = {**before, position: body}
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        """The checkpoints of *session*, by their positions."""
+        with self._lock:
+            kept = self._find(session, incarnation)
+            return [*kept.checkpoints.values()] if kept else []
 
     async def close(self) -> None:
         """Forget everything. Closing twice is fine."""

@@ -44,9 +44,10 @@ T = TypeVar("T")
 # What a thread is handed; None ends it.
 Jobs: TypeAlias = "SimpleQueue[StoreJob[Any] | None]"
 
-# What a job does. Those that write, one behind the other, may share a transaction. One of leases alone does
-# not wait for the disk: what ends all processes at once ends their leases, too.
-JobKind = Literal["read", "write", "lease", "end"]
+# What a job does. Those that write, one behind the other, may share a transaction. One of leases and
+# checkpoints alone does not wait for the disk: what ends all processes at once ends their leases, too, and a
+# checkpoint can be made again.
+JobKind = Literal["read", "write", "lease", "checkpoint", "end"]
 
 
 @final
@@ -142,6 +143,17 @@ class SQLiteStore:
         """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
         work = partial(lease, session, held, wanted, incarnation)
         return await self._do(work, "read" if held == wanted else "lease")
+
+    async def keep_checkpoint(
+        self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
+    ) -> None:
+        """Keep *body* as a checkpoint of *session*; see `CheckpointingStore.keep_checkpoint`."""
+        new = NewCheckpoint(session, position, body, first, incarnation)
+        await self._do(partial(keep_checkpoint, new, self._chain), "checkpoint")
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        """The checkpoints of *session*, by their positions."""
+        return await self._do(partial(checkpoints, session, incarnation, self._chain))
 
     async def close(self) -> None:
         """Close the file when the jobs before are done. Closing twice is fine."""
@@ -253,7 +265,7 @@ def _work_off(jobs: Jobs, file: StoreFile) -> bool:
 def _group(job: StoreJob[Any] | None) -> JobKind:
     """The kind of *job*, by which neighbours are done together."""
     kind = "end" if job is None else job.kind
-    return "write" if kind == "lease" else kind
+    return "write" if kind in {"lease", "checkpoint"} else kind
 
 
 def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
@@ -498,6 +510,7 @@ def delete(session: str, db: sqlite3.Connection) -> bool:
     db.execute(f"delete {of_it}", found)
     db.execute("delete from recents where id = ?", found)
     db.execute(_STAMP, (0,))
+    db.execute("delete from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff", found)
     db.execute("delete from sessions where id = ?", found)
     return True
 
@@ -507,8 +520,7 @@ def lease(
 ) -> bytes | None:
     """Put *wanted* in the place of *held* as the lease of *session*; the lease from then on."""
     if incarnation:
-        row = db.execute("select incarnation from sessions where session = ?", (session,)).fetchone()
-        _check_incarnation(session, incarnation, row[0] if row else "")
+        _number(session, incarnation, db)
     found = db.execute("select body from leases where session = ?", (session,)).fetchone()
     there: bytes | None = found and found[0]
     if there != held or held == wanted:
@@ -518,3 +530,53 @@ def lease(
     else:
         db.execute("insert or replace into leases values (?, ?)", (session, wanted))
     return wanted
+
+
+@final
+@attrs.frozen
+class NewCheckpoint:
+    """What `SQLiteStore.keep_checkpoint` was asked for."""
+
+    session: str
+    position: int
+    body: bytes
+    first: int
+    incarnation: str
+
+
+def keep_checkpoint(new: NewCheckpoint, chain: Chain | None, db: sqlite3.Connection) -> None:
+    """Keep *new*, and of the others those from its first one on before it."""
+    number, incarnation = _number(new.session, new.incarnation, db)
+    if number is None:
+        return
+    of_it = "from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff"
+    stays = "key between ?1 << 32 | ?2 and ?1 << 32 | ?3"
+    db.execute(f"delete {of_it} and not ({stays})", (number, new.first, new.position - 1))
+    mac = chain and chain.checkpoint(new.session, incarnation, new.position, new.body)
+    db.execute("insert into checkpoints values (?, ?, ?)", (number << 32 | new.position, new.body, mac))
+
+
+def checkpoints(session: str, incarnation: str, chain: Chain | None, db: sqlite3.Connection) -> list[bytes]:
+    """The checkpoints of *session*, by their positions; empty is one that is not as it was written."""
+    number, there = _number(session, incarnation, db)
+    rows = db.execute(
+        "select key & 0xffffffff, cast(body as blob), mac from checkpoints"
+        " where key between ?1 << 32 and ?1 << 32 | 0xffffffff order by key",
+        (number,),
+    )
+    if chain is None:
+        return [body for _, body, _ in rows]
+    from ...effects.keys import signs  # noqa: PLC0415  # as in `_chain`
+
+    return [
+        body if signs(mac, chain.checkpoint(session, there, position, body)) else b""
+        for position, body, mac in rows
+    ]
+
+
+def _number(session: str, incarnation: str, db: sqlite3.Connection) -> tuple[int | None, str]:
+    """The id and the incarnation of *session*; `SessionGone` where it is not the named *incarnation*."""
+    found = db.execute("select id, incarnation from sessions where session = ?", (session,)).fetchone()
+    number, there = found or (None, "")
+    _check_incarnation(session, incarnation, there)
+    return number, there

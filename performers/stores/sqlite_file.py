@@ -330,7 +330,16 @@ alter table sessions add column seal blob;
 create table signed (mark blob not null);
 """
 
-SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES
+# Found like the stretches of a session. They are large beside entries, and so in a table of their own.
+_CHECKPOINTS = """
+create table checkpoints (
+    key integer primary key, -- id of the session << 32 | how many entries led there
+    body blob not null,
+    mac blob -- as of an entry
+);
+"""
+
+SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES + _CHECKPOINTS
 
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
@@ -352,6 +361,7 @@ drop table older_sessions
         _INCARNATIONS,
         "update sessions set incarnation = lower(hex(randomblob(16)))",
         _SIGNATURES,
+        _CHECKPOINTS,
         _RECENTS,
         """
 insert into recents select id, row_number() over (order by at, session desc) from (

@@ -46,6 +46,7 @@ CONVERTERS = {
     "export.py": {"msgspec"},
     "codec.py": {"base64", "cattrs", "msgspec"},
     "migrations.py": {"cattrs", "msgspec"},
+    "checkpoints.py": {"cattrs", "hashlib", "msgspec"},
 }
 SIGNATURES = {
     "snapshots.py": {"weakref", "cattrs", "hashlib", "hmac", "msgspec"},

@@ -20,6 +20,8 @@ each_pure = pytest.mark.parametrize("path", sources("effects", "states"), ids=na
 
 PLAIN = {
     "Log": "the shared storage below History and Rope; only ever appended to",
+    "Items": "what a log needs of its list",
+    "DeferredItems": "the list of a log whose beginning is read when it is looked at",
     "Draft": "the effects of one transition while it is being decided; never outlives it",
 }
 

@@ -255,6 +255,28 @@ class Mistaken(StoreOver):
                 pass
         return await super().lease(session, held, wanted, incarnation)
 
+    async def keep_checkpoint(
+        self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
+    ) -> None:
+        self._open()
+        match self.mistake:
+            case "keeps them all":
+                first = 0
+            case "keeps the last":
+                first = position
+            case "keeps them for ever":
+                self.memo.setdefault(session, {})[position] = body
+            case _:
+                pass
+        await super().keep_checkpoint(session, position, body, first, incarnation)
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        self._open()
+        kept = await super().checkpoints(session, incarnation)
+        if self.mistake == "keeps them for ever" and not kept:
+            return [*self.memo.get(session, {}).values()]
+        return kept
+
     async def close(self) -> None:
         match self.mistake:
             case "stays open":
@@ -334,6 +356,11 @@ MISTAKES = {
     "an unknown session is empty": ["says yes"],
     "a closed store says so": ["stays open", "complains"],
     "a lease goes only from the one that is there": ["leases to all", "leases once"],
+    "of checkpoints those between the first and the new one stay": [
+        "keeps them all",
+        "keeps the last",
+        "keeps them for ever",
+    ],
 }
 LASTING = {  # of what is opened again, and of what others have open
     "what was cancelled is there or not when it is opened again": "closes in between",

@@ -84,6 +84,7 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
     ]
     assert await everything(store) == KEPT
     assert await store.lease("two", None, None) == (b"mine" if layout >= LEASES else None)
+    assert await store.checkpoints("one") == ([b"after three"] if layout == LAYOUT_VERSION else [])
     with pytest.raises(StoreConflict):
         await store.append("one", 3, [b"x"])
     assert await store.append("one", 4, [b"h", b"i"], b"told", incarnations["one"]) == incarnations["one"]

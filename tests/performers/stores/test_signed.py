@@ -122,6 +122,33 @@ async def test_a_session_that_was_changed_is_listed_as_one_that_cannot_be_read(
     assert {one.session: one.about.state for one in await listed(store)}["s"] is SessionStatus.UNREADABLE
 
 
+FORGED = {
+    "body = 'forged'",
+    "body = x'00'",
+    "key = key + 1",
+    "mac = null",
+    "mac = 'text'",
+    "(body, mac) = (select body, mac from checkpoints where key = 2 << 32 | 4)",
+    "(body, mac) = (select body, mac from checkpoints where key = 1 << 32 | 2)",
+}
+
+
+@pytest.mark.parametrize("how", sorted(FORGED))
+async def test_a_checkpoint_that_was_changed_or_moved_is_none(
+    store: SQLiteStore, path: Path, how: str
+) -> None:
+    """It is given as an empty one, which is passed over, for the journal says what it said."""
+    for name in ("s", "t"):
+        for position in (2, 4):
+            await store.keep_checkpoint(name, position, f"{name}{position}".encode(), 2)
+    assert list(await store.checkpoints("s")) == [b"s2", b"s4"]
+    with closing(sqlite3.connect(path)) as db, db:
+        statement = f"update checkpoints set {how} where key = 1 << 32 | 4"  # noqa: S608  # all of it stands here
+        assert db.execute(statement).rowcount == 1
+    assert list(await store.checkpoints("s")) == [b"s2", b""]
+    assert list(await store.checkpoints("t")) == [b"t2", b"t4"]
+
+
 # Keys
 
 

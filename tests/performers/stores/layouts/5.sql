@@ -1,4 +1,10 @@
 BEGIN TRANSACTION;
+CREATE TABLE checkpoints (
+    key integer primary key, -- id of the session << 32 | how many entries led there
+    body blob not null,
+    mac blob -- as of an entry
+);
+INSERT INTO "checkpoints" VALUES(4294967299,X'6166746572207468726565',NULL);
 CREATE TABLE entries (
     id integer primary key, -- stretch << 32 | how many stand before it there
     at real not null,

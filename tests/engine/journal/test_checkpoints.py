@@ -1,0 +1,146 @@
+"""A checkpoint is what the fold of its journal leads to, wherever it was made; any other is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+
+from turnwheel.effects import Effect
+from turnwheel.effects.errors import JournalError
+from turnwheel.effects.history import DeferredItems, History, Log
+from turnwheel.effects.messages import Message, user
+from turnwheel.engine.journal.checkpoints import (
+    APART,
+    CHECKPOINT_VERSION,
+    CheckpointChain,
+    Restored,
+    checkpoint,
+    restored,
+)
+from turnwheel.engine.journal.entries import VERSION
+from turnwheel.engine.journal.fold import FullResults, SessionState, branch_targets, initial_state, read
+from turnwheel.engine.machine import Machine
+from turnwheel.engine.snapshots import SNAPSHOT_VERSION
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))
+
+Step = tuple[SessionState, tuple[Effect, ...]]
+
+
+def copied(state: SessionState) -> SessionState:
+    """*state* as it is now, without the ends that branches go back to."""
+    machine, results = state.machine, state.full_results
+    then = attrs.evolve(
+        state,
+        machine=machine and Machine(machine.config, machine.state, machine.memory),
+        posted=[*state.posted],
+        full_results=attrs.evolve(results, places={**results.places}, ended={**results.ended}),
+    )
+    then.drop_ends()
+    return then
+
+
+def steps(entries: Sequence[bytes], state: SessionState, known: int = 0) -> list[Step]:
+    return [(copied(state), effects) for _, effects in read(entries, "s", state, known)]
+
+
+def got(bodies: Sequence[bytes], most: int | None = None) -> Restored:
+    found = restored(bodies, most)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("path", JOURNALS, ids=[f"{path.parent.name}/{path.stem}" for path in JOURNALS])
+def test_from_a_checkpoint_at_any_entry_a_journal_leads_where_it_leads(path: Path) -> None:
+    """Each goes on from the one half-way to it; the rest has the same effects, too."""
+    entries = path.read_bytes().splitlines()
+    told = steps(entries, initial_state(entries))
+    made: list[tuple[list[bytes], CheckpointChain | None]] = [([], None)]
+    for number, (state, _) in enumerate(told, 1):
+        bodies, before = made[number // 2]
+        body, chain = checkpoint(state, number, entries[number - 1], before)
+        bodies = [*(bodies if chain.first < number else []), body]
+        made.append((bodies, chain))
+        found = got(bodies)
+        assert found.state == state
+        assert found.position == number
+        assert found.behind(entries[number - 1 :]) == entries[number:]
+        rest = entries[number:]
+        if number % 10 == 3 and rest and not branch_targets(rest):
+            assert steps(rest, found.state, number) == told[number:]
+            # The next one goes on from what was restored as from what was not.
+            end, _ = told[-1]
+            body, chain = checkpoint(found.state, len(entries), entries[-1], found.chain)
+            assert got([*bodies, body] if chain.first < len(entries) else [body]).state == end
+
+
+# All that a state has
+
+FIELDS = (
+    *("machine", "posted", "keeps", "ends", "runs", "messages", "summary", "opening", "prompt", "title"),
+    *("title_spent", "unbilled", "copied", "origins", "copied_spent", "unbegun", "begun", "full_results"),
+)
+"""Those of a state in checkpoints of the present version."""
+
+
+def test_a_checkpoint_has_all_of_a_state() -> None:
+    """
+    A field that is added is in it without a word, save in what is written by hand, and raises the version.
+
+    An older checkpoint lacks it, and would be read as if the journal had led to its default.
+    """
+    assert {*APART} == {"machine", "keeps", "ends", "full_results"}
+    assert tuple([field.name for field in attrs.fields(SessionState)]) == FIELDS
+    assert [field.name for field in attrs.fields(FullResults)] == ["most", "places", "ended", "held"]
+    # `test_snapshots` holds the memory to it; the settings and the state of a machine are written whole.
+    assert Machine.__slots__ == ("config", "memory", "state")
+    assert CHECKPOINT_VERSION == (1, SNAPSHOT_VERSION, VERSION)
+
+
+# What is read, and when
+
+
+def test_only_the_part_of_a_history_is_read_that_is_looked_at() -> None:
+    """Of three parts; appending to a history, and its length, look at none."""
+    read: list[int] = []
+
+    def part(begin: int) -> list[Message]:
+        read.append(begin)
+        return [user(f"{number}") for number in range(begin, begin + 10)]
+
+    items = DeferredItems([(10, partial(part, begin)) for begin in (0, 10, 20)])
+    history = History(Log(items), 30)
+    longer = history.append(user("30"))
+    assert (len(longer), longer[-1].text, longer.log is history.log, read) == (31, "30", True, [])
+    assert (history[-1].text, history[20].text, read) == ("29", "20", [20])
+    assert [message.text for message in longer.slice(8, 12)] == ["8", "9", "10", "11"]
+    assert read == [20, 0, 10]
+    assert [message.text for message in longer] == [f"{number}" for number in range(31)]
+    assert read == [20, 0, 10]
+
+
+def test_a_part_that_cannot_be_read_is_no_empty_one() -> None:
+    """Also when it is looked at again."""
+
+    def part() -> list[Message]:
+        raise JournalError
+
+    history = History(Log(DeferredItems([(2, part)])), 2)
+    for _ in range(2):
+        with pytest.raises(JournalError):
+            history.slice(1, 2)
+
+
+def test_a_history_that_goes_another_way_reads_what_it_shares() -> None:
+    """Two successors of one history never see each other, also where its beginning is not read yet."""
+    items = DeferredItems([(2, lambda: [user("a"), user("b")])])
+    history = History(Log(items), 2)
+    one, other = history.append(user("one")), history.append(user("other"))
+    assert [message.text for message in one] == ["a", "b", "one"]
+    assert [message.text for message in other] == ["a", "b", "other"]
+    assert [message.text for message in history.replace((user("sum"),), 1)] == ["sum", "b"]
