@@ -48,7 +48,7 @@ from ..states.batch.start import child_run, tool_run
 from ..states.rules import hooks, model_messages
 from ..states.rules.limits import child_prompt
 from ..states.rules.permission import PermissionPolicy
-from ..states.rules.rule_fit import NOTHING
+from ..states.rules.rule_fit import NO_FINDING
 from ..states.rules.schema import arguments_of
 from ..states.thinking import source_of
 from .journal.fold import is_foreign, try_name
@@ -273,10 +273,10 @@ def _law(machine: Machine) -> PermissionPolicy:
 
 def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool:
     """Whether rules or mode deny *call* now: the configuration may be another one than when it began."""
-    rules, finding = _law(machine), getattr(call.phase, "finding", NOTHING)
+    rules, finding = _law(machine), getattr(call.phase, "finding", NO_FINDING)
     denial = rules.denial(spec, arguments_of(call.call.arguments) or {}, None, finding)
     # What may be denied was asked about when it began, unless no rule that is new spoke about it then.
-    return denial is not None and (denial.verdict is Verdict.DENY or finding == NOTHING)
+    return denial is not None and (denial.verdict is Verdict.DENY or finding == NO_FINDING)
 
 
 def _tool(

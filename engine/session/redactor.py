@@ -69,7 +69,7 @@ MAX_MASKS = 200
 VAULT_TIMEOUT = 5.0
 
 # Most calls have no secret of their own.
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
 
 @final
@@ -230,7 +230,7 @@ class Redactor:
         await self.save()
         return hidden
 
-    def output(self, tool: str, text: str, own: Mapping[str, str] = NOTHING) -> str:
+    def output(self, tool: str, text: str, own: Mapping[str, str] = NO_VALUES) -> str:
         """
         *text*, output of *tool*, with placeholders for known secrets and those with a secret name.
 
@@ -245,7 +245,7 @@ class Redactor:
         return secrets.redact_text(text, self._names.of(tool), self._names.stems, self.redact)
 
     def with_files(
-        self, tool: str, answer: events.ToolFinished, own: Mapping[str, str] = NOTHING
+        self, tool: str, answer: events.ToolFinished, own: Mapping[str, str] = NO_VALUES
     ) -> events.ToolFinished:
         """*answer* of *tool* without the files that hold a known secret; the names of others as texts."""
         files, notes = list[Binary](), list[str]()
@@ -396,7 +396,7 @@ class Redactor:
         plain = [(value if isinstance(value, str) else json.dumps(value), each) for value, each in values]
         return {value: each for value, each in plain if secrets.is_echoed(value)}
 
-    def mask(self, text: str, own: Mapping[str, str] = NOTHING) -> str:
+    def mask(self, text: str, own: Mapping[str, str] = NO_VALUES) -> str:
         """*text* with placeholders for the known secrets, and for those of its *own* call."""
         masked = secrets.mask(text, self._shown)
         return secrets.mask_words(masked, own) if own else masked
@@ -535,7 +535,7 @@ async def run_tool(
 
     It is around every call of every tool, and most have no secrets: the common way does almost nothing.
     """
-    tool, own = request.tool, NOTHING
+    tool, own = request.tool, NO_VALUES
     # A search for one character sequence is cheaper than parsing the arguments.
     if PLACEHOLDER_MARK in request.arguments:
         try:

@@ -26,7 +26,7 @@ from ..context import Context
 from ..rules import model_messages
 from ..rules.hooks import Opinion, opinion, told_of_call
 from ..rules.permission import RUN_AGAIN, Judgement, PermissionPolicy, said_yes
-from ..rules.rule_fit import NOTHING
+from ..rules.rule_fit import NO_FINDING
 from ..rules.schema import arguments_of, defaults_of, problem
 from . import batch as phases
 from .batch import Batch, Call, Forever, HookRound, Order, PriorAttempt, Stopping, Timer
@@ -158,7 +158,7 @@ def judged(call: Call, spec: ToolSpec, hooks: HookRound, ctx: Context, draft: Dr
         request = draft.new_id()
         draft.add(rules.inspection(call.call, spec, request))
         return call.at(phases.Inspecting(request=request, hooks=hooks))
-    finding = finding or NOTHING
+    finding = finding or NO_FINDING
     found = rules.judge(spec, arguments, said, finding)
     tell_judged(call, found, draft)
     match found.verdict:
@@ -295,7 +295,7 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
     # A yes that a person or a hook gave is not taken back by a rule that would only have asked.
     if ground is Basis.PERSON:
         return call
-    arguments, finding = arguments_of(call.call.arguments) or {}, finding or NOTHING
+    arguments, finding = arguments_of(call.call.arguments) or {}, finding or NO_FINDING
     if ground is Basis.HOOK and rules.denial(spec, arguments, None, finding) is None:
         return call
     found = rules.judge(spec, arguments, None, finding)
@@ -304,7 +304,7 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
 
 def _denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, draft: Draft) -> Call | None:
     """*call*, settled, where a rule, a hook or the mode denies it although it was allowed; None where not."""
-    finding = finding_of(call, ctx) or NOTHING
+    finding = finding_of(call, ctx) or NO_FINDING
     found = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, said, finding)
     if not _denies(found):
         return None

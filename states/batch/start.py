@@ -23,7 +23,7 @@ from ..builder import Draft
 from ..context import Context
 from ..rules import model_messages
 from ..rules.limits import child_prompt, child_tools, granted, left, may_not_go_on, over_budget
-from ..rules.rule_fit import NOTHING
+from ..rules.rule_fit import NO_FINDING
 from ..rules.schema import arguments_of
 from .batch import Allowed, Batch, Call, Queued, Running, RunningChild, Settled, Stopping, Working
 from .permission import doubted, finding_of, judge_queued, spec_of
@@ -139,7 +139,7 @@ def _run(call: Call, batch: Batch, calls: Sequence[Call], ctx: Context, draft: D
         tool_run(wish, spec, request),
         ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
     )
-    return call.at(Running(request=request, finding=finding_of(call, ctx) or NOTHING))
+    return call.at(Running(request=request, finding=finding_of(call, ctx) or NO_FINDING))
 
 
 def _delegate(call: Call, calls: Sequence[Call], ctx: Context, draft: Draft) -> Call:

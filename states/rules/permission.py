@@ -18,7 +18,7 @@ from ...effects.permissions import Basis, PermissionMode, Rule, Verdict
 from ...effects.requests import InspectCall
 from .commands import Fit
 from .hooks import Opinion
-from .rule_fit import NOTHING, allowing, doubt_of, fit, inspected, protection
+from .rule_fit import NO_FINDING, allowing, doubt_of, fit, inspected, protection
 
 
 @final
@@ -88,7 +88,7 @@ class PermissionPolicy:
         spec: ToolSpec,
         arguments: Mapping[str, object],
         opinion: Opinion | None = None,
-        finding: Finding = NOTHING,
+        finding: Finding = NO_FINDING,
     ) -> Judgement:
         """
         The judgement on a call of *spec* with *arguments*, of which hooks had an *opinion*.
@@ -114,7 +114,7 @@ class PermissionPolicy:
         spec: ToolSpec,
         arguments: Mapping[str, object],
         opinion: Opinion | None = None,
-        finding: Finding = NOTHING,
+        finding: Finding = NO_FINDING,
     ) -> Judgement | None:
         """
         What denies a call of *spec* with *arguments*, although it was allowed; None where nothing does.

@@ -14,7 +14,7 @@ from ...effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from ...effects.permissions import Rule, Verdict, resolved
 from .commands import Fit, allows, met
 
-NOTHING = Finding()
+NO_FINDING = Finding()
 
 
 def inspected(rules: Iterable[Rule], spec: ToolSpec) -> list[tuple[str, str]]:
