@@ -27,7 +27,7 @@ from ..effects.usage import Spent, Usage
 from ..engine.codec import decode
 from ..engine.driver import check_answer
 from ..engine.journal.entries import RunOpened
-from ..engine.machine import Machine
+from ..engine.machine import Machine, with_denials
 from ..engine.recovery import recover
 from ..engine.rendering import (
     history_lines,
@@ -379,6 +379,8 @@ class ScenarioWorld:
                 # agent SETTINGS: the runs that begin from now on have other settings.
                 settings = scenarios.Phrase(words=tuple(words), options=self._options)
                 config, self._options = scenarios.with_settings(self.config, settings), {}
+                # As a session does it: what a run of it denied is denied from then on.
+                config = with_denials(config, None if self.machine is None else self.machine.config)
                 if how == "restart":
                     yield ProcessLost(at=self.now, config=None if config == self.config else config)
                 else:
