@@ -97,13 +97,13 @@ def recover(
     How *machine*, folded from its journal, goes on at the time *now*.
 
     *unbegun* are those of its open requests that no worker has begun, *tries* how often the others were taken
-    over, with this time, by their `try_name`.
+    over before, by their `try_name`.
     """
     known = tries or {}
     given_up = {
         request
-        for request in machine.state.open
-        if known.get(try_name(request, machine), 0) > machine.config.policy.takeovers
+        for request in {*machine.state.open} - unbegun
+        if known.get(try_name(request, machine), 0) >= machine.config.policy.takeovers
     }
     found = [
         _given_up(one, now) if isinstance(one, Request | ModelFailed) and _id(one) in given_up else one

@@ -82,9 +82,8 @@ class ChatFace:
         for question in open_questions(workspace.session):
             self._face.remember_question(question)
         if not machine.done:
-            for line in recovery_lines(
-                machine, workspace.agent.config, workspace.agent.clock.now(), workspace.session.unbegun
-            ):
+            session, now = workspace.session, workspace.agent.clock.now()
+            for line in recovery_lines(machine, workspace.agent.config, now, session.unbegun, session.tries):
                 self.aside.line(line, "yellow")
         elif self._json is None:
             self._last_words(workspace)

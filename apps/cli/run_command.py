@@ -128,9 +128,8 @@ class RunCommand:
         machine = workspace.session.machine
         if machine is None or machine.done:
             return
-        for line in recovery_lines(
-            machine, workspace.agent.config, workspace.agent.clock.now(), workspace.session.unbegun
-        ):
+        session, now = workspace.session, workspace.agent.clock.now()
+        for line in recovery_lines(machine, workspace.agent.config, now, session.unbegun, session.tries):
             self.aside.line(line, "yellow")
         if self.face is not None:
             for call in batch_calls(machine):

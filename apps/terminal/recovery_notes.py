@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...effects.config import Config
 from ...effects.events import (
     AgentFinished,
     Event,
     Failure,
+    HookAnswered,
     ModelFailed,
     ToolFinished,
     ToolLost,
@@ -56,16 +57,20 @@ def open_questions(session: Session) -> Iterator[AskApproval]:
 
 
 def recovery_lines(
-    machine: Machine, config: Config, now: float, unbegun: frozenset[str] = frozenset()
+    machine: Machine,
+    config: Config,
+    now: float,
+    unbegun: frozenset[str] = frozenset(),
+    tries: Mapping[str, int] | None = None,
 ) -> Iterator[str]:
     """
     A line for each open request, as the next worker under *config* will treat it.
 
-    *now* is in seconds since the epoch. The requests *unbegun* never started.
+    *now* is in seconds since the epoch. The requests *unbegun* never started; *tries* are the others'.
     """
     ahead = Machine(machine.config, machine.state, machine.memory)
     ahead.reconfigure(config)
-    recovery = recover(ahead, now, unbegun)
+    recovery = recover(ahead, now, unbegun, tries)
     names = _names(machine)
     for event in recovery.events:
         open_questions = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
@@ -95,6 +100,10 @@ def _of_event(event: Event, names: dict[str, str], *, asks: bool) -> Iterator[st
     match event:
         case ModelFailed(failure=Failure.UNBEGUN):
             yield "handed over: the model is asked now"
+        case ModelFailed(should_retry=False):
+            yield "recovered: the unfinished answer is lost once more, the model is not asked again"
+        case HookAnswered(said=said) if said:
+            yield f"recovered: hooks are lost once more, and failed: {', '.join(one.name for one in said)}"
         case ModelFailed():
             yield "recovered: the unfinished answer is lost, the model is asked again"
         case AgentFinished(request=request):

@@ -674,12 +674,12 @@ async def take_over(
     A question that has its answer already is not asked again.
     """
     # Read first: the entry clears it, since from then on this process may begin them.
-    unbegun = log.state.unbegun
+    unbegun, tries = log.state.unbegun, log.state.tries
     # The entry says only what changed: most processes take over with the same configuration. Written before
     # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
     # at its next append.
     await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
-    recovery = recover(machine, at, unbegun, log.state.tries)
+    recovery = recover(machine, at, unbegun, tries)
     posted = log.state.posted
     answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
     # A child may never have begun, and would start in the mode of the time when it was asked for. Of several

@@ -10,7 +10,7 @@ answers. `Handle` runs a session in the background.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from copy import copy
 from functools import partial
@@ -98,6 +98,11 @@ class Session:
     def unbegun(self) -> frozenset[str]:
         """The open requests that no process has begun, of a run that was handed over; see `drain`."""
         return self._log.state.unbegun
+
+    @property
+    def tries(self) -> Mapping[str, int]:
+        """How often what was open when the run was last taken over had been taken over; see `recover`."""
+        return self._log.state.tries
 
     @property
     def running(self) -> bool:

@@ -61,6 +61,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.permissions import Basis, Verdict
 from turnwheel.effects.records import MailKind
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.journal.fold import try_name
 from turnwheel.states.context import Mail
 from turnwheel.testing.harness import MachineHarness, calls as wished, config
 
@@ -332,6 +333,10 @@ def test_each_is_shown_as_it_is_recorded() -> None:
         machine = make().machine
         lines = recovery_lines(machine, machine.config, 99.0)
         told[f"lost: {name}"] = "".join(f"{line}\n" for line in lines)
+        tries = dict.fromkeys([try_name(each, machine) for each in machine.state.open], 9)
+        again = "".join(f"{line}\n" for line in recovery_lines(machine, machine.config, 99.0, tries=tries))
+        if again != told[f"lost: {name}"]:
+            told[f"lost too often: {name}"] = again
     text = "".join(f"=== {name}\n{line}\n" for name, line in told.items())
     if os.environ.get("RECORD"):
         RECORDED.write_text(text, "utf-8")
