@@ -114,7 +114,7 @@ Waiting = Reading | Opening | Admitting | Retry | Ending
 Stage = Start | Prompt | Steer | Go | End | Waiting
 
 # The table's name for each.
-THINKING = {stage: f"thinking.{stage.__name__.lower()}" for stage in get_args(Stage)}
+STAGE_LABELS = {stage: f"thinking.{stage.__name__.lower()}" for stage in get_args(Stage)}
 
 
 @final
@@ -129,7 +129,7 @@ class Thinking:
     @property
     def label(self) -> str:
         """The table's name for this."""
-        return THINKING[type(self.stage)]
+        return STAGE_LABELS[type(self.stage)]
 
     @property
     def open(self) -> tuple[str, ...]:

@@ -200,7 +200,7 @@ def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Schem
 
 
 # Keywords of a schema that say nothing about a value but its type.
-_PLAIN = frozenset({"type", "description", "title", "default"})
+_TYPE_ONLY = frozenset({"type", "description", "title", "default"})
 
 
 def _is_plain(value: Json, schema: Json) -> bool:
@@ -208,7 +208,7 @@ def _is_plain(value: Json, schema: Json) -> bool:
     # Most arguments are, and a place to name in a complaint costs more than this look.
     if not isinstance(schema, dict) or isinstance(value, dict | list):
         return False
-    return schema.keys() <= _PLAIN and _has_type(value, schema.get("type"))
+    return schema.keys() <= _TYPE_ONLY and _has_type(value, schema.get("type"))
 
 
 def _resolve(reference: str, root: dict[str, Json]) -> Json:
