@@ -127,13 +127,14 @@ class FullResults:
     def note(self, event: events.Event, effects: Iterable[Effect], number: int | None) -> None:
         """Note the *effects* of *event*, which is entry *number*, None where it is not journaled."""
         for effect in effects:
-            if isinstance(effect, CallSettled):
+            # By exact type, here and below: the classes are final, and each step comes by with all it did.
+            if type(effect) is CallSettled:
                 place: ResultPlace = effect.content
                 # A hook may have changed the text: then the event's entry has another one than the call.
                 if number is not None and result_text(event) == effect.content:
                     place = number
                 self.ended[effect.call] = (place, effect.content)
-            elif isinstance(effect, AppendMessage) and effect.message.role is Role.TOOL:
+            elif type(effect) is AppendMessage and effect.message.role is Role.TOOL:
                 self._enter(effect.message)
 
     def _enter(self, message: Message) -> None:
@@ -394,9 +395,9 @@ def stepped(event: events.Event, label: str, made: Iterable[Effect], failed: str
     """The entry of *event*, which led to *label* and *made* these effects."""
     newer = False
     for effect in made:
-        if isinstance(effect, RunEnded):
+        if type(effect) is RunEnded:
             newer |= effect.reason is DoneReason.REFUSAL
-        elif isinstance(effect, ReplaceHistory):
+        elif type(effect) is ReplaceHistory:
             newer |= bool(effect.summarised)
     return Stepped(event=event, label=label, failed=failed, newer=newer)
 

@@ -282,7 +282,7 @@ class Batch:
     @property
     def settled(self) -> bool:
         """Whether every call has its result."""
-        return {type(call.phase) for call in self.calls} == {Settled}
+        return {type(call.phase) for call in self.calls} <= {Settled}
 
     @property
     def rests(self) -> bool:
