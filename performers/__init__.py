@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         LeasingStore as LeasingStore,
         SessionInfo as SessionInfo,
         Store as Store,
+        TellingStore as TellingStore,
     )
     from .stores.memory import MemoryStore as MemoryStore
     from .stores.sqlite import SQLiteStore as SQLiteStore
@@ -67,7 +68,7 @@ _MODULES = {
     "models.router": ("Models", "wire_of"),
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),
     "secrets": ("MemoryVault", "Vault"),
-    "stores.base": ("Durability", "Entries", "LeasingStore", "SessionInfo", "Store"),
+    "stores.base": ("Durability", "Entries", "LeasingStore", "SessionInfo", "Store", "TellingStore"),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SQLiteStore",),
     "tools.builtin": ("builtin_tools",),

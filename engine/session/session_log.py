@@ -23,6 +23,7 @@ from ...states.rules.inputs import prompt_group
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text, stepped
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
+from .poller import written
 
 if TYPE_CHECKING:
     from ...effects import Effect
@@ -324,6 +325,7 @@ class SessionLog:
             await self._catch_up(conflict)
             return False
         self.length += len(encoded)
+        written(store, self.session, self)
         # Only now: a refused append wrote no row either.
         self._summarized = key
         return True

@@ -20,7 +20,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -31,7 +31,7 @@ import attrs
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
 from ..worker_pool import finish
-from .base import Durability, Entries, SessionInfo
+from .base import Durability, Entries, Mark, SessionInfo
 
 if TYPE_CHECKING:
     import sqlite3
@@ -122,6 +122,14 @@ class SQLiteStore:
         """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
         work = partial(lease, session, held, wanted, incarnation)
         return await self._do(work, "read" if held == wanted else "lease")
+
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        """Put leases in the place of others, in one transaction; see `LeasingStore.renew`."""
+        return await self._do(partial(renew, dict(renewals)), "lease")
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
+        return await self._do(partial(news, tuple(sessions), since))
 
     async def close(self) -> None:
         """Close the file when the jobs before are done. Closing twice is fine."""
@@ -241,6 +249,9 @@ def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
 # How many entries a session may have, and a stretch; far more than a file can hold.
 _MOST = 0xFFFFFFFF
 
+# The id that stands for all deleted sessions among those with a stamp.
+DELETED = 0
+
 # Higher than any stamp.
 _LAST = 2**63 - 1
 
@@ -271,6 +282,10 @@ _BY_NAME = f"""
 _ONE = f"{_INFO} sessions cross join recents using (id) {_ENDS} where session = ?"
 _STAMP = "insert or replace into recents select ?, coalesce(max(stamp), 0) + 1 from recents"
 # A row for each entry, or one without a body: one statement, for the session may be begun anew between two.
+_TOP = "select coalesce(max(stamp), 0) from recents"
+_END = f"select latest.id from recents join sessions using (id) {_ENDS} where stamp = ?"  # noqa: S608  # as above
+_SINCE = "select id, session from recents left join sessions using (id) where stamp > ?"
+_THERE = "select session from recents join sessions using (id) where stamp = ?"
 _LOAD = """
 select incarnation, body from sessions
     join stretches on key between
@@ -382,8 +397,9 @@ def delete(session: str, db: sqlite3.Connection) -> bool:
     stretches = db.execute(f"select stretch {of_it}", found).fetchall()
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
     db.execute(f"delete {of_it}", found)
+    # First, so that it has a stamp above that of the session.
+    db.execute(_STAMP, (DELETED,))
     db.execute("delete from recents where id = ?", found)
-    db.execute(_STAMP, (0,))
     db.execute("delete from sessions where id = ?", found)
     return True
 
@@ -404,3 +420,32 @@ def lease(
     else:
         db.execute("insert or replace into leases values (?, ?)", (session, wanted))
     return wanted
+
+
+def renew(renewals: Mapping[str, tuple[bytes, bytes]], db: sqlite3.Connection) -> list[str]:
+    """Put leases in the place of others; the sessions where those are not there."""
+    return [name for name, (held, wanted) in renewals.items() if lease(name, held, wanted, "", db) != wanted]
+
+
+def news(sessions: tuple[str, ...], since: Mark | None, db: sqlite3.Connection) -> tuple[Mark, list[str]]:
+    """Those of *sessions* that were written to or deleted since then, and the mark of now."""
+    (top,) = db.execute(_TOP).fetchone()
+    mark = top, _end(top, db)
+    if mark == since:
+        return mark, []
+    before, end = since or (0, 0)
+    written = dict(db.execute(_SINCE, (before,)).fetchall())
+    found = {*written.values()}.intersection(sessions)
+    # The one that was written last of all keeps its stamp when it goes on.
+    if end != _end(before, db):
+        found.update({session for (session,) in db.execute(_THERE, (before,))}.intersection(sessions))
+    if DELETED in written or since is None:
+        there = "select 1 from sessions where session = ?"
+        found.update([name for name in sessions if db.execute(there, (name,)).fetchone() is None])
+    return mark, [*found]
+
+
+def _end(stamp: int, db: sqlite3.Connection) -> int:
+    """The last entry of the session with this *stamp*, 0 for none."""
+    found = db.execute(_END, (stamp,)).fetchone()
+    return found[0] if found else 0
