@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         LeasingStore as LeasingStore,
         SessionInfo as SessionInfo,
         Store as Store,
+        TellingStore as TellingStore,
     )
     from .stores.memory import MemoryStore as MemoryStore
     from .stores.sqlite import SQLiteStore as SQLiteStore
@@ -69,7 +70,15 @@ _MODULES = {
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),
     "secrets": ("MemoryVault", "Vault"),
     "stores.base": (
-        *("CheckpointingStore", "Durability", "Entries", "LeasingStore", "SessionInfo", "Store"),
+        *(
+            "CheckpointingStore",
+            "Durability",
+            "Entries",
+            "LeasingStore",
+            "SessionInfo",
+            "Store",
+            "TellingStore",
+        ),
     ),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SQLiteStore",),

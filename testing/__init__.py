@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from .scenarios_world import ScenarioWorld as ScenarioWorld, play_scenario as play_scenario
     from .state_fixtures import PLACES as PLACES, run_at as run_at
-    from .store_promises import BrokenStore as BrokenStore, Check as Check, Lasts as Lasts
+    from .store_parts import BrokenStore as BrokenStore, Check as Check, Lasts as Lasts
     from .stores import FaultyStore as FaultyStore, StoreOver as StoreOver
 
 _MODULES = {
@@ -54,7 +54,7 @@ _MODULES = {
     "scenarios_world": ("ScenarioWorld", "play_scenario"),
     "state_fixtures": ("PLACES", "run_at"),
     "store_contract": (),
-    "store_promises": ("BrokenStore", "Check", "Lasts"),
+    "store_parts": ("BrokenStore", "Check", "Lasts"),
     "stores": ("FaultyStore", "StoreOver"),
     "wire_rules": (),
 }

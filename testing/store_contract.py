@@ -20,7 +20,8 @@ import sys
 from inspect import isawaitable
 
 from ..performers.stores.base import Store
-from .store_promises import CHECKS, BrokenStore, Check, Lasts, Open, same
+from .store_parts import BrokenStore, Check, Lasts, Open, same
+from .store_promises import CHECKS
 
 __all__ = ["BrokenStore", "Check", "Lasts", "Open", "checks", "survives_kill"]
 

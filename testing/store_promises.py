@@ -1,8 +1,8 @@
 """
 What a store promises, one function for each promise: a check opens stores and raises `BrokenStore`.
 
-First the parts of a check, then the promises of every store, then those that depend on how long its contents
-last: while it is open, until it is opened again, and for others at the same time. See `store_contract`.
+First the promises of every store, then those that depend on how long its contents last: while it is open,
+until it is opened again, and for others at the same time. See `store_contract`.
 """
 
 from __future__ import annotations
@@ -11,95 +11,12 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
-from enum import IntEnum
-from inspect import isawaitable, iscoroutinefunction, signature
-from typing import NoReturn, final
-
-import attrs
+from contextlib import suppress
+from inspect import iscoroutinefunction, signature
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
-from ..performers.stores.base import SessionInfo, Store
-
-# The parts of a check
-
-# Characters of a value that an error shows.
-MOST_SHOWN = 200
-
-# Opens a store, each time over what the one before has kept.
-Open = Callable[[], Store | Awaitable[Store]]
-
-
-class Lasts(IntEnum):
-    """
-    How long the contents of a store last.
-
-    While it is open; until it is opened again; or for others too, which have it open at the same time.
-    """
-
-    WHILE_OPEN = 0
-    REOPENED = 1
-    SHARED = 2
-
-
-@final
-class BrokenStore(AssertionError):
-    """A store broke a promise: about *what*, the check *found* one thing, and *promised* was another."""
-
-    def __init__(self, what: str, found: object, promised: object) -> None:
-        super().__init__(what, found, promised)
-        self.what, self.found, self.promised = what, found, promised
-
-    def __str__(self) -> str:
-        return f"{self.what}: {_shown(self.found)}, and promised is {_shown(self.promised)}"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"
-
-
-def broken(what: str, found: object, promised: object) -> NoReturn:
-    """Raise `BrokenStore`."""
-    raise BrokenStore(what, found, promised)
-
-
-def same(what: str, found: object, promised: object) -> None:
-    """Raise `BrokenStore` if *found* differs from *promised*, or is of another type."""
-    if type(found) is not type(promised) or found != promised:
-        broken(what, found, promised)
-
-
-# Opens one more store over the same contents, which is closed at the end of the check.
-Opened = Callable[[], Awaitable[Store]]
-
-
-@final
-@attrs.frozen
-class Check:
-    """
-    One promise of the stores that *last* so long, by its *name*. Call it with a function that opens a store.
-    """
-
-    name: str
-    lasts: Lasts
-    _promise: Callable[..., Awaitable[None]]
-
-    def __str__(self) -> str:
-        return self.name
-
-    async def __call__(self, opens: Open) -> None:
-        """Raise `BrokenStore` if the stores that *opens* opens do not keep this promise."""
-        async with AsyncExitStack() as stack:
-
-            async def one_more() -> Store:
-                opened = opens()
-                store = await opened if isawaitable(opened) else opened
-                stack.push_async_callback(store.close)
-                return store
-
-            await self._promise(await one_more() if self.lasts is Lasts.WHILE_OPEN else one_more)
-
+from ..performers.stores.base import Mark, SessionInfo, Store
+from .store_parts import Check, Lasts, Opened, broken, same
 
 # Promises of every store
 
@@ -505,6 +422,54 @@ async def of_checkpoints_those_between_the_first_and_the_new_one_stay(store: Sto
     same("the checkpoints of a session that was deleted", list(await kept("s")), [])
 
 
+async def leases_are_renewed_together(store: Store) -> None:
+    """Each goes only from the one that is there, whatever becomes of the others."""
+    renew = getattr(store, "renew", None)
+    if renew is None:
+        return
+    for session in ("a", "b", "c"):
+        await _leased(store, session, None, session.encode())
+    renewals = {"a": (b"a", b"A"), "b": (b"x", b"B"), "c": (b"c", b"C"), "d": (b"d", b"D")}
+    same("the sessions that have another one", sorted(await renew(renewals)), ["b", "d"])
+    found = [await _leased(store, session, None, None) for session in renewals]
+    same("the leases that are there", found, [b"A", b"b", b"C", None])
+    same("what is refused of none", list(await renew({})), [])
+
+
+# News, of a store that tells them
+
+
+async def _news(store: Store, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, list[str]]:
+    """The mark and the sessions, sorted, that `news` of *store* tells."""
+    mark, found = await store.news(sessions, since)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it is optional
+    return mark, sorted({*found})
+
+
+async def news_are_of_what_was_written_or_deleted(store: Store) -> None:
+    """By name, after a mark; also where a session goes on by itself, is begun anew or was never there."""
+    if not hasattr(store, "news"):
+        return
+    names = ("a", "b", "c", "none")
+    for name in names[:3]:
+        await store.append(name, 0, [b"1"])
+    mark, _ = await _news(store, names, None)
+    same("the news of nothing", (await _news(store, names, mark))[1], [])
+    for written, promised in (("c", ["c"]), ("a", ["a"]), ("a", ["a"]), ("b", ["b"])):
+        length = len(await _kept(store, written))
+        await store.append(written, length, [b"more"])
+        same("the news to who does not ask for it", (await _news(store, ("none",), mark))[1], [])
+        mark, found = await _news(store, names, mark)
+        same(f"the news after {written!r} was written to", found, promised)
+    for deleted in ("b", "a"):  # the last one written to, and another
+        await store.delete(deleted)
+        mark, found = await _news(store, names[:3], mark)
+        same(f"whether {deleted!r} was deleted", deleted in found, promised=True)
+    await store.delete("c")
+    await store.append("c", 0, [b"anew"])
+    mark, found = await _news(store, names, mark)
+    same("whether 'c' was begun anew", "c" in found, promised=True)
+
+
 # Seconds in which work that was left behind would show.
 LATER = 0.05
 
@@ -533,6 +498,8 @@ async def a_closed_store_says_so(store: Store) -> None:
         calls["lease"] = ("s", None, b"mine")
     if hasattr(store, "keep_checkpoint"):
         calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
+    if hasattr(store, "news"):
+        calls["news"] = (("s",), None)
     for name, given in calls.items():
         try:
             found = await getattr(store, name)(*given)
@@ -677,6 +644,21 @@ async def of_many_that_want_a_lease_one_gets_it(share: Opened) -> None:
     if hasattr(opened[0], "lease"):
         same("how many got a lease of 6 that want it", len(set(found)), 1)
         same("whose it is", await _leased(opened[1], "s", None, None), found[0])
+
+
+async def what_others_write_is_told(share: Opened) -> None:
+    """To each store that is open, at once."""
+    store, other = await share(), await share()
+    if not hasattr(store, "news"):
+        return
+    await other.append("s", 0, [b"a"])
+    mark, _ = await _news(store, ("s", "t"), None)
+    for length in (1, 2):
+        await other.append("s", length, [b"b"])
+        mark, found = await _news(store, ("s", "t"), mark)
+        same("what was written to by another", found, ["s"])
+    await other.append("t", 0, [b"x"])
+    same("what was begun by another", (await _news(store, ("s", "t"), mark))[1], ["t"])
 
 
 async def many_may_make_the_place_at_once(share: Opened) -> None:

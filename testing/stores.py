@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from ..effects.errors import StoreError
-from ..performers.stores.base import Entries, SessionInfo, Store
+from ..performers.stores.base import Entries, Mark, SessionInfo, Store
 from ..performers.stores.memory import MemoryStore
 
 
@@ -68,6 +68,19 @@ class StoreOver:
         """The checkpoints of *session*; none where *kept* keeps none."""
         keeps = getattr(self.kept, "checkpoints", None)
         return () if keeps is None else await keeps(session, incarnation)
+
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        """Put leases in the place of others, one by one."""
+        return [
+            name
+            for name, (held, wanted) in renewals.items()
+            if await self.lease(name, held, wanted) != wanted
+        ]
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        """Those of *sessions* that were written to; where *kept* does not tell, it may be all."""
+        tells = getattr(self.kept, "news", None)
+        return ((), sessions) if tells is None else await tells(sessions, since)
 
     async def close(self) -> None:
         """Close *kept*."""

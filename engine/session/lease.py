@@ -16,8 +16,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -146,6 +146,8 @@ class SessionLease:
     log: SessionLog
     environment: Environment
     _since: float = attrs.field(default=0.0, init=False)
+    # Whether work goes on for which it is to be kept.
+    wanted: bool = attrs.field(default=False, init=False)
     # The latest record that was written for this object, or may have been.
     _record: bytes | None = attrs.field(default=None, init=False)
     # When it is to be renewed, by the monotonic clock.
@@ -171,6 +173,21 @@ class SessionLease:
         return swap
 
     @property
+    def session(self) -> str:
+        """The name of its session."""
+        return self.log.session
+
+    @property
+    def held(self) -> bool:
+        """Whether a record is there for this object, or may be."""
+        return self._record is not None
+
+    @property
+    def due(self) -> bool:
+        """Whether it has to be taken or renewed now, since the next look may come too late for that."""
+        return self._swap is not None and time.monotonic() + self.pause > self._due
+
+    @property
     def pause(self) -> float:
         """Seconds between two looks of a poller that renews this lease."""
         return min(self.environment.poll, self.environment.lease / RENEWALS)
@@ -189,16 +206,32 @@ class SessionLease:
         if found is not None:
             raise self._busy(found)
 
-    async def keep(self, *, wanted: bool) -> None:
-        """Renew it where the next look may come too late for that; give it up where it is not *wanted*."""
-        if not wanted:
-            await self.release()
-        elif self._swap is not None and time.monotonic() + self.pause > self._due:
+    async def keep(self) -> None:
+        """Take or renew it where that is due."""
+        if self._swap is not None and self.due:
             # A store that fails is tried again at the next look.
             async with self._lock:
                 with suppress(WorldError):
                     # Where another process has it, that one is about to write to the journal, which decides.
-                    await self._put(self._swap, _known_over)
+                    # The work may have ended by now, and given its lease up.
+                    if self.wanted:
+                        await self._put(self._swap, _known_over)
+
+    @asynccontextmanager
+    async def renewing(self, renewals: dict[str, tuple[bytes, bytes]]) -> AsyncGenerator[None, None]:
+        """Put the renewal of this lease, which is held, among the *renewals* that are made inside."""
+        async with self._lock:
+            if (held := self._record) is not None:
+                # Kept before the store has it, as in `_put`.
+                self._record = made = self._made()
+                renewals[self.log.session] = held, made
+            yield
+            # It is out again where another record was there.
+            if self.log.session in renewals:
+                self._renewed()
+
+    def _renewed(self) -> None:
+        self._due = time.monotonic() + self.environment.lease / RENEWALS
 
     async def release(self) -> None:
         """Give it up, where it is here, also when this is cancelled; where the store fails it runs out."""
@@ -240,7 +273,7 @@ class SessionLease:
             held_here.add(self._token)
             found = await swap(held, wanted)
             if found == wanted:
-                self._due = time.monotonic() + self.environment.lease / RENEWALS
+                self._renewed()
                 return None
             there = decoded(found)
             if there is not None and there.token != self._token and not await over(there):

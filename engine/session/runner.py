@@ -37,6 +37,7 @@ from .children import Children, ChildRunner
 from .delivery import Broker
 from .environment import Titles
 from .lease import SessionLease
+from .polled import Polled
 from .titles import begin_title
 
 if TYPE_CHECKING:
@@ -416,12 +417,12 @@ class SessionRunner:
         self.children.wake, self.children.abort = driver.inbox.wake, stop
         steps = driver.steps(first, wait=wait)
 
-        async def keep() -> None:
-            # A run that rests may be taken over; a closed session must not take its lease back.
-            await self.lease.keep(wanted=not (driver.resting or self.owner is Owner.CLOSED))
+        # A run that rests may be taken over; a closed session must not take its lease back.
+        def works() -> bool:
+            return not (self.owner is Owner.CLOSED or driver.resting)
 
-        # Left in reverse order: the poller looks for another owner until the work has stopped.
-        async with polled(self.log, self.lease.pause, keep, stop), aclosing(steps):
+        # Left in reverse order: another owner is looked for until the work has stopped.
+        async with Polled(self.log, self.lease, works, stop), aclosing(steps):
             async for effects in steps:
                 notices = notices_in(effects)
                 # A mode holds for the children, too. After the parent's own step: a crash in between leaves
@@ -622,47 +623,6 @@ def check_reader(log: SessionLog, environment: Environment, event: Post) -> None
 
 
 # Other processes
-
-
-@asynccontextmanager
-async def polled(
-    log: SessionLog,
-    poll: float,
-    keep: Callable[[], Awaitable[None]],
-    stop: Callable[[errors.WorldError], None],
-) -> AsyncGenerator[None, None]:
-    """
-    Read the inputs of other processes to the session of *log* every *poll* seconds, and *keep* its lease.
-
-    Where the session is another process's now, was deleted, or has an unreadable entry, *stop* gets the
-    error: the run stays as it is journaled.
-    """
-
-    async def look() -> None:
-        while True:
-            await keep()
-            # Real seconds and not the session's clock: other processes do not live by a test's time.
-            await asyncio.sleep(poll)
-            try:
-                await log.look()
-            except (errors.StoreConflict, errors.SessionGone, errors.JournalError) as error:
-                stop(error)
-                return
-            except errors.WorldError:
-                # A store that fails now and then. If it keeps failing, the driver's next append says so.
-                continue
-
-    # Without a store there is no other process.
-    task = asyncio.ensure_future(look()) if log.kept else None
-    try:
-        yield
-    finally:
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-            with suppress(asyncio.CancelledError):
-                # A poller that broke is a bug, and must not go unnoticed.
-                task.result()
 
 
 async def take_over(

@@ -24,6 +24,7 @@ from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, Taken
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text, stepped
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 from .checkpointing import Checkpoints, FoundState, find_state
+from .poller import written
 
 if TYPE_CHECKING:
     from ...effects import Effect
@@ -357,6 +358,7 @@ class SessionLog:
             await self._catch_up(conflict)
             return False
         self.length += len(encoded)
+        written(store, self.session, self)
         # Only now: a refused append wrote no row either.
         self._summarized, self._last = key, encoded[-1]
         return True

@@ -21,6 +21,7 @@ from ...effects.errors import ConfigError
 from ...effects.notices import Notice, NoticesMissed, notices_in
 from ..journal.fold import SessionState, initial_state, read
 from .delivery import PASSING, Position
+from .poller import Poller
 
 if TYPE_CHECKING:
     from .delivery import Subscription
@@ -58,7 +59,7 @@ async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched
     """The notices of the session of *runner* behind the position *last*, until the session is closed."""
     journal, begun = JournalReader(runner.log, last[0]), None
     # Subscribed first: what is written from here on comes through it.
-    async with runner.broker.subscribe() as live, aclosing(_heard(live, runner.environment.poll)) as heard:
+    async with runner.broker.subscribe() as live, aclosing(_heard(live, runner)) as heard:
         async for notice in heard:
             if missed := isinstance(notice, NoticesMissed):
                 yield Watched(notice)
@@ -80,19 +81,58 @@ async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched
                 yield _watched(notice, last)
 
 
-async def _heard(live: Subscription, poll: float) -> AsyncGenerator[Notice | None, None]:
-    """What *live* has; None at first, and after each *poll* seconds without any."""
+async def _heard(live: Subscription, runner: SessionRunner) -> AsyncGenerator[Notice | None, None]:
+    """What *live* has; None at first, and when others may have written to the session of *runner*."""
     yield None
-    while True:
-        try:
-            async with asyncio.timeout(poll):
-                notice = await live.next()
-        except TimeoutError:
-            yield None
-            continue
-        if notice is None:
-            return
-        yield notice
+    poller, news = Poller.of(runner.log.store, runner.environment.poll), _News(runner)
+    poller.add(news)
+    try:
+        while True:
+            try:
+                async with news.until() as news.limit:
+                    notice = await live.next()
+            except TimeoutError:
+                news.there, news.limit = False, None
+                yield None
+                continue
+            news.limit = None
+            if notice is None:
+                return
+            yield notice
+    finally:
+        await poller.leave(news)
+
+
+@final
+@attrs.define(eq=False)
+class _News:
+    """Whether others may have written to the session of *runner*; ends the *limit* of a wait when they do."""
+
+    runner: SessionRunner
+    there: bool = False
+    limit: asyncio.Timeout | None = None
+    lease: None = attrs.field(default=None, init=False)
+    works: bool = attrs.field(default=False, init=False)
+
+    @property
+    def session(self) -> str:
+        """Its name."""
+        return self.runner.id
+
+    @property
+    def writer(self) -> object:
+        """The log of a run that goes on here, whose notices come by themselves."""
+        return None if self.runner.driver is None else self.runner.log
+
+    def until(self) -> asyncio.Timeout:
+        """The limit of the next wait."""
+        return asyncio.timeout(0 if self.there else None)
+
+    def wake(self) -> None:
+        """End the wait."""
+        if self.limit is not None and not self.there:
+            self.limit.reschedule(0)
+        self.there = True
 
 
 def _watched(notice: Notice, at: Position) -> Watched:

@@ -7,8 +7,8 @@ has an incarnation, which no other one ever has, and every call may name the one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol, Self, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol, Self, TypeAlias, final
 
 import attrs
 
@@ -117,11 +117,33 @@ class Store(Protocol):
         ...
 
 
+# How far the writing of a store had come; means something to that store only.
+Mark: TypeAlias = tuple[int, ...]
+
+
+class TellingStore(Store, Protocol):
+    """
+    A `Store` that also tells which sessions were written to, by any process.
+
+    A store may do without: all sessions that wait for news then read their journals every half second.
+    """
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        """
+        Those of *sessions* that were written to or deleted after the mark *since*, and the mark of now.
+
+        The marks come from earlier calls; without one, it may be all. It may be one too many at any time, and
+        never one too few. It should cost about the same for a thousand sessions as for one.
+        """
+        ...
+
+
 class LeasingStore(Store, Protocol):
     """
     A `Store` that also keeps leases: for each session one record, which says who is at work on it.
 
-    A store may do without: a session at work is then taken over by any process that resumes it.
+    A store may do without: a session at work is then taken over by any process that resumes it. Where it has
+    no `renew`, each lease is renewed by itself.
     """
 
     async def lease(
@@ -132,6 +154,14 @@ class LeasingStore(Store, Protocol):
 
         Where another one than *held* is there, it stays. Comparing and writing are one step. A session need
         not be there, and one that is deleted loses its lease. A lease may be lost with the power.
+        """
+        ...
+
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        """
+        As `lease` for each session of *renewals*, with its *held* and *wanted*; where another one is there.
+
+        All in one step, for a process with a thousand sessions at work.
         """
         ...
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, islice, takewhile
 from typing import final
 
 import attrs
 
 from ...effects.errors import SessionGone, StoreConflict, StoreError
-from .base import Entries, SessionInfo
+from .base import Entries, Mark, SessionInfo
 
 
 @final
@@ -60,6 +60,7 @@ class MemoryStore:
         self._stamps: list[int] = []
         self._written: dict[int, _Session] = {}
         self._names: list[str] = []
+        self._deletions = 0
         self._leases: dict[str, bytes] = {}
         self._incarnations = map(str, count(1))
         self._lock = threading.Lock()
@@ -100,8 +101,6 @@ class MemoryStore:
 
     def _stamp(self, kept: _Session) -> None:
         """Put *kept* before all other sessions."""
-        if kept.stamp and kept.stamp == self._stamps[-1]:
-            return
         self._written.pop(kept.stamp, None)
         kept.stamp = next(self._numbers)
         self._written[kept.stamp] = kept
@@ -144,6 +143,7 @@ class MemoryStore:
             kept = self._open().pop(session, None)
             if kept is None:
                 return False
+            self._deletions += 1
             del self._written[kept.stamp], self._names[bisect_left(self._names, session)]
             return True
 
@@ -176,6 +176,26 @@ class MemoryStore:
         with self._lock:
             kept = self._find(session, incarnation)
             return [*kept.checkpoints.values()] if kept else []
+
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        """Put leases in the place of others; see `LeasingStore.renew`."""
+        return [
+            name
+            for name, (held, wanted) in renewals.items()
+            if await self.lease(name, held, wanted) != wanted
+        ]
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
+        with self._lock:
+            there, before = self._open(), since or (0, 0)
+            now = self._stamps[-1] if self._stamps else 0, self._deletions
+            if now == before:
+                return now, []
+            gone = [name for name in sessions if name not in there] if now[1] > before[1] else []
+            late = takewhile(lambda kept: kept.stamp > before[0], self._behind(None))
+            written = {kept.name for kept in late}.intersection(sessions)
+            return now, [*written, *gone]
 
     async def close(self) -> None:
         """Forget everything. Closing twice is fine."""

@@ -20,7 +20,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -31,7 +31,7 @@ import attrs
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
 from ..worker_pool import finish
-from .base import Durability, Entries, SessionInfo
+from .base import Durability, Entries, Mark, SessionInfo
 
 if TYPE_CHECKING:
     import sqlite3
@@ -154,6 +154,14 @@ class SQLiteStore:
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*, by their positions."""
         return await self._do(partial(checkpoints, session, incarnation, self._chain))
+
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        """Put leases in the place of others, in one transaction; see `LeasingStore.renew`."""
+        return await self._do(partial(renew, dict(renewals)), "lease")
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
+        return await self._do(partial(news, tuple(sessions), since))
 
     async def close(self) -> None:
         """Close the file when the jobs before are done. Closing twice is fine."""
@@ -283,6 +291,9 @@ def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
 # How many entries a session may have, and a stretch; far more than a file can hold.
 _MOST = 0xFFFFFFFF
 
+# The id that stands for all deleted sessions among those with a stamp.
+DELETED = 0
+
 # Higher than any stamp.
 _LAST = 2**63 - 1
 
@@ -313,6 +324,10 @@ _BY_NAME = f"""
 _ONE = f"{_INFO} sessions cross join recents using (id) {_ENDS} where session = ?"
 _STAMP = "insert or replace into recents select ?, coalesce(max(stamp), 0) + 1 from recents"
 # A row for each entry, or one without a body: one statement, for the session may be begun anew between two.
+_TOP = "select coalesce(max(stamp), 0) from recents"
+_STAMPED = f"select latest.id from recents join sessions using (id) {_ENDS} where stamp = ?"  # noqa: S608  # as above
+_SINCE = "select id, session from recents left join sessions using (id) where stamp > ?"
+_THERE = "select session from recents join sessions using (id) where stamp = ?"
 _ROWS = """
 select {} from sessions
     join stretches on key between
@@ -430,9 +445,9 @@ def append_signed(
 ) -> str:
     """As *adding*, which appends to *session*."""
     # What was changed must not get a signature because more was added.
-    before = _checked_end(session, chain, db)
+    before = _checked_latest_entry(session, chain, db)
     incarnation = adding(db)
-    end = _end(session, db)
+    end = _latest_entry(session, db)
     if end is not None:
         last = chain.first(end.session, incarnation) if before is None else before.last
         asked = {"session": session, "start": expected}
@@ -449,7 +464,7 @@ def load_signed(session: str, start: int, incarnation: str, chain: Chain, db: sq
     """As `load`."""
     with db:
         db.execute("begin")  # one look, since another process may be writing
-        end = _checked_end(session, chain, db)
+        end = _checked_latest_entry(session, chain, db)
         _check_incarnation(session, incarnation, "" if end is None else end.incarnation)
         if end is None:
             return Entries()
@@ -468,7 +483,7 @@ def list_signed(
     """As *listing*; a session that was changed has no summary, so its journal is read, which tells it."""
     with db:
         db.execute("begin")  # as above
-        ends = [(found, _end(found.session, db)) for found in listing(db)]
+        ends = [(found, _latest_entry(found.session, db)) for found in listing(db)]
     return [found if end and chain.holds(end) else attrs.evolve(found, about=b"") for found, end in ends]
 
 
@@ -482,18 +497,18 @@ def info_signed(session: str, chain: Chain, db: sqlite3.Connection) -> SessionIn
     return next(iter(list_signed(one, chain, db)), None)
 
 
-def _checked_end(session: str, chain: Chain, db: sqlite3.Connection) -> SessionEnd | None:
+def _checked_latest_entry(session: str, chain: Chain, db: sqlite3.Connection) -> SessionEnd | None:
     """The end of *session*, as it was written; None where there is no such session."""
-    end = _end(session, db)
+    end = _latest_entry(session, db)
     if end is not None:
         chain.check(end)
     return end
 
 
-def _end(session: str, db: sqlite3.Connection) -> SessionEnd | None:
+def _latest_entry(session: str, db: sqlite3.Connection) -> SessionEnd | None:
     from .chain import SessionEnd  # noqa: PLC0415  # as in `_chain`
 
-    found = db.execute(_END, (session,)).fetchone()
+    found = db.execute(_STAMPED, (session,)).fetchone()
     return None if found is None else SessionEnd(*found)
 
 
@@ -508,8 +523,9 @@ def delete(session: str, db: sqlite3.Connection) -> bool:
     stretches = db.execute(f"select stretch {of_it}", found).fetchall()
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
     db.execute(f"delete {of_it}", found)
+    # First, so that it has a stamp above that of the session.
+    db.execute(_STAMP, (DELETED,))
     db.execute("delete from recents where id = ?", found)
-    db.execute(_STAMP, (0,))
     db.execute("delete from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff", found)
     db.execute("delete from sessions where id = ?", found)
     return True
@@ -580,3 +596,32 @@ def _number(session: str, incarnation: str, db: sqlite3.Connection) -> tuple[int
     number, there = found or (None, "")
     _check_incarnation(session, incarnation, there)
     return number, there
+
+
+def renew(renewals: Mapping[str, tuple[bytes, bytes]], db: sqlite3.Connection) -> list[str]:
+    """Put leases in the place of others; the sessions where those are not there."""
+    return [name for name, (held, wanted) in renewals.items() if lease(name, held, wanted, "", db) != wanted]
+
+
+def news(sessions: tuple[str, ...], since: Mark | None, db: sqlite3.Connection) -> tuple[Mark, list[str]]:
+    """Those of *sessions* that were written to or deleted since then, and the mark of now."""
+    (top,) = db.execute(_TOP).fetchone()
+    mark = top, _latest_entry(top, db)
+    if mark == since:
+        return mark, []
+    before, end = since or (0, 0)
+    written = dict(db.execute(_SINCE, (before,)).fetchall())
+    found = {*written.values()}.intersection(sessions)
+    # The one that was written last of all keeps its stamp when it goes on.
+    if end != _latest_entry(before, db):
+        found.update({session for (session,) in db.execute(_THERE, (before,))}.intersection(sessions))
+    if DELETED in written or since is None:
+        there = "select 1 from sessions where session = ?"
+        found.update([name for name in sessions if db.execute(there, (name,)).fetchone() is None])
+    return mark, [*found]
+
+
+def _latest_entry(stamp: int, db: sqlite3.Connection) -> int:
+    """The last entry of the session with this *stamp*, 0 for none."""
+    found = db.execute(_STAMPED, (stamp,)).fetchone()
+    return found[0] if found else 0

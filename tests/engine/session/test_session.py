@@ -68,10 +68,12 @@ async def test_an_answer_is_taken_up_while_the_stream_is_read(
 
 async def test_a_second_run_is_refused_and_changes_nothing(one: House) -> None:
     session = one.session(calls(("pay", {}), text="well"))
-    first, second = (asyncio.ensure_future(session.run(name)) for name in "ab")
+    first = asyncio.ensure_future(session.run("a", wait=True))
+    await until(lambda: session.running)
     with pytest.raises(SessionBusy, match="session 's' has a run under way"):
-        await second
-    await first
+        await session.run("b")
+    first.cancel()
+    await asyncio.wait({first})
     with pytest.raises(SessionBusy, match="session 's' has a run that was left unfinished; call resume"):
         await session.run("another")
     assert session.history[0].text == "a"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreConflict, StoreError
-from turnwheel.performers.stores.base import Entries, SessionInfo, Store
+from turnwheel.performers.stores.base import Entries, Mark, SessionInfo, Store
 from turnwheel.testing.store_contract import BrokenStore, Check, Lasts, checks, survives_kill
 from turnwheel.testing.stores import StoreOver
 
@@ -277,6 +277,29 @@ class Mistaken(StoreOver):
             return [*self.memo.get(session, {}).values()]
         return kept
 
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        refused = await super().renew(renewals)
+        return [] if self.mistake == "renews none" else refused
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        self._open()
+        mark, found = await super().news(sessions, since)
+        match self.mistake:
+            case "no deletions":
+                found = [name for name in found if await self.kept.load(name)]
+            case "news once":
+                found, self.memo = (
+                    [name for name in found if name not in self.memo],
+                    dict.fromkeys(found, 1),
+                )
+            case "news to all" if since:
+                found = sessions
+            case "news here":  # of others nothing is known
+                found = [] if since else found
+            case _:
+                pass
+        return mark, found
+
     async def close(self) -> None:
         match self.mistake:
             case "stays open":
@@ -361,6 +384,8 @@ MISTAKES = {
         "keeps the last",
         "keeps them for ever",
     ],
+    "leases are renewed together": ["renews none"],
+    "news are of what was written or deleted": ["no deletions", "news once", "news to all"],
 }
 LASTING = {  # of what is opened again, and of what others have open
     "what was cancelled is there or not when it is opened again": "closes in between",
@@ -368,6 +393,7 @@ LASTING = {  # of what is opened again, and of what others have open
     "of writers in many stores one goes on": "compares what it remembers",
     "many may make the place at once": "makes the place anew",
     "of many that want a lease one gets it": "leases here",
+    "what others write is told": "news here",
 }
 REOPENED = "what was kept is there when it is opened again"
 CHECKS = {check.name: check for check in checks()}

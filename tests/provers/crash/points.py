@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mmap import mmap
 
     from turnwheel.performers import Durability
-    from turnwheel.performers.stores.base import Entries, SessionInfo
+    from turnwheel.performers.stores.base import Entries, Mark, SessionInfo
 
 PAGE = 4_096
 """Bytes of the memory in which a process counts: a number and the name of the moment."""
@@ -211,6 +211,16 @@ class PointedStore:
         """As a store does; what it writes to the file are moments, too."""
         with self._busy():
             return await self._kept.lease(session, held, wanted, incarnation)
+
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        """As a store does."""
+        with self._busy():
+            return await self._kept.renew(renewals)
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        """As a store does."""
+        with self._busy():
+            return await self._kept.news(sessions, since)
 
     async def close(self) -> None:
         """Let go."""

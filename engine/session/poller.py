@@ -1,0 +1,223 @@
+"""
+Tells waiting sessions what was written to their store: one look for all of them, at most once a pause.
+
+Theory of operation. A session that runs or is watched here has to learn what other processes write to it. All
+that wait for the same store, in the same event loop, share one timer. Where the store can say which of them
+were written to, only those read their journals, and a thousand that wait cost one short question. What this
+process writes wakes them at once. The same timer renews the leases of those that work, in one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Protocol, final
+
+import attrs
+
+from ...effects.errors import WorldError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any
+
+    from ...performers.stores.base import Mark, Store
+
+# ruff: noqa: D102  # the members of the protocols are documented at `SessionLease` and in their text
+
+
+class Lease(Protocol):
+    """What is to be kept while a session works; see `SessionLease`."""
+
+    @property
+    def session(self) -> str: ...
+    @property
+    def held(self) -> bool: ...
+    @property
+    def due(self) -> bool: ...
+    def renewing(self, renewals: dict[str, tuple[bytes, bytes]]) -> AbstractAsyncContextManager[None]: ...
+    async def keep(self) -> None: ...
+    async def release(self) -> None: ...
+
+
+class Waiter(Protocol):
+    """
+    What waits for news of a *session*, and has its journal read when it is woken.
+
+    It is not told at once of what its *writer* wrote. Its *lease* is kept while it *works*.
+    """
+
+    @property
+    def session(self) -> str: ...
+    @property
+    def writer(self) -> object: ...
+    @property
+    def lease(self) -> Lease | None: ...
+    @property
+    def works(self) -> bool: ...
+    def wake(self) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class Poller:
+    """Looks at *store* every *pause* seconds, while sessions wait."""
+
+    store: Store
+    pause: float
+    loop: asyncio.AbstractEventLoop = attrs.field(factory=asyncio.get_running_loop, init=False)
+    # By session: one may be run and watched at the same time.
+    _waiting: dict[str, list[Waiter]] = attrs.field(factory=dict, init=False)
+    # Those that came since the latest look at the store began: it may have missed what was written between
+    # their own look and their coming.
+    _fresh: set[str] = attrs.field(factory=set, init=False)
+    _mark: Mark | None = attrs.field(default=None, init=False)
+    _timer: asyncio.TimerHandle | None = attrs.field(default=None, init=False)
+    _tasks: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
+
+    @classmethod
+    def of(cls, store: Store, pause: float) -> Poller:
+        """The poller of *store* for this event loop and *pause*."""
+        loop = asyncio.get_running_loop()
+        known = POLLERS.setdefault(id(store), [])
+        for one in known:
+            if one.pause == pause and one.loop is loop:
+                return one
+        known.append(made := cls(store, pause))
+        return made
+
+    def add(self, one: Waiter) -> None:
+        """Wake *one* from now on, until it leaves."""
+        self._waiting.setdefault(one.session, []).append(one)
+        self._fresh.add(one.session)
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.pause, self._begin)
+        # It has none yet, or takes it back: not to be left to the next look.
+        if one.lease is not None and one.lease.due and one.works:
+            self._start(one.lease.keep())
+
+    async def leave(self, one: Waiter) -> None:
+        """Wake *one* no more; the last one waits until a look that is under way has ended."""
+        self._waiting[one.session].remove(one)
+        if not self._waiting[one.session]:
+            del self._waiting[one.session]
+        if self._waiting:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._tasks:
+            self._forget()
+        for task in (under_way := {*self._tasks}):
+            task.cancel()
+        if under_way:
+            await asyncio.wait(under_way)
+            for task in under_way:
+                with suppress(asyncio.CancelledError):
+                    # A poller that broke is a bug, and must not go unnoticed.
+                    task.result()
+
+    def _forget(self) -> None:
+        pollers = POLLERS.get(id(self.store), [])
+        if self in pollers and not self._waiting:
+            pollers.remove(self)
+        if not pollers:
+            POLLERS.pop(id(self.store), None)
+
+    def look_again(self, one: Waiter) -> None:
+        """Wake *one* at the next look, too: it could not read."""
+        self._fresh.add(one.session)
+
+    def written(self, session: str, writer: object) -> None:
+        """Wake those that wait for *session*, to which *writer* wrote; from any thread."""
+        for one in self._waiting.get(session, ()):
+            if one.writer is not writer:
+                # Not now, since the writer is in the middle of it; and it may be in another thread.
+                self.loop.call_soon_threadsafe(one.wake)
+
+    def _begin(self) -> None:
+        # The timer stays, although it is over, until the look is: no second one begins meanwhile.
+        self._start(self._look())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        # One that broke stays, for the last one that leaves to raise it.
+        if task.cancelled() or task.exception() is None:
+            self._tasks.discard(task)
+        if not self._waiting and not self._tasks:
+            self._forget()
+
+    async def _look(self) -> None:
+        try:
+            await self._keep()
+            for session in await self._news():
+                for one in self._waiting.get(session, ()):
+                    one.wake()
+        finally:
+            # Real seconds and not a session's clock: other processes do not live by a test's time.
+            again = self.loop.call_later(self.pause, self._begin) if self._waiting else None
+            self._timer = again
+
+    async def _news(self) -> set[str]:
+        """The sessions that may have been written to since the look before."""
+        fresh, self._fresh = self._fresh, set()
+        news = getattr(self.store, "news", None)
+        if news is None:
+            return {*self._waiting}
+        try:
+            self._mark, found = await news(tuple(self._waiting), self._mark)
+        except WorldError:
+            # It fails now and then; what came meanwhile is found by the next look.
+            self._fresh |= fresh
+            return set()
+        return {*found, *fresh}
+
+    async def _keep(self) -> None:
+        """Renew the leases of those that work, and give up those of all others."""
+        due: list[Lease] = []
+        over: list[Lease] = []
+        for each in self._waiting.values():
+            for one in each:
+                lease = one.lease
+                if lease is None:
+                    continue
+                # In this order: of a thousand sessions that wait here, most rest.
+                if not one.works:
+                    if lease.held:
+                        over.append(lease)
+                elif lease.due:
+                    due.append(lease)
+        await asyncio.gather(*[lease.release() for lease in over])
+        await renew(self.store, due)
+
+
+async def renew(store: Store, leases: Sequence[Lease]) -> None:
+    """Take or renew *leases*, which are due: all that are held in one step, where *store* can."""
+    renewals: dict[str, tuple[bytes, bytes]] = {}
+    together = getattr(store, "renew", None)
+    if together is not None:
+        # One for each session: a second object of a session has no lease of it.
+        held = {lease.session: lease for lease in leases if lease.held}
+        with suppress(WorldError):
+            async with AsyncExitStack() as stack:
+                for lease in held.values():
+                    await stack.enter_async_context(lease.renewing(renewals))
+                for session in await together(renewals) if renewals else ():
+                    del renewals[session]
+    # Those that another process has, or that were not held yet, each by itself.
+    await asyncio.gather(*[lease.keep() for lease in leases if lease.session not in renewals])
+
+
+# Those that have sessions waiting, by the identity of their store: a store need not be hashable.
+POLLERS: dict[int, list[Poller]] = {}
+
+
+def written(store: Store, session: str, writer: object) -> None:
+    """Wake what waits for *session* in this process, to which *writer* just wrote."""
+    for poller in POLLERS.get(id(store), ()):
+        poller.written(session, writer)

@@ -1,0 +1,213 @@
+"""Sessions that wait: one look at the store for all of them, and at once where this process writes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.session_stage import until
+
+from turnwheel import Agent, Session, SQLiteStore, tool
+from turnwheel.effects import CallModel, StoreError
+from turnwheel.engine.session.poller import POLLERS, Poller
+from turnwheel.performers.stores.base import Entries, Mark, Store
+from turnwheel.testing import ScriptedModel
+from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.stores import StoreOver
+
+MANY = 40
+"""Sessions that wait at the same time."""
+
+
+class Asked(StoreOver):
+    """Counts what is asked of a store; one that is *silent* has no news, and a *broken* one reads nothing."""
+
+    def __init__(self, kept: Store | None = None) -> None:
+        super().__init__(kept)
+        self.asked: Counter[str] = Counter()
+        self.looked = asyncio.Event()
+        self.silent = self.broken = False
+
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        self.asked["load"] += 1
+        if self.broken:
+            msg = "the disk of this test is away"
+            raise StoreError(msg)
+        return await super().load(session, start, incarnation)
+
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
+        self.asked["lease"] += 1
+        return await super().lease(session, held, wanted, incarnation)
+
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        self.asked["renew"] += 1
+        self.asked["renewed"] += len(renewals)
+        return await self.kept.renew(renewals)  # type: ignore[attr-defined, no-any-return]  # pyright: ignore[reportAttributeAccessIssue]  # both stores here have it
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        self.asked["news"] += 1
+        found = await super().news(sessions, since)
+        self.looked.set()
+        return (found[0], []) if self.silent else found
+
+    async def looks(self, count: int) -> Counter[str]:
+        """What is asked from the end of a look on, until *count* more have ended."""
+        before = Counter[str]()
+        for number in range(count + 1):
+            self.looked.clear()
+            await self.looked.wait()
+            await asyncio.sleep(0)
+            before = before if number else Counter(self.asked)
+        return self.asked - before
+
+
+@tool(side_effect="unsafe", approval="always")
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@pytest.fixture(params=["memory", "file"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Asked]:
+    kept = Asked(SQLiteStore(tmp_path / "agent.db", "process") if request.param == "file" else None)
+    yield kept
+    await kept.close()
+
+
+def worker(store: Store, *script: Any) -> Agent:
+    """An agent whose sessions look ten times a second: three times in a lease."""
+    return Agent(
+        model="wire:model",
+        tools=[pay],
+        store=store,
+        lease=0.3,
+        performers={CallModel: ScriptedModel(*script)},
+    )
+
+
+async def parked(agent: Agent, count: int) -> tuple[list[Session], list[asyncio.Task[Any]]]:
+    """Sessions that rest on a question, and wait for its answer."""
+    sessions = [agent.session(f"s{number}") for number in range(count)]
+    tasks = [asyncio.create_task(session.run("pay", wait=True)) for session in sessions]
+    await until(lambda: all(session.resting for session in sessions))
+    return sessions, tasks
+
+
+async def ended(agent: Agent, tasks: Sequence[asyncio.Task[Any]]) -> None:
+    await agent.drain(0)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_all_that_wait_are_looked_after_by_one_question(store: Asked) -> None:
+    agent = worker(store, *[calls(("pay", {}))] * MANY)
+    sessions, tasks = await parked(agent, MANY)
+    # By the second look, their leases are given up, and each has been looked at once for itself.
+    await store.looks(2)
+    assert await store.looks(3) == {"news": 3}
+    # An input of another process: one session reads its journal, and no other one.
+    [question] = sessions[7].waiting
+    other = worker(store.kept).session("s7")
+    await other.approve(question.id)
+    assert not POLLERS.get(id(store.kept))
+    asked = await store.looks(1)
+    assert asked["load"] <= 2
+    await ended(agent, tasks)
+    assert id(store) not in POLLERS
+
+
+async def test_what_this_process_writes_is_heard_at_once(store: Asked) -> None:
+    agent = worker(store, calls(("pay", {})), says("done"))
+    _, [task] = await parked(agent, 1)
+    # Another object of the session, as a web server has it that takes the answer.
+    there = agent.session("s0")
+    await there.load()
+    [question] = there.waiting
+    await store.looks(1)
+    store.silent = True
+    await there.approve(question.id)
+    async with asyncio.timeout(5):
+        assert (await task).text == "done"
+    await there.close()
+
+
+async def test_leases_of_all_that_work_are_renewed_in_one_transaction(tmp_path: Path) -> None:
+    kept = SQLiteStore(tmp_path / "agent.db", "process")
+    store = Asked(kept)
+    going = asyncio.Event()
+
+    @tool(side_effect="read_only")
+    async def wait() -> str:
+        """Wait."""
+        await going.wait()
+        return "done"
+
+    agent = Agent(
+        model="wire:model",
+        tools=[wait],
+        store=store,
+        lease=0.3,
+        performers={CallModel: ScriptedModel(*[calls(("wait", {}))] * MANY, *[says("done")] * MANY)},
+    )
+    sessions = [agent.session() for _ in range(MANY)]
+    tasks = [asyncio.create_task(session.run("wait")) for session in sessions]
+    await store.looks(2)
+    statements: list[str] = []
+    trace = statements.append
+
+    def traced(db: sqlite3.Connection) -> None:
+        db.set_trace_callback(trace)
+
+    await kept._do(traced)  # pyright: ignore[reportPrivateUsage]  # nothing else counts them
+    asked = await store.looks(3)
+    assert asked["renew"] > 0
+    assert asked["renewed"] == MANY * asked["renew"]
+    assert asked["lease"] == asked["load"] == 0
+    assert abs(statements.count("commit") - asked["renew"]) <= 1
+    going.set()
+    await asyncio.gather(*tasks)
+    await store.close()
+
+
+class Silent:
+    """A store that tells no news: only what every store has."""
+
+    def __init__(self) -> None:
+        self.over = Asked()
+        for name in ("append", "load", "list", "info", "delete", "close"):
+            setattr(self, name, getattr(self.over, name))
+
+
+async def test_a_store_that_tells_no_news_is_read_for_each_at_each_look() -> None:
+    store: Any = Silent()
+    agent = worker(store, *[calls(("pay", {}))] * 5)
+    sessions, tasks = await parked(agent, 5)
+    before = store.over.asked["load"]
+    [poller] = POLLERS[id(store)]
+    assert isinstance(poller, Poller)
+    await until(lambda: store.over.asked["load"] >= before + 10)
+    [question] = sessions[3].waiting
+    there = worker(store.over.kept).session("s3")
+    await there.approve(question.id)
+    await until(lambda: not sessions[3].resting)
+    await ended(agent, tasks)
+
+
+async def test_a_look_that_fails_is_done_again(store: Asked) -> None:
+    agent = worker(store, calls(("pay", {})), says("done"))
+    [session], [task] = await parked(agent, 1)
+    await store.looks(2)
+    [question] = session.waiting
+    store.broken = True
+    await worker(store.kept).session("s0").approve(question.id)
+    await store.looks(2)
+    assert session.resting
+    store.broken = False
+    async with asyncio.timeout(5):
+        assert (await task).text == "done"
