@@ -445,9 +445,9 @@ def append_signed(
 ) -> str:
     """As *adding*, which appends to *session*."""
     # What was changed must not get a signature because more was added.
-    before = _checked_latest_entry(session, chain, db)
+    before = _checked_end(session, chain, db)
     incarnation = adding(db)
-    end = _latest_entry(session, db)
+    end = _end(session, db)
     if end is not None:
         last = chain.first(end.session, incarnation) if before is None else before.last
         asked = {"session": session, "start": expected}
@@ -464,7 +464,7 @@ def load_signed(session: str, start: int, incarnation: str, chain: Chain, db: sq
     """As `load`."""
     with db:
         db.execute("begin")  # one look, since another process may be writing
-        end = _checked_latest_entry(session, chain, db)
+        end = _checked_end(session, chain, db)
         _check_incarnation(session, incarnation, "" if end is None else end.incarnation)
         if end is None:
             return Entries()
@@ -483,7 +483,7 @@ def list_signed(
     """As *listing*; a session that was changed has no summary, so its journal is read, which tells it."""
     with db:
         db.execute("begin")  # as above
-        ends = [(found, _latest_entry(found.session, db)) for found in listing(db)]
+        ends = [(found, _end(found.session, db)) for found in listing(db)]
     return [found if end and chain.holds(end) else attrs.evolve(found, about=b"") for found, end in ends]
 
 
@@ -497,18 +497,18 @@ def info_signed(session: str, chain: Chain, db: sqlite3.Connection) -> SessionIn
     return next(iter(list_signed(one, chain, db)), None)
 
 
-def _checked_latest_entry(session: str, chain: Chain, db: sqlite3.Connection) -> SessionEnd | None:
+def _checked_end(session: str, chain: Chain, db: sqlite3.Connection) -> SessionEnd | None:
     """The end of *session*, as it was written; None where there is no such session."""
-    end = _latest_entry(session, db)
+    end = _end(session, db)
     if end is not None:
         chain.check(end)
     return end
 
 
-def _latest_entry(session: str, db: sqlite3.Connection) -> SessionEnd | None:
+def _end(session: str, db: sqlite3.Connection) -> SessionEnd | None:
     from .chain import SessionEnd  # noqa: PLC0415  # as in `_chain`
 
-    found = db.execute(_STAMPED, (session,)).fetchone()
+    found = db.execute(_END, (session,)).fetchone()
     return None if found is None else SessionEnd(*found)
 
 
