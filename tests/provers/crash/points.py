@@ -222,6 +222,18 @@ class PointedStore:
         with self._busy():
             return await self._kept.news(sessions, since)
 
+    async def keep_checkpoint(
+        self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
+    ) -> None:
+        """As a store does; what it writes to the file are moments, too."""
+        with self._busy():
+            await self._kept.keep_checkpoint(session, position, body, first, incarnation)
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        """The checkpoints of *session*."""
+        with self._busy():
+            return await self._kept.checkpoints(session, incarnation)
+
     async def close(self) -> None:
         """Let go."""
         await self._kept.close()

@@ -126,6 +126,21 @@ class FlakyStore:
         """Forget *session*."""
         return await self.store.delete(session)
 
+    async def keep_checkpoint(
+        self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
+    ) -> None:
+        """As a store does, or fail."""
+        if self.share and not self._choices.below(self.share):
+            self._fail()
+        keeps = getattr(self.store, "keep_checkpoint", None)
+        if keeps is not None:
+            await keeps(session, position, body, first, incarnation)
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        """The checkpoints of *session*, where there are any."""
+        keeps = getattr(self.store, "checkpoints", None)
+        return () if keeps is None else await keeps(session, incarnation)
+
     async def close(self) -> None:
         """Let go."""
         await self.store.close()
