@@ -24,6 +24,7 @@ import tomllib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from importlib import metadata
+from operator import itemgetter
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -56,6 +57,7 @@ class Sizes:
     kept: tuple[int, int]
     pure: tuple[int, int]
     store: tuple[int, int, int, int]
+    long: int
 
 
 FULL = Sizes(
@@ -66,8 +68,9 @@ FULL = Sizes(
     (10, 1_000),
     (1_000, 20_000),
     (300, 200, 50, 100_000),
+    5_000,
 )
-QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000))
+QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000), 300)
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,8 @@ def collect(sizes: Sizes, floor: str) -> Results:
             add("turnwheel", "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
             add("turnwheel", "store", figures_of("-m", "benchmarks.store", *map(str, sizes.store)))
             add("turnwheel", "import", imports(cache))
+            if not number:  # it takes half a minute, and its bar is far away
+                add("turnwheel", "long", figures_of("-m", "benchmarks.long", str(sizes.long)))
             if not number:  # the calls are the same in each repetition
                 for name, measure in counted().items():
                     add("turnwheel", name, measure)
@@ -257,6 +262,12 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
         "store: the loop at a stretch, for that", "ms", lambda figures: figures["held"], "store", "20 ms"
     )
     report.alone("store: an append meanwhile", "ms", lambda figures: figures["waited"], "store")
+    session = f"session of {sizes.long:,} rounds"
+    report.alone(f"{session}: load", "ms", itemgetter("load"), "long", "50 ms")
+    report.alone("the same, without a checkpoint", "ms", itemgetter("whole"), "long")
+    report.alone("the same, and every message", "ms", itemgetter("read"), "long")
+    for name in ("fork", "why", "export"):
+        report.alone(f"{session}: {name}", "ms", itemgetter(name), "long")
     for _, what in [key for key in results if key[1].startswith("calls: ")]:
         (figures,) = results["turnwheel", what]
         bound = f"{figures['bound']:,.0f}"
