@@ -3,7 +3,7 @@ The checkpoints of a session in its store: kept as it goes on, and where a reade
 
 Theory of operation. The owner keeps one every so many entries, in a task of its own: no step waits for it,
 and where it fails, the next one has what it had. A reader begins with the latest one and reads the entries
-behind it. One that cannot be read or does not go with the journal is logged, and all of that is read.
+behind it. One that is damaged or does not go with the journal is logged, and the whole journal is read.
 """
 
 from __future__ import annotations

@@ -226,8 +226,9 @@ class SessionRunner:
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
             try:
-                await self.log.settled()
                 await self.lease.release()
+                # Last: it may be cut off, and a lease that stayed would keep others out.
+                await self.log.settled()
             finally:
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)

@@ -341,7 +341,7 @@ async def test_a_store_may_do_without(folded: list[int]) -> None:
 
         def __init__(self) -> None:
             kept = MemoryStore()
-            self.append, self.load, self.list = kept.append, kept.load, kept.list
+            self.append, self.load, self.list, self.info = kept.append, kept.load, kept.list, kept.info
             self.delete, self.close = kept.delete, kept.close
 
     store: Store = Plain()
