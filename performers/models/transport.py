@@ -11,7 +11,6 @@ No clock runs here but that of a new connection; `HTTPModel` has the others, and
 
 from __future__ import annotations
 
-import inspect
 import io
 from base64 import b64encode
 from collections import deque
@@ -136,7 +135,7 @@ def callers_own(client: Client) -> HTTPClient | None:
         raise ConfigError(msg)
     if client is None or client in ("httpx", "aiohttp"):
         return None
-    if isinstance(client, str) or not inspect.iscoroutinefunction(getattr(client, "send", None)):
+    if isinstance(client, str) or not (hasattr(client, "build_request") and hasattr(client, "aclose")):
         msg = f"client must be an AsyncClient of httpx or httpx2, 'httpx', 'aiohttp' or None; got {client!r}"
         raise ConfigError(msg)
     return client
@@ -186,7 +185,7 @@ def _merged(*headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for each in headers for name, value in each.items()}
 
 
-def _tls() -> ssl.SSLContext:
+def _certificates() -> ssl.SSLContext:
     """The certificates that httpx trusts, by ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` too, for any library."""
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
@@ -285,9 +284,10 @@ class HttpcoreTransport:
         )
         # The last one that was used is the first to be used again, so that the others can grow old.
         self._resting: deque[AsyncHTTPConnection] = deque()
+        self._open: set[AsyncHTTPConnection] = set()
         self._target = cache(self._target_of)
 
-    _tls = cached_property(lambda _: _tls())
+    _tls = cached_property(lambda _: _certificates())
 
     def _target_of(self, url: str) -> tuple[Any, Mapping[str, str], Mapping[str, str]]:
         address, login = _absolute(url)
@@ -337,25 +337,32 @@ class HttpcoreTransport:
                 self._resting.append(connection)
             else:
                 # A cancelled task may have been cancelled again where httpcore was about to.
-                await connection.aclose()
+                await self._hang_up(connection)
 
     async def _connection(self, origin: Any) -> AsyncHTTPConnection:  # noqa: ANN401  # of httpcore
         resting = self._resting
         # The oldest one, at each request, so that those of a busy hour do not stay open for ever.
         if len(resting) > 1 and resting[0].has_expired():
-            await resting.popleft().aclose()
+            await self._hang_up(resting.popleft())
         while resting:
             connection = resting.pop()
             if not connection.has_expired():
                 return connection
-            await connection.aclose()
+            await self._hang_up(connection)
         context = self._tls if origin.scheme == b"https" else None
-        return self._httpcore.AsyncHTTPConnection(origin, context, keepalive_expiry=KEPT)
+        connection = self._httpcore.AsyncHTTPConnection(origin, context, keepalive_expiry=KEPT)
+        self._open.add(connection)
+        return connection
+
+    async def _hang_up(self, connection: AsyncHTTPConnection) -> None:
+        self._open.discard(connection)
+        await connection.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that rest."""
-        while self._resting:
-            await self._resting.pop().aclose()
+        """Close all connections; an answer that is being read is cut."""
+        self._resting.clear()
+        while self._open:
+            await self._hang_up(next(iter(self._open)))
 
 
 @final
@@ -380,7 +387,7 @@ class AiohttpTransport:
         # Each connection by the future of its end, and the body that is read from it, if one is.
         self._bodies: dict[asyncio.Future[None], aiohttp.StreamReader | None] = {}
 
-    _tls = cached_property(lambda _: _tls())
+    _tls = cached_property(lambda _: _certificates())
 
     def _target_of(self, url: str) -> tuple[yarl.URL, Mapping[str, str], str | None]:
         address, login = _absolute(url)

@@ -369,6 +369,24 @@ async def test_an_answer_that_was_not_read_to_its_end_costs_its_connection(
         await until(lambda: not server.open)
 
 
+@OWN
+async def test_closing_cuts_what_is_under_way(client: Client, until: Any) -> None:
+    async with Hostile(always(BODY)) as server, opened(client) as made:
+        begun = asyncio.Event()
+
+        async def wait() -> None:
+            async with made.ask(server.url, {}, b"{}") as reply:
+                async for _ in reply.chunks:
+                    begun.set()
+
+        task = asyncio.create_task(wait())
+        await begun.wait()
+        await made.aclose()
+        with pytest.raises(TransportError):
+            await asyncio.wait_for(task, 10)
+        await until(lambda: not server.open)
+
+
 @pytest.mark.parametrize("turns", range(1, 8))
 @OWN
 async def test_a_connection_is_closed_however_often_its_task_is_cancelled(
