@@ -406,7 +406,8 @@ class Config:
     session together. *rules* answer for calls before a person is asked, *hooks* are the host's own say.
     *instructions* are the files, in the folders that the tools may touch, whose text is added to *system*
     when a session starts. *stop* are the stop sequences sent to the model. *cwd* is for watchers,
-    *agent* the name of the child that this is the configuration of.
+    *agent* the name of the child that this is the configuration of, and *ceiling* the mode that its parent
+    is in as it goes on: no person puts the child in a wider one.
     """
 
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
@@ -427,6 +428,7 @@ class Config:
     stop: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
     cwd: str = ""
     agent: str = ""
+    ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)
 
     def __attrs_post_init__(self) -> None:
         once("models", [model.name for model in (self.model, *self.models)])
@@ -444,6 +446,13 @@ class Config:
             _priced((self.limits, self.session_limits), model)
         for child in self.children:
             _priced((self.limits, self.session_limits, child.limits), child.model or self.model)
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether the money, tokens or time of a run or its session are limited; turns are no budget."""
+        run, session = self.limits, self.session_limits
+        money, tokens = run.usd is session.usd is None, run.tokens is session.tokens is None
+        return not (money and tokens and run.seconds is session.seconds is None)
 
     def spec(self, model: str) -> ModelSpec:
         """

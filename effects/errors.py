@@ -86,15 +86,21 @@ class UnknownSession(CallerError, LookupError):
 
 @final
 class UnknownRequest(CallerError, LookupError):
-    """No open question has the id *request*; *open* are those there are."""
+    """
+    No open question has the id *request*; *open* are those there are.
 
-    def __init__(self, request: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
+    Where an input that waits in the session closes the question, *closed_by* names it: ``"a steer"``.
+    """
+
+    def __init__(self, request: str, open: tuple[str, ...], closed_by: str = "") -> None:  # noqa: A002  # the word of the field
         self.request = request
         self.open = open
-        super().__init__(request, open)
+        self.closed_by = closed_by
+        super().__init__(request, open, closed_by)
 
     def __str__(self) -> str:
-        return f"no open question {self.request!r}; open: {_listed(self.open)}"
+        why = f": {self.closed_by} came before and closes it" if self.closed_by else ""
+        return f"no open question {self.request!r}{why}; open: {_listed(self.open)}"
 
 
 @final

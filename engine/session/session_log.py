@@ -239,6 +239,14 @@ class SessionLog:
         A piece of a stream waits for the next event. *failed* is the error of a bug that ended the run.
         Returns the number of the latest entry, None without a store.
         """
+        # By the number of its entry: the full text of a result is read from there.
+        if isinstance(event, ModelStreamed) and not failed:
+            # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
+            # append for every delta. Nothing that is looked at below comes of a piece.
+            if self.kept:
+                self._streamed.append(event)
+                self._label = label
+            return self.length - 1 if self.kept else None
         state = self.state
         summarised = state.stepped(event, effects)
 
@@ -249,13 +257,8 @@ class SessionLog:
             # Compared by key: building a summary for each step would cost more than the step.
             return summarize(state, self.session) if self._summarized != summary_key(state) else None
 
-        # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
-        # append for every delta.
-        if self.kept and isinstance(event, ModelStreamed) and not failed:
-            self._streamed.append(event)
-            self._label = label
         # Progress changes no state, and a chatty tool would fill the store with it.
-        elif self.kept and (failed or not isinstance(event, ToolProgressed)):
+        if self.kept and (failed or not isinstance(event, ToolProgressed)):
             step = stepped(event, label, effects, failed)
             await self.write(*self._held_back(), step, about=about)
         # By the number of its entry, and so after the append: the full text of a result is read from there.

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects import is_notice
 from ...effects.errors import ConfigError
-from ...effects.notices import Notice, NoticesMissed
+from ...effects.notices import Notice, NoticesMissed, notices_in
 from ..journal.fold import SessionState, initial_state, read
 from .delivery import PASSING, Position
 from .poller import Poller
@@ -155,7 +154,7 @@ class JournalReader:
         if not self._known:
             self._state = initial_state(entries)
         for _, effects in read(entries, self._log.session, self._state, self._known):
-            notices = [one for one in effects if is_notice(one) and not isinstance(one, PASSING)]
+            notices = [one for one in notices_in(effects) if not isinstance(one, PASSING)]
             for place, notice in enumerate(notices):
                 yield (self._known, place), notice
             self._known += 1

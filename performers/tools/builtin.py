@@ -30,7 +30,7 @@ from .decorator import Tool, ToolContext, tool
 from .paths import LocatedPath, fault_of, locate
 from .process import run
 from .runner import MAX_OUTPUT, NOTE
-from .search import SNIFFED
+from .search import SNIFFED, visible
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -130,7 +130,7 @@ def write(context: ToolContext[object], path: str, content: str) -> str:
     place = locate(context, path)
     data = content.encode()
     store(place, data)
-    return f"wrote {len(data):,} bytes to {place.shown}"
+    return f"wrote {len(data):,} bytes to {visible(place.shown)}"
 
 
 # Not idempotent: where *new* contains *old*, a second run would replace it once more.
@@ -157,7 +157,7 @@ def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool 
     if (size := len(text) + count * (len(new) - len(old))) > MAX_EDITED:
         raise fault_of(place, f"would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is")
     store(place, text.replace(old, new).encode(), seen)
-    return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
+    return f"replaced {count} occurrence{'s' if count > 1 else ''} in {visible(place.shown)}"
 
 
 def _occurrences(text: str, old: str, shown: str, *, all_of_them: bool) -> int:
@@ -265,7 +265,7 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
         )
     if len(names) > MAX_ENTRIES:
         names[MAX_ENTRIES:] = [f"[{len(names) - MAX_ENTRIES:,} more]"]
-    return "\n".join(names) or "[the directory is empty]"
+    return "\n".join(map(visible, names)) or "[the directory is empty]"
 
 
 @tool(side_effect="read_only")
@@ -304,14 +304,19 @@ async def _search(
     base = str(Path(place.shown).parent) if only else place.shown
     with place.parent() if only else place.folder() as folder:
         order = [folder, only, "" if base == "." else f"{base}/", names, text, limit]
-        command = (sys.executable, "-I", "-S", str(_SEARCH), json.dumps(order))
         ended = await run(
-            command, cwd=place.root, seconds=SEARCH_SECONDS, keep=MAX_OUTPUT, descriptors=(folder,)
+            (sys.executable, "-I", "-S", str(_SEARCH)),
+            cwd=place.root,
+            seconds=SEARCH_SECONDS,
+            keep=MAX_OUTPUT,
+            given=json.dumps(order).encode(),
+            descriptors=(folder,),
         )
     if ended.code is None:
         return f"{ended.output}[stopped after {SEARCH_SECONDS:g} s; narrow the search]"
     if ended.code:
-        raise ValueError(ended.output.rstrip())
+        # Killed from outside, it has no word of its own.
+        raise ValueError(ended.output.rstrip() or f"the search failed (exit code {ended.code})")
     return ended.output.rstrip("\n")
 
 

@@ -42,6 +42,9 @@ def _account(ctx: Context, draft: Draft) -> Spent:
 
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch*, given up where the budget is used up."""
+    # Most runs have no budget, and sums are dear where this is asked after each call.
+    if not ctx.config.budgeted:
+        return batch
     # What has not started never will; what runs is let finish, since it is paid for.
     if may_not_go_on(ctx.config, _account(ctx, draft), ctx.memory.earlier, over_budget) is None:
         return batch

@@ -60,8 +60,11 @@ class PermissionPolicy:
         # Behind the denials and before all questions. That is the whole meaning of the mode.
         if found is None and self.mode is PermissionMode.BYPASS:
             found = Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
+        # Most agents have no rules, and most calls no hook.
+        if found is None and (self.rules or self.granted or opinion):
+            found = self._named(spec, arguments, opinion)
         if found is None:
-            found = self._named(spec, arguments, opinion) or self._by_tool(spec)
+            found = self._by_tool(spec)
         # At the very end: also what a hook or a rule wants asked has no one to be asked in this mode.
         if found.verdict is Verdict.ASK and self.mode is PermissionMode.DONT_ASK:
             return Judgement(Verdict.DENY, Basis.MODE, self.mode)
@@ -73,7 +76,7 @@ class PermissionPolicy:
         """What denies a call of *spec* with *arguments*, although it was allowed; None where nothing does."""
         # Rules before hooks before the mode: the reason that is shown is the one that was written down for
         # just this.
-        if rule := _first(self.rules, Verdict.DENY, spec, arguments):
+        if self.rules and (rule := _first(self.rules, Verdict.DENY, spec, arguments)):
             return Judgement(Verdict.DENY, Basis.RULE, str(rule))
         if opinion is not None and opinion.verdict is Verdict.DENY:
             return Judgement(Verdict.DENY, Basis.HOOK, opinion.because)

@@ -35,6 +35,10 @@ SAID = [
     (errors.UnknownSession("s"), "no session 's' in this store"),
     (errors.UnknownRequest("r-1", ("r-2", "r-3")), "no open question 'r-1'; open: 'r-2', 'r-3'"),
     (errors.UnknownRequest("r-1", ()), "no open question 'r-1'; open: none"),
+    (
+        errors.UnknownRequest("r-1", (), "a steer"),
+        "no open question 'r-1': a steer came before and closes it; open: none",
+    ),
     (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
     (errors.UnknownRun("r3", ("r1", "r2")), "no run 'r3' in this session; there are: 'r1', 'r2'"),
     (
