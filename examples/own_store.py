@@ -102,7 +102,7 @@ class FileStore:
         self._check_open()
         return self._folder / f"{hashlib.sha256(session.encode()).hexdigest()}.jsonl"
 
-    def _found(self, session: str, incarnation: str) -> tuple[list[dict[str, Any]], str]:
+    def _found(self, session: str, incarnation: str) -> tuple[Sequence[dict[str, Any]], str]:
         """The lines of *session* and its incarnation; `SessionGone` where the one that was named is gone."""
         lines = list(self._lines(self._file(session)))
         there = lines[0]["incarnation"] if lines else ""

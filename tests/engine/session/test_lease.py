@@ -274,7 +274,7 @@ class Plain:
     def __init__(self) -> None:
         kept = MemoryStore()
         self.append, self.load, self.list = kept.append, kept.load, kept.list
-        self.delete, self.close = kept.delete, kept.close
+        self.info, self.delete, self.close = kept.info, kept.delete, kept.close
 
 
 async def test_without_leases_the_journal_alone_decides() -> None:

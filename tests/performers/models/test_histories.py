@@ -210,7 +210,9 @@ def texts(wire: Wire, history: History) -> list[str]:
 
 def tamper(history: History) -> None:
     """Change a message under the hands of its readers: never done, and so never noticed."""
-    history.log.items[0] = user("changed")
+    items = history.log.items
+    assert isinstance(items, list)
+    items[0] = user("changed")
 
 
 @each_wire

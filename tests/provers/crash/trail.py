@@ -235,8 +235,8 @@ def stored(path: Path) -> tuple[dict[str, list[bytes]], list[str]]:
         (said,) = db.execute("pragma integrity_check").fetchone()
         if not db.execute("select count(*) from sqlite_master").fetchone()[0]:
             return {}, ["there is nothing in the store"]
-        infos = layout.list_sessions(db)
-        journals = {info.session: layout.load(info.session, 0, db) for info in infos}
+        infos = layout.list_sessions(None, None, "", db)
+        journals = {info.session: [*layout.load(info.session, 0, "", db)] for info in infos}
         (entries,) = db.execute("select count(*) from entries").fetchone()
     found = {session: len(journal) for session, journal in journals.items()}
     told = {info.session: info.length for info in infos}
