@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 @attrs.define(eq=False)
 class Polled:
     """
-    Within it, what other processes write to the session of *log* is taken in, and its *lease* kept.
+    Within it, what others write to the session of the log *writer* is taken in, and its *lease* kept.
 
     The lease is wanted while *works* says so. Where the session is another process's now, was deleted, or has
     an unreadable entry, *stop* gets the error: the run stays as it is journaled.
     """
 
-    _log: SessionLog
+    # The log itself takes in what others wrote before it writes.
+    writer: SessionLog
     lease: SessionLease
     _works: Callable[[], bool]
     _stop: Callable[[WorldError], None]
@@ -39,12 +40,7 @@ class Polled:
     @property
     def session(self) -> str:
         """Its name."""
-        return self._log.session
-
-    @property
-    def writer(self) -> object:
-        """The log, which takes in what others wrote before it writes."""
-        return self._log
+        return self.writer.session
 
     @property
     def works(self) -> bool:
@@ -62,7 +58,7 @@ class Polled:
         while self._news:
             self._news = False
             try:
-                await self._log.look()
+                await self.writer.look()
             except (StoreConflict, SessionGone, JournalError) as error:
                 # No look follows: the run is over.
                 self._stop(error)
@@ -78,9 +74,9 @@ class Polled:
 
     async def __aenter__(self) -> None:
         # Without a store there is no other process.
-        if self._log.kept:
+        if self.writer.kept:
             self.lease.wanted = True
-            self._poller = Poller.of(self._log.store, self.lease.pause)
+            self._poller = Poller.of(self.writer.store, self.lease.pause)
             self._poller.add(self)
 
     async def __aexit__(self, *_: object) -> None:

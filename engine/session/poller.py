@@ -68,7 +68,7 @@ class Poller:
     pause: float
     loop: asyncio.AbstractEventLoop = attrs.field(factory=asyncio.get_running_loop, init=False)
     # By session: one may be run and watched at the same time.
-    _waiting: dict[str, list[Waiter]] = attrs.field(factory=dict, init=False)
+    waiting: dict[str, list[Waiter]] = attrs.field(factory=dict, init=False)
     # Those that came since the latest look at the store began: it may have missed what was written between
     # their own look and their coming.
     _fresh: set[str] = attrs.field(factory=set, init=False)
@@ -89,7 +89,7 @@ class Poller:
 
     def add(self, one: Waiter) -> None:
         """Wake *one* from now on, until it leaves."""
-        self._waiting.setdefault(one.session, []).append(one)
+        self.waiting.setdefault(one.session, []).append(one)
         self._fresh.add(one.session)
         if self._timer is None:
             self._timer = self.loop.call_later(self.pause, self._begin)
@@ -99,10 +99,10 @@ class Poller:
 
     async def leave(self, one: Waiter) -> None:
         """Wake *one* no more; the last one waits until a look that is under way has ended."""
-        self._waiting[one.session].remove(one)
-        if not self._waiting[one.session]:
-            del self._waiting[one.session]
-        if self._waiting:
+        self.waiting[one.session].remove(one)
+        if not self.waiting[one.session]:
+            del self.waiting[one.session]
+        if self.waiting:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -120,7 +120,7 @@ class Poller:
 
     def _forget(self) -> None:
         pollers = POLLERS.get(id(self.store), [])
-        if self in pollers and not self._waiting:
+        if self in pollers and not self.waiting:
             pollers.remove(self)
         if not pollers:
             POLLERS.pop(id(self.store), None)
@@ -128,13 +128,6 @@ class Poller:
     def look_again(self, one: Waiter) -> None:
         """Wake *one* at the next look, too: it could not read."""
         self._fresh.add(one.session)
-
-    def written(self, session: str, writer: object) -> None:
-        """Wake those that wait for *session*, to which *writer* wrote; from any thread."""
-        for one in self._waiting.get(session, ()):
-            if one.writer is not writer:
-                # Not now, since the writer is in the middle of it; and it may be in another thread.
-                self.loop.call_soon_threadsafe(one.wake)
 
     def _begin(self) -> None:
         # The timer stays, although it is over, until the look is: no second one begins meanwhile.
@@ -149,18 +142,18 @@ class Poller:
         # One that broke stays, for the last one that leaves to raise it.
         if task.cancelled() or task.exception() is None:
             self._tasks.discard(task)
-        if not self._waiting and not self._tasks:
+        if not self.waiting and not self._tasks:
             self._forget()
 
     async def _look(self) -> None:
         try:
             await self._keep()
             for session in await self._news():
-                for one in self._waiting.get(session, ()):
+                for one in self.waiting.get(session, ()):
                     one.wake()
         finally:
             # Real seconds and not a session's clock: other processes do not live by a test's time.
-            again = self.loop.call_later(self.pause, self._begin) if self._waiting else None
+            again = self.loop.call_later(self.pause, self._begin) if self.waiting else None
             self._timer = again
 
     async def _news(self) -> set[str]:
@@ -168,9 +161,9 @@ class Poller:
         fresh, self._fresh = self._fresh, set()
         news = getattr(self.store, "news", None)
         if news is None:
-            return {*self._waiting}
+            return {*self.waiting}
         try:
-            self._mark, found = await news(tuple(self._waiting), self._mark)
+            self._mark, found = await news(tuple(self.waiting), self._mark)
         except WorldError:
             # It fails now and then; what came meanwhile is found by the next look.
             self._fresh |= fresh
@@ -181,7 +174,7 @@ class Poller:
         """Renew the leases of those that work, and give up those of all others."""
         due: list[Lease] = []
         over: list[Lease] = []
-        for each in self._waiting.values():
+        for each in self.waiting.values():
             for one in each:
                 lease = one.lease
                 if lease is None:
@@ -217,7 +210,11 @@ async def renew(store: Store, leases: Sequence[Lease]) -> None:
 POLLERS: dict[int, list[Poller]] = {}
 
 
-def written(store: Store, session: str, writer: object) -> None:
-    """Wake what waits for *session* in this process, to which *writer* just wrote."""
-    for poller in POLLERS.get(id(store), ()):
-        poller.written(session, writer)
+def written(store: int, session: str, writer: object) -> None:
+    """Wake what waits here for *session*, to which *writer* just wrote; *store* is the `id` of its store."""
+    # Nothing is called where only the writer waits: this is done for each append.
+    for poller in POLLERS[store] if store in POLLERS else ():  # noqa: SIM401  # as said
+        for one in poller.waiting[session] if session in poller.waiting else ():  # noqa: SIM401  # as said
+            if one.writer is not writer:
+                # Not now, since the writer is in the middle of it; and it may be in another thread.
+                poller.loop.call_soon_threadsafe(one.wake)

@@ -74,6 +74,7 @@ class SessionLog:
         self.listener: Callable[[Event], None] | None = None
         self._redactor = redactor
         self._store = store
+        self._store_id = id(store)
         # Whether no other process can know the session yet.
         self.fresh = fresh
         # How many entries of other processes were taken in.
@@ -358,7 +359,7 @@ class SessionLog:
             await self._catch_up(conflict)
             return False
         self.length += len(encoded)
-        written(store, self.session, self)
+        written(self._store_id, self.session, self)
         # Only now: a refused append wrote no row either.
         self._summarized, self._last = key, encoded[-1]
         return True
