@@ -190,6 +190,8 @@ PUSHES = (
     "watch 'git push'",
     "sudo sh -c 'env git push'",
     "coproc git push",
+    "git $no push",
+    "env $no git push",
 )
 """Commands that run ``git push``, whatever they look like."""
 
@@ -220,6 +222,17 @@ CLOUDY = (
     "echo push | xargs git",
     "git 'push",
     "git\rpush",
+    'cat <<E"O"F\ngit push',
+    "git >log push",
+    "git 2>&1 push",
+    "git <<EOF push\nEOF",
+    "{ true | git; } <x push",
+    "cat <<EOF\nEO\\\nF\ngit push\nEOF",
+    "$if git push",
+    "env git push[[ x",
+    "${X}git push",
+    "${X}sh -c reboot",
+    "true\n\\\ngit push",
     "git [secret token 0123456789ab]",
     "a" * 20_000,
     "eval eval eval eval eval eval true",
