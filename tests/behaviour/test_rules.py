@@ -48,6 +48,7 @@ HIDDEN = (
     "git status >> pwned",
     "git status &> pwned",
     "> pwned git status",
+    "< input git status",
     "git diff <(touch pwned)",
     "git apply <<EOF\n$(touch pwned)\nEOF",
     "git apply <<< $(touch pwned)",
