@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
 from ...effects.findings import UNKNOWN, CommandFound, SimpleCommand
@@ -43,10 +44,13 @@ _LIST_PARTS = frozenset(
     | {"file_redirect", "file_descriptor", "subshell", "compound_statement", "negated_command"}
 )
 
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+
 # Parts of a command that are no words of it.
-_BESIDE = frozenset(
-    {"variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect", "comment"}
-)
+_BESIDE = _REDIRECTS | {"variable_assignment", "comment"}
+
+# Where the parser and a shell may not agree.
+MISREAD = "shells may read the command differently"
 
 # Characters of a command that a question quotes.
 _SHOWN = 80
@@ -60,6 +64,9 @@ _DYNAMIC = frozenset(
     | {"arithmetic_expansion", "brace_expression", "ansi_c_string", "translated_string"}
     | {"extglob_pattern", "regex"}
 )
+
+# What may be a word.
+_WORDS = _DYNAMIC | {"word", "number", "string", "raw_string", "concatenation"}
 
 # What a shell puts a text of its own in the place of, and what says so about all of a word.
 _GLOB = re.compile(r"[*?]")
@@ -125,10 +132,10 @@ class _CommandReader:
     def _check_gaps(self, covered: list[tuple[int, int]], source: bytes) -> None:
         # A shell has no other blanks than these. What a parser passes over may be a part of a word to it.
         at = 0
-        for start, end in sorted(covered):
+        for start, end in [*sorted(covered), (len(source), len(source))]:
             gap = source[at:start]
             if gap.replace(b"\\\n", b"").strip(b" \t\n"):
-                self.unread.append("the command has characters that shells read differently")
+                self.unread.append(MISREAD)
             at = max(at, end)
 
     def _look(self, node: Node, source: bytes, depth: int) -> None:
@@ -136,25 +143,32 @@ class _CommandReader:
         kind = node.type
         if kind in {"command", "declaration_command", "unset_command"}:
             self._command(node, source, depth)
+        if kind in _REDIRECTS:
+            self._redirect(node, source)
         if kind == "function_definition":
             self.unread.append("it defines a function")
         elif kind in _DYNAMIC:
             # The word that it is in was told before it.
             if not any(_shown(node) in told for told in self.beyond):
                 self.beyond.append(f"it is dynamic: {_shown(node)}")
-        elif kind == "file_redirect":
-            self._redirect(node, source)
         elif kind == "variable_assignment":
             self.beyond.append(f"it sets a variable: {_shown(node)}")
         elif kind not in _LIST_PARTS and node.is_named and not _inside(node):
             self.beyond.append(f"it is more than a list of commands: {_shown(node)}")
 
     def _redirect(self, node: Node, source: bytes) -> None:
+        words = [each for each in node.children if each.type in _WORDS]
+        # Words behind it are arguments of a command before it, and which one is hard to say.
+        if len(words) > (node.type != "heredoc_redirect"):
+            self.unread.append(MISREAD)
+        if node.type == "heredoc_redirect" and not _ends_as_it_should(node, source):
+            self.unread.append(MISREAD)
         operator = next((each.type for each in node.children if not each.is_named), "")
-        target = _joined(node.children[-1:], source)[0]
-        into = ">" in operator and target != "/dev/null"
+        if node.type != "file_redirect" or ">" not in operator or not words:
+            return
+        target = _word(words[0], source)
         # 2>&1 and 2>&- only name what is open already.
-        if into and not (operator == ">&" and re.fullmatch(r"\d+-?|-", target)):
+        if target != "/dev/null" and not (operator == ">&" and re.fullmatch(r"\d+-?|-", target)):
             self.beyond.append(f"it writes to {target.replace(UNKNOWN, '*')!r}")
 
     def _command(self, node: Node, source: bytes, depth: int) -> None:
@@ -162,6 +176,10 @@ class _CommandReader:
         words = tuple(_joined(parts, source))
         if not words:
             return
+        for one, other in pairwise(node.children):
+            # A line ends a command, unless a backslash stands before its end.
+            if b"\n" in source[one.end_byte : other.start_byte].replace(b"\\\n", b""):
+                self.unread.append(MISREAD)
         if not depth:
             self._check_plain(node, source, words)
         self._add(words, depth)
@@ -213,6 +231,23 @@ class _CommandReader:
 
 def _runs_text(word: str) -> bool:
     return word.startswith("-") and not word.startswith("--") and "c" in word
+
+
+def _ends_as_it_should(node: Node, source: bytes) -> bool:
+    """Whether every shell finds the end of the here-document *node* where the parser has found it."""
+    parts = {each.type: (each.text or b"").decode(errors="replace") for each in node.children}
+    name = re.fullmatch(r"(['\"]?)(\w+)\1", parts.get("heredoc_start", ""))
+    if name is None or "heredoc_end" not in parts:
+        return False
+    end = next(each for each in node.children if each.type == "heredoc_end")
+    first = next((each.start_byte for each in node.children if each.type == "heredoc_body"), end.start_byte)
+    blanks = "\t" if "<<-" in parts else ""
+    *body, last = source[first : end.end_byte].decode(errors="replace").split("\n")
+    behind = source[end.end_byte : end.end_byte + 1]
+    plain = name[2] not in [line.lstrip(blanks) if blanks else line for line in body]
+    joined = not name[1] and any(line.endswith("\\") for line in body)
+    ended = (last.lstrip(blanks) if blanks else last) == name[2] and behind in {b"", b"\n"}
+    return plain and ended and not joined
 
 
 def _inside(node: Node) -> bool:

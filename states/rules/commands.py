@@ -33,6 +33,10 @@ MOST_ARGUMENTS = 64
 LONGEST_PARTLY_KNOWN = 2_000
 
 
+# A word of which nothing is known, with the blanks around it.
+_VANISHING = re.compile(f"(?:^| ){UNKNOWN}(?= |$) ?")
+
+
 class Fit(IntEnum):
     """Whether a rule speaks about a call; `MAYBE` where that cannot be decided."""
 
@@ -80,7 +84,10 @@ def _readings(words: tuple[str, ...]) -> Iterator[str]:
 
 def _spellings(words: Sequence[str]) -> Iterator[str]:
     """The texts of one program with its arguments: by its path or name, and without leading options."""
-    programs = dict.fromkeys((words[0], program_of(words), *[UNKNOWN] * (UNKNOWN in words[0])))
+    # What is not known may be nothing at all, and then the next word is the program.
+    if UNKNOWN in words[0]:
+        yield UNKNOWN
+    programs = dict.fromkeys((words[0], program_of(words)))
     # Nothing here knows which options have a value, so each may have one.
     starts = [1]
     for start in starts:
@@ -91,7 +98,9 @@ def _spellings(words: Sequence[str]) -> Iterator[str]:
             break
     for program in programs:
         for start in starts[:MOST_ARGUMENTS]:
-            yield " ".join((program, *words[start:]))
+            text = " ".join((program, *words[start:]))
+            # Of a word that is nothing, the blanks around it are none either.
+            yield _VANISHING.sub(UNKNOWN, text)
 
 
 @lru_cache(maxsize=1024)
@@ -122,7 +131,9 @@ def _may_match(text: str, glob: str) -> bool:
             # Any text can stand here, so every later place can be reached.
             here = set(range(min(here), end + 1))
             continue
-        stay = [at for at in here if at < end and places[at] == "*"]
-        go = [at for at in here if at < end and places[at] != "*" and fnmatchcase(character, places[at])]
-        here = {*stay, *[after for at in go for after in past_stars(at + 1)]}
+        inside = [at for at in here if at < end]
+        next_places = [
+            at if places[at] == "*" else at + 1 for at in inside if fnmatchcase(character, places[at])
+        ]
+        here = {after for at in next_places for after in past_stars(at)}
     return end in here

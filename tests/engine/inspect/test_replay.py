@@ -24,7 +24,7 @@ from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutpu
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, TakenOver, Titled
+from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, TakenOver, Titled
 from turnwheel.engine.journal.fold import stepped
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
@@ -201,6 +201,6 @@ async def test_a_line_of_json_has_all_of_a_step_and_is_always_the_same() -> None
     assert plain == [as_plain(step) for step in replayed(entries, "s")]
     for number, (step, data) in enumerate(zip(plain, entries, strict=True)):
         assert step["number"] == number
-        assert {"v": 3, **step["entry"]} == json.loads(data)
+        assert {"v": VERSION, **step["entry"]} == json.loads(data)
         assert all("type" in effect for effect in step["effects"])
     assert (plain[-1]["state"]["type"], plain[-1]["label"]) == ("Done", "done")

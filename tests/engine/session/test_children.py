@@ -176,7 +176,7 @@ async def test_always_holds_for_the_child_that_was_granted_it_only(one: House) -
     await session.approve(session.waiting[0].id, ApproveAlways())
     resting = await session.resume()
     assert one.ran == ["pay 1", "pay 1"]
-    assert asked(resting) == ["pay {}"]
+    assert asked(resting) == ['pay {"amount": 1}']
 
 
 async def test_a_run_rests_on_a_question_that_the_approver_leaves_to_others(house: House) -> None:

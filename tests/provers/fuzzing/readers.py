@@ -41,6 +41,7 @@ from turnwheel.performers.models.http import MAX_PART, decompressor
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.performers.tools.decorator import ToolContext
 from turnwheel.performers.tools.process import ProcessEnd
+from turnwheel.performers.tools.shell import read_command
 from turnwheel.settings import Settings
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.state import Confirming
@@ -310,6 +311,23 @@ def reads_settings(data: bytes, _: int) -> Found:
         return [], "Settings"
 
 
+# Commands
+
+
+COMMANDS = [
+    b"git log && cat <<EOF | sh > x\n$(git push)\nEOF\n",
+    b"f() { case $1 in a) eval \"$2\";; esac; }; for i in {1..9}; do f a 'b c'; done",
+    b"A=1 sudo -u ann env sh -c 'git \"p\"ush' 2>&1 < <(xargs git) \\\n  # done",
+]
+
+
+def reads_command(data: bytes, _: int) -> Found:
+    """A shell command: the programs it runs, or why that is not known."""
+    found = read_command("command", _text(data))
+    faults = [f"{each} is no command" for each in found.commands if not each.words]
+    return faults, "unread" if found.unread else "beyond" if found.beyond else "plain"
+
+
 # What is packed
 
 
@@ -362,6 +380,7 @@ READERS: dict[str, Reader] = {
         Reader(name="arguments", reads=reads_arguments, seeds=lambda: ARGUMENTS, share=6),
         Reader(name="hook", reads=reads_hooks, seeds=lambda: ANSWERS, share=5),
         Reader(name="settings", reads=reads_settings, seeds=lambda: SETTINGS, share=3),
+        Reader(name="command", reads=reads_command, seeds=lambda: COMMANDS, share=4),
         Reader(name="packed", reads=reads_packed, seeds=_packed, share=2),
     )
 }
