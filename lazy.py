@@ -25,6 +25,9 @@ def exports(
             msg = f"module {room!r} has no attribute {name!r}"
             raise AttributeError(msg)
         module = import_module(f".{homes[name]}", room)
-        return getattr(module, name) if modules[homes[name]] else module
+        found = getattr(module, name) if modules[homes[name]] else module
+        # From now on it is a name of the room as any other.
+        setattr(sys.modules[room], name, found)
+        return found
 
     return find, lambda: list({*vars(sys.modules[room]), *homes})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from turnwheel import Agent, Limits, SQLiteStore, tool
-from turnwheel.effects import TextDelta
+from turnwheel.effects import Secrets, TextDelta
 
 from .work import KEY, MODEL, PROMPT, SYSTEM, Seen
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 class Ours:
-    """An agent with one tool and no limits."""
+    """An agent with one tool and no limits, and with what *secrets* says redacted."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient, calculator: Calculator) -> None:
+    def __init__(
+        self, url: str, client: httpx.AsyncClient, calculator: Calculator, secrets: Secrets | None = None
+    ) -> None:
         self._agent = Agent(
             model=MODEL,
             system=SYSTEM,
@@ -29,6 +31,7 @@ class Ours:
             base_url=url,
             api_key=KEY,
             client=client,
+            secrets=secrets or Secrets(),
         )
 
     async def run(self, store: Path | None = None) -> Seen:

@@ -55,13 +55,19 @@ class Sizes:
     growth: tuple[int, ...]
     kept: tuple[int, int]
     pure: tuple[int, int]
-    store: tuple[int, int, int]
+    store: tuple[int, int, int, int]
 
 
 FULL = Sizes(
-    7, (50, 3), (2_000, 2_000, 20_000, 100_000), (10, 100, 400), (10, 1_000), (1_000, 20_000), (300, 200, 50)
+    7,
+    (50, 3),
+    (2_000, 2_000, 20_000, 100_000),
+    (10, 100, 400),
+    (10, 1_000),
+    (1_000, 20_000),
+    (300, 200, 50, 100_000),
 )
-QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5))
+QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000))
 
 
 @dataclass(frozen=True)
@@ -105,15 +111,20 @@ def server() -> Generator[str, None, None]:
         process.stdin.close()
 
 
-def figures_of(*arguments: str, python: str = sys.executable, **environment: str) -> Figures:
-    """The figures that *python* prints with *arguments*. A failure ends the benchmark."""
+def output_of(*arguments: str, python: str = sys.executable, **environment: str) -> str:
+    """What *python* prints with *arguments*. A failure ends the benchmark."""
     env = {**os.environ, **environment}
     done = subprocess.run(
         [python, *arguments], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"{' '.join(arguments)[:100]} failed: see above")
-    figures: Figures = json.loads(done.stdout)
+    return done.stdout
+
+
+def figures_of(*arguments: str, python: str = sys.executable, **environment: str) -> Figures:
+    """The figures that *python* prints with *arguments*."""
+    figures: Figures = json.loads(output_of(*arguments, python=python, **environment))
     return figures
 
 
@@ -121,6 +132,15 @@ def imports(cache: str) -> Figures:
     """CPU of `import httpx`, and of `import turnwheel` after it, with bytecode in *cache*."""
     # Without bytecode this would measure the compiler, so writing it must not be switched off.
     return figures_of("-c", IMPORT, PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=cache)
+
+
+def counted() -> dict[str, Figures]:
+    """The calls of each measure of `benchmarks.calls`, and their bound."""
+    counts = json.loads(output_of("-m", "benchmarks.calls"))
+    return {
+        f"calls: {name}": {"calls": sum(measure["calls"].values()), "bound": measure["bound"]}
+        for name, measure in counts.items()
+    }
 
 
 def collect(sizes: Sizes, floor: str) -> Results:
@@ -143,6 +163,9 @@ def collect(sizes: Sizes, floor: str) -> Results:
             add("turnwheel", "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
             add("turnwheel", "store", figures_of("-m", "benchmarks.store", *map(str, sizes.store)))
             add("turnwheel", "import", imports(cache))
+            if not number:  # the calls are the same in each repetition
+                for name, measure in counted().items():
+                    add("turnwheel", name, measure)
             print(f"repetition {number + 1} of {sizes.repetitions}", file=sys.stderr)
     return results
 
@@ -193,7 +216,7 @@ class Report:
 def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     """The whole table."""
     report = Report(results)
-    report.beside("tool round", "µs", "per_round", "memory", "1.3x")
+    report.beside("tool round", "µs", "per_round", "memory", "1.2x")
     report.beside("tool round, kept in SQLite", "µs", "per_round", "durable")
     report.alone(
         "the same, to one in memory",
@@ -204,11 +227,11 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     )
     alone, *replies = sizes.per_delta
     for size in replies:
-        report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.5x")
-    report.beside(f"delta, of {alone:,} arriving one by one", "µs", "per_delta", "alone", "1.5x")
+        report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.2x")
+    report.beside(f"delta, of {alone:,} arriving one by one", "µs", "per_delta", "alone", "1.2x")
     for size in sizes.growth:
         report.beside(f"round, of {size:,}", "µs", "growth", str(size))
-    report.beside("added to a round by each before it", "µs", "growth", "slope")
+    report.beside("added to a round by each before it", "µs", "growth", "slope", "0.3x")
     early, late = sizes.kept
     report.beside(f"kept of round {early:,}", "bytes", "kept", "early")
     report.beside(f"kept of round {late:,}", "bytes", "kept", "late")
@@ -222,12 +245,22 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     report.beside("written per round, pages and all", "bytes", "kept", "written")
     report.alone("store: append, waiting for the disk", "µs", lambda figures: figures["append"], "store")
     report.alone("store: appends of one session", "/s", lambda figures: figures["alone"], "store")
-    _, many, size = sizes.store
+    _, many, size, listed = sizes.store
     report.alone(
         f"store: appends of {many} sessions at once", "/s", lambda figures: figures["together"], "store"
     )
     report.alone("store: commits for each of those", "", lambda figures: figures["commits"], "store")
     report.alone(f"store: an older file of {size} MB", "s", lambda figures: figures["upgrade"], "store")
+    report.alone(f"store: 50 of {listed:,} sessions", "ms", lambda figures: figures["page"], "store")
+    report.alone(f"store: all {listed:,} sessions", "s", lambda figures: figures["all"], "store")
+    report.alone(
+        "store: the loop at a stretch, for that", "ms", lambda figures: figures["held"], "store", "20 ms"
+    )
+    report.alone("store: an append meanwhile", "ms", lambda figures: figures["waited"], "store")
+    for _, what in [key for key in results if key[1].startswith("calls: ")]:
+        (figures,) = results["turnwheel", what]
+        bound = f"{figures['bound']:,.0f}"
+        report.alone(what, "", lambda figures: figures["calls"], what, bound)
     report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
     report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
     report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")

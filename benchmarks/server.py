@@ -23,9 +23,13 @@ ARGUMENT_PIECES = 5
 
 
 def event(content: object) -> bytes:
-    """*content* as one server-sent event in one HTTP chunk."""
+    """*content* as one server-sent event."""
     text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"))
-    data = f"data: {text}\n\n".encode()
+    return f"data: {text}\n\n".encode()
+
+
+def chunk(data: bytes) -> bytes:
+    """*data* as one HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -40,9 +44,8 @@ def call_deltas(number: int) -> list[object]:
     return [{"tool_calls": [call]} for call in calls]
 
 
-@lru_cache(maxsize=4096)
-def answer(rounds: int, deltas: int, number: int) -> tuple[bytes, ...]:
-    """The chunks of the answer to round *number* of a scenario."""
+def answer(rounds: int, deltas: int, number: int) -> list[bytes]:
+    """The events of the answer to round *number* of a scenario."""
     base = {
         "id": f"chatcmpl-{number:08d}",
         "object": "chat.completion.chunk",
@@ -52,19 +55,24 @@ def answer(rounds: int, deltas: int, number: int) -> tuple[bytes, ...]:
     calling = number < rounds
     begin = {"role": "assistant", "content": None if calling else ""}
     content = call_deltas(number) if calling else [{"content": word} for word in words(deltas)]
-    chunks = [
+    events = [
         event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
         for delta in (begin, *content)
     ]
     finish = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if calling else "stop"}
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-    chunks += [
+    return [
+        *events,
         event({**base, "choices": [finish]}),
         event({**base, "choices": [], "usage": usage}),
         event("[DONE]"),
-        b"0\r\n\r\n",
     ]
-    return tuple(chunks)
+
+
+@lru_cache(maxsize=4096)
+def chunks(rounds: int, deltas: int, number: int) -> tuple[bytes, ...]:
+    """The chunks of the answer to round *number* of a scenario."""
+    return (*map(chunk, answer(rounds, deltas, number)), chunk(b""))
 
 
 class Model:
@@ -91,12 +99,12 @@ class Model:
             return
         self.requests += 1
         rounds, deltas, pause = map(int, path.split("/")[1:4])
-        chunks = answer(rounds, deltas, body.count(b'"role":"tool"'))
+        body_chunks = chunks(rounds, deltas, body.count(b'"role":"tool"'))
         if not pause:
-            writer.write(HEAD + b"".join(chunks))
+            writer.write(HEAD + b"".join(body_chunks))
             return
-        for chunk in (HEAD, *chunks):
-            writer.write(chunk)
+        for each in (HEAD, *body_chunks):
+            writer.write(each)
             await asyncio.sleep(pause / 1000)
 
 

@@ -1,13 +1,14 @@
 """
-The store on a disk by itself: ``python -m benchmarks.store APPENDS SESSIONS MEGABYTES``.
+The store on a disk by itself: ``python -m benchmarks.store APPENDS SESSIONS MEGABYTES LISTED``.
 
 It appends to one session, then to many sessions at once, and waits for the disk each time. Then it upgrades a
-file of an older layout. It prints one JSON object.
+file of an older layout, and lists very many sessions. It prints one JSON object.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sqlite3
 import sys
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 
 from turnwheel import SQLiteStore
+from turnwheel.engine import listed
 from turnwheel.performers.stores.sqlite_file import APPLICATION_ID
 
 Figures = dict[str, float]
@@ -43,7 +45,7 @@ create table entries (
 async def fill(store: SQLiteStore, session: str, appends: int) -> None:
     """Append one entry after the other to *session*."""
     for length in range(1, appends + 1):
-        if await store.append(session, length, [ENTRY]) != length + 1:
+        if not await store.append(session, length, [ENTRY]):
             msg = f"a wrong length of {session}"
             raise RuntimeError(msg)
 
@@ -74,26 +76,25 @@ async def many_sessions(path: Path, sessions: int) -> Figures:
     return {"together": appends / took, "commits": statements.count("commit") / appends}
 
 
-def older(path: Path, megabytes: int) -> int:
-    """Make a file of the second layout; return the number of its sessions."""
-    each, sessions = 100, megabytes * 1_000_000 // (100 * (len(ENTRY) + 60))
+def older(path: Path, sessions: int, each: int, about: bytes = b"") -> None:
+    """Make a file of the second layout, of this many *sessions* with *each* so many entries."""
     db = sqlite3.connect(path)
     db.executescript(OLDER)
     with db:
         for seq in range(each):
             rows = [(f"session-{number}", seq, ENTRY) for number in range(sessions)]
             db.executemany("insert into entries values (?, ?, 1, ?)", rows)
-        kept = [(f"session-{number}", each) for number in range(sessions)]
-        db.executemany("insert into sessions values (?, ?, 1, 1, x'')", kept)
+        kept = [(f"session-{number}", each, about) for number in range(sessions)]
+        db.executemany("insert into sessions values (?, ?, 1, 1, ?)", kept)
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute("pragma user_version = 2")
     db.close()
-    return sessions
 
 
 async def upgraded(path: Path, megabytes: int) -> Figures:
     """Seconds until a file of the second layout is open."""
-    sessions = older(path, megabytes)
+    each, sessions = 100, megabytes * 1_000_000 // (100 * (len(ENTRY) + 60))
+    older(path, sessions, each)
     store = SQLiteStore(path)
     began = time.perf_counter()
     found = len(await store.list())
@@ -105,13 +106,62 @@ async def upgraded(path: Path, megabytes: int) -> Figures:
     return {"upgrade": took}
 
 
-async def main(appends: int, sessions: int, megabytes: int) -> None:
+ABOUT = (
+    b'{"title":"what it is about","runs":3,"messages":12,"cwd":"/home/someone/project","reason":"end_turn"}'
+)
+"""The summary of a session."""
+
+
+async def lists(path: Path, sessions: int) -> Figures:
+    """Seconds of a page and of all sessions, and what others wait for meanwhile."""
+    older(path, sessions, 1, ABOUT)
+    store = SQLiteStore(path)
+    await store.info("session-0")
+    began = time.perf_counter()
+    await listed(store, 50)
+    figures = {"page": (time.perf_counter() - began) * 1_000}
+    held, waits = [0.0], [0.0]
+
+    async def tick() -> None:
+        # CPU of this thread, which on a busy machine says more than the time.
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0.001)
+            held.append((now := time.thread_time()) - last)
+            last = now
+
+    async def append() -> None:
+        for length in range(1_000_000):
+            asked = time.perf_counter()
+            await store.append("meanwhile", length, [ENTRY])
+            waits.append(time.perf_counter() - asked)
+            await asyncio.sleep(0.05)
+
+    # It looks at all objects of the process now and then, whatever made them.
+    gc.disable()
+    others = [asyncio.create_task(one()) for one in (tick, append)]
+    began = time.perf_counter()
+    found = await listed(store)
+    figures["all"] = time.perf_counter() - began
+    gc.enable()
+    for other in others:
+        other.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await store.close()
+    if len({one.session for one in found} - {"meanwhile"}) != sessions:
+        msg = f"a wrong list: {len(found)} sessions of {sessions}"
+        raise RuntimeError(msg)
+    return figures | {"held": max(held) * 1_000, "waited": max(waits) * 1_000}
+
+
+async def main(appends: int, sessions: int, megabytes: int, many: int) -> None:
     """Warm up, measure and print."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         await one_session(Path(folder, "warm.db"), 5)
         figures = await one_session(Path(folder, "one.db"), appends)
         figures |= await many_sessions(Path(folder, "many.db"), sessions)
         figures |= await upgraded(Path(folder, "older.db"), megabytes)
+        figures |= await lists(Path(folder, "lists.db"), many)
         print(json.dumps(figures))
 
 

@@ -41,6 +41,7 @@ from .errors import (
     RunFailed as RunFailed,
     SessionBusy as SessionBusy,
     SessionClosed as SessionClosed,
+    SessionGone as SessionGone,
     SessionOwner as SessionOwner,
     StoreConflict as StoreConflict,
     StoreError as StoreError,

@@ -414,7 +414,8 @@ class Config:
     *instructions* are the files, in the folders that the tools may touch, whose text is added to *system*
     when a session starts. *stop* are the stop sequences sent to the model. *protected* are globs of paths
     that the mode which accepts edits asks about. *cwd* is for watchers, *agent* the name of the child that
-    this is the configuration of.
+    this is the configuration of, and *ceiling* the mode that its parent is in as it goes on: no person puts
+    the child in a wider one.
     """
 
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
@@ -436,6 +437,7 @@ class Config:
     protected: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
     cwd: str = ""
     agent: str = ""
+    ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)
 
     def __attrs_post_init__(self) -> None:
         once("models", [model.name for model in (self.model, *self.models)])
@@ -453,6 +455,13 @@ class Config:
             _priced((self.limits, self.session_limits), model)
         for child in self.children:
             _priced((self.limits, self.session_limits, child.limits), child.model or self.model)
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether the money, tokens or time of a run or its session are limited; turns are no budget."""
+        run, session = self.limits, self.session_limits
+        money, tokens = run.usd is session.usd is None, run.tokens is session.tokens is None
+        return not (money and tokens and run.seconds is session.seconds is None)
 
     def spec(self, model: str) -> ModelSpec:
         """

@@ -17,6 +17,7 @@ Every error of this library, by whose fault it is.
         WorldError             something outside failed
             StoreError         (OSError) the store cannot be read or written
             StoreConflict      another process wrote to the session first
+            SessionGone        the session was deleted
             JournalError       (ValueError) what is stored cannot be understood
                 NewerVersion   a later turnwheel wrote it
             RunFailed          (RuntimeError) a run ended with an error, as `Result.raise_for_error` tells
@@ -85,15 +86,21 @@ class UnknownSession(CallerError, LookupError):
 
 @final
 class UnknownRequest(CallerError, LookupError):
-    """No open question has the id *request*; *open* are those there are."""
+    """
+    No open question has the id *request*; *open* are those there are.
 
-    def __init__(self, request: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
+    Where an input that waits in the session closes the question, *closed_by* names it: ``"a steer"``.
+    """
+
+    def __init__(self, request: str, open: tuple[str, ...], closed_by: str = "") -> None:  # noqa: A002  # the word of the field
         self.request = request
         self.open = open
-        super().__init__(request, open)
+        self.closed_by = closed_by
+        super().__init__(request, open, closed_by)
 
     def __str__(self) -> str:
-        return f"no open question {self.request!r}; open: {_listed(self.open)}"
+        why = f": {self.closed_by} came before and closes it" if self.closed_by else ""
+        return f"no open question {self.request!r}{why}; open: {_listed(self.open)}"
 
 
 @final
@@ -231,6 +238,21 @@ class StoreConflict(WorldError):
             f"session {self.session!r} has {self.actual} entries, not {self.expected}: "
             "another process went on with it; load it again"
         )
+
+
+@final
+class SessionGone(WorldError):
+    """Session *session* was deleted; *begun_anew* is whether another one was begun under its name."""
+
+    def __init__(self, session: str, begun_anew: bool) -> None:  # noqa: FBT001  # as an error is pickled
+        self.session = session
+        self.begun_anew = begun_anew
+        super().__init__(session, begun_anew)
+
+    def __str__(self) -> str:
+        if self.begun_anew:
+            return f"session {self.session!r} was deleted and begun anew: open it again for the new one"
+        return f"session {self.session!r} was deleted; open it again to begin a new one"
 
 
 class JournalError(WorldError, ValueError):

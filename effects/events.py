@@ -298,9 +298,14 @@ class Interrupted(_Happening):
 @final
 @attrs.frozen(kw_only=True)
 class ControlReceived(_Input):
-    """A person changed a setting of the run that is under way. *id* is the sender's own."""
+    """
+    A person changed a setting of the run that is under way. *id* is the sender's own.
+
+    Or the run's parent did (*from_parent*), whose mode changed: the run is in no wider one from then on.
+    """
 
     change: Change
+    from_parent: bool = False
 
 
 @final

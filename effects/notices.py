@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TypeGuard, final, get_args
+from typing import TypeGuard, cast, final, get_args
 
 import attrs
 
@@ -459,3 +460,9 @@ _NOTICES: frozenset[type] = frozenset(get_args(Notice))
 def is_notice(effect: object) -> TypeGuard[Notice]:
     """Whether *effect* is for subscribers."""
     return type(effect) in _NOTICES
+
+
+def notices_in(effects: Iterable[object]) -> list[Notice]:
+    """The notices among *effects*, in their order."""
+    # One call for a step and not one for each effect.
+    return cast("list[Notice]", [effect for effect in effects if type(effect) in _NOTICES])

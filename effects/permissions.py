@@ -29,6 +29,20 @@ class PermissionMode(Choice):
     DONT_ASK = "dont_ask"
     BYPASS = "bypass"
 
+    def within(self, ceiling: PermissionMode) -> bool:
+        """Whether no call fares better in this mode than in *ceiling*: asked beats denied, allowed asked."""
+        return self is ceiling or self in _NARROWER.get(ceiling, PermissionMode)
+
+
+# Of two there is no order: `plan` denies a write that a rule allows, and `dont_ask` a read that is asked
+# about. What is not named here is wider than all others.
+_NARROWEST = frozenset({PermissionMode.PLAN, PermissionMode.DONT_ASK})
+_NARROWER: dict[PermissionMode, frozenset[PermissionMode]] = {
+    **dict.fromkeys(_NARROWEST, frozenset()),
+    PermissionMode.DEFAULT: _NARROWEST,
+    PermissionMode.ACCEPT_EDITS: _NARROWEST | {PermissionMode.DEFAULT},
+}
+
 
 class Verdict(Choice):
     """What a rule, a hook or a mode says about a call."""

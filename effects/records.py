@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TypeGuard, final, get_args
+from typing import TypeGuard, cast, final, get_args
 
 import attrs
 
@@ -190,3 +191,9 @@ _RECORDS: frozenset[type] = frozenset(get_args(Record))
 def is_record(effect: object) -> TypeGuard[Record]:
     """Whether *effect* changes the memory."""
     return type(effect) in _RECORDS
+
+
+def records_in(effects: Iterable[object]) -> list[Record]:
+    """The records among *effects*, in their order."""
+    # One call for a step and not one for each effect.
+    return cast("list[Record]", [effect for effect in effects if type(effect) in _RECORDS])

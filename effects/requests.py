@@ -10,8 +10,9 @@ die with their Cancel.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, TypeGuard, final, get_args
+from typing import Any, TypeGuard, cast, final, get_args
 
 import attrs
 
@@ -217,8 +218,15 @@ Request = CallModel | RunTool | AskApproval | FireHook | InspectCall | ReadInstr
 
 # By exact type, since the classes are final: a step asks this of every effect.
 _REQUESTS: frozenset[type] = frozenset(get_args(Request))
+_ORDERS = _REQUESTS | {Cancel}
 
 
 def is_request(effect: object) -> TypeGuard[Request]:
     """Whether *effect* gets an answer."""
     return type(effect) in _REQUESTS
+
+
+def orders_in(effects: Iterable[object]) -> list[Request | Cancel]:
+    """The requests and cancels among *effects*, in their order."""
+    # One call for a step and not one for each effect.
+    return cast("list[Request | Cancel]", [effect for effect in effects if type(effect) in _ORDERS])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import final
 
@@ -32,6 +31,9 @@ class Usage:
     estimated: int = 0
 
     def __attrs_post_init__(self) -> None:
+        # All at once: accounts are added up several times in each round, and next to none is wrong.
+        if min(self.input, self.output, self.cached, self.cache_write, self.reasoning, self.estimated) >= 0:
+            return
         for name in _COUNTS:
             if getattr(self, name) < 0:
                 msg = f"Usage.{name} must not be negative; got {getattr(self, name)!r}"
@@ -43,13 +45,17 @@ class Usage:
         return self.input + self.output
 
     def __add__(self, other: Usage) -> Usage:
-        return self._by(int.__add__, other)
+        return Usage(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cached=self.cached + other.cached,
+            cache_write=self.cache_write + other.cache_write,
+            reasoning=self.reasoning + other.reasoning,
+            estimated=self.estimated + other.estimated,
+        )
 
     def __sub__(self, other: Usage) -> Usage:
-        return self._by(int.__sub__, other)
-
-    def _by(self, apply: Callable[[int, int], int], other: Usage) -> Usage:
-        return Usage(**{name: apply(getattr(self, name), getattr(other, name)) for name in _COUNTS})
+        return Usage(**{name: getattr(self, name) - getattr(other, name) for name in _COUNTS})
 
 
 _COUNTS = tuple([field.name for field in attrs.fields(Usage)])

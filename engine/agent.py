@@ -30,19 +30,17 @@ from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
 from ..performers.worker_pool import WorkerPool
 from ..states.rules.hooks import told
-from .driver import Performers
-from .inputs import approval_event, located
 from .prices import PriceList, priced
-from .session.children import refuse
 from .session.delivery import Delivery
 from .session.environment import Drain, Environment, Result, Titles
-from .session.session import Session
 
 if TYPE_CHECKING:
     import httpx
 
     from ..performers.secrets import Vault
+    from .driver import Performers
     from .session.redactor import SecretNames
+    from .session.session import Session
 
 
 DEFAULT_MODEL = "openai:gpt-5"
@@ -98,6 +96,8 @@ async def ask(
 
     Raises `ArgumentError` for an answer that is no decision: the question stays open, and the run stops.
     """
+    from .inputs import approval_event, located  # noqa: PLC0415  # see `Agent._session`
+
     question = located(request, scene.session, scene.run, scene.config)
     call = getattr(approver, "__call__", None)  # noqa: B004  # of an object it is what may be async
     decision: object
@@ -405,7 +405,9 @@ class Agent:
     def _session(
         self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
     ) -> Session:
-        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
+        # A process that only builds agents needs no session, whose import is half of this library's.
+        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see above
+        from .session.session import Session  # noqa: PLC0415  # see above
 
         # The fallback is the weakest: a caller's own performer or approver replaces it.
         performers = {**fallback, **self._performers()}
@@ -436,8 +438,7 @@ class Agent:
 
     @cached_property
     def _secret_names(self) -> SecretNames:
-        # A process that only builds agents needs no redactor, whose import is as dear as the driver's.
-        from .session.redactor import SecretNames  # noqa: PLC0415  # see above
+        from .session.redactor import SecretNames  # noqa: PLC0415  # see `_session`
 
         # Only tools that say so: looking a tool up in an empty mapping is what most calls do.
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
@@ -488,6 +489,8 @@ class Agent:
     @asynccontextmanager
     async def _once(self) -> AsyncGenerator[Session, None]:
         """A session for one run."""
+        from .session.children import refuse  # noqa: PLC0415  # see `_session`
+
         # Without a store the session is gone after this call: a question in it could never be answered.
         fallback: Performers = {effects.AskApproval: refuse} if self.store is None else {}
         session = self._session(_new_session(), self.store, fallback, fresh=True)

@@ -88,6 +88,7 @@ SETTINGS = (
 NEWER_FIELDS: dict[type, dict[str, Any]] = {
     effects.HookSpec: {"on_error": override(omit_if_default=True)},
     effects.Policy: {"coalesce_longest": override(omit_if_default=True)},
+    effects.Config: {"ceiling": override(omit_if_default=True)},
 }
 
 

@@ -1,5 +1,5 @@
 """
-The asyncio driver: starts performers, feeds their answers to the machine, and yields effects.
+The asyncio driver: starts performers, feeds their answers to the machine, and yields what each step did.
 
 Theory of operation. In each step the event moves the machine, the journal keeps the event, its requests are
 started, and then the effects are yielded. So nothing is done or seen that a restart would not know of. All
@@ -20,12 +20,12 @@ from typing import Any, Protocol, assert_never, final
 
 import attrs
 
-from ..effects import Effect, events, is_request, requests
+from ..effects import Effect, events, requests
 from ..effects.errors import ArgumentError, NoPerformer, WorldError
 from ..effects.events import Entered, Event, ModelStreamed, joined
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
-from ..effects.requests import AskApproval, Cancel, Request, SetTimer
+from ..effects.requests import AskApproval, Cancel, Request, SetTimer, orders_in
 from ..performers.base import (
     LEAVING,
     Clock,
@@ -68,8 +68,8 @@ class EventSink(Protocol):
         ...
 
 
-# The effects of each step, with the number of the journal's latest entry then.
-Steps = tuple[tuple[tuple[Effect, ...], int | None], ...]
+# The effects of a step, with the number of the journal's latest entry then; None behind the last step.
+Step = tuple[tuple[Effect, ...], int | None] | None
 
 
 class Hold(Enum):
@@ -109,11 +109,11 @@ class RunningRequest:
 @attrs.define(kw_only=True, eq=False)
 class Driver:
     """
-    Drives one *machine* with *performers*. One caller at a time may iterate `effects`.
+    Drives one *machine* with *performers*. One caller at a time may iterate `steps`.
 
     *journal* keeps the steps, if there is one; *session* is for logs and performers. *full_result* finds the
     full text of truncated results. *rested* is called each time the run rests. *entry* is the number of the
-    entry that the effects come from which were yielded last; those of a takeover come from none.
+    entry that the step comes from which was yielded last; that of a takeover comes from none.
 
     A performer with a method ``resting(request)`` does lasting work, such as a child agent with a journal of
     its own: it may rest, it may answer None to go on later, and it is begun even to be stopped.
@@ -135,38 +135,43 @@ class Driver:
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
-    # The steps, while the reader of `effects` is busy with what it got; None while it waits for more.
-    _ahead: AsyncGenerator[Steps, None] | None = attrs.field(default=None, init=False)
+    # The steps, while the reader of `steps` is busy with what it got; None while it waits for more.
+    _ahead: AsyncGenerator[Step, None] | None = attrs.field(default=None, init=False)
     # What a post led to meanwhile.
-    _late: asyncio.Future[Steps] | None = attrs.field(default=None, init=False)
-    # What an approver answered wrongly, which ends `effects`.
+    _late: asyncio.Future[list[Step]] | None = attrs.field(default=None, init=False)
+    # How many events the inbox had been given with the latest post.
+    _posted: int = attrs.field(default=0, init=False)
+    # What an approver answered wrongly, which ends `steps`.
     _mistake: ArgumentError | None = attrs.field(default=None, init=False)
 
     def post(self, event: Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
         self.inbox.put(event)
+        self._posted = self.inbox.taken + len(self.inbox)
         # People's words wait for no reader: a run that is to stop must not go on because of one that is slow.
         if self._ahead is not None:
             asyncio.get_running_loop().call_later(READER_GRACE, self._look_after)
 
     def _look_after(self) -> None:
         """Apply what was posted, where the reader is still busy."""
-        if self._ahead is not None and self.inbox:
+        if self._ahead is not None and self.inbox.taken < self._posted:
             self._late = asyncio.ensure_future(self._catch_up(self._ahead, self._late))
 
     async def _catch_up(
-        self, steps: AsyncGenerator[Steps, None], before: asyncio.Future[Steps] | None
-    ) -> Steps:
-        """Apply what is in the inbox; the effects are for the reader, behind those of *before*."""
-        taken = () if before is None else await before
-        # No longer than until the reader is back, who goes on from there; what a busy one has not seen stays
-        # bounded by what people say.
-        while self._ahead is not None and self.inbox and not (self.inbox.closed or self.machine.done):
-            taken += await anext(steps, ())
+        self, steps: AsyncGenerator[Step, None], before: asyncio.Future[list[Step]] | None
+    ) -> list[Step]:
+        """Apply what was posted; the steps are for the reader, behind those of *before*."""
+        taken = [] if before is None else await before
+        # No further than the latest post, and no longer than until the reader is back, who goes on from
+        # there: what a busy one has not seen stays bounded by what people say.
+        while self._ahead is not None and self.inbox.taken < self._posted:
+            if self.inbox.closed or self.machine.done:
+                break
+            taken.append(await anext(steps, None))
         return taken
 
     def drain(self) -> None:
-        """Begin nothing more: `effects` ends when the running work has ended and is applied."""
+        """Begin nothing more: `steps` ends when the running work has ended and is applied."""
         self._hold = Hold.ALL
         # The reader may wait for an event that never comes: it looks at `_drained` when woken.
         self.inbox.wake()
@@ -179,7 +184,7 @@ class Driver:
         return tuple([name for name in self.machine.state.open if name in held])
 
     async def leave(self) -> None:
-        """Stop the work, wait until it has stopped, and end `effects`; the run stays as it is journaled."""
+        """Stop the work, wait until it has stopped, and end `steps`; the run stays as it is journaled."""
         # Closed first: an answer of the work that is being stopped must not become a step.
         self.inbox.close()
         await self._stop()
@@ -187,7 +192,7 @@ class Driver:
     @property
     def resting(self) -> bool:
         """Whether the run waits only for people, also where a child does."""
-        return self._begun and not self.inbox and all(self._idle(work) for work in self._work.values())
+        return self._begun and not self.inbox and all(map(self._idle, self._work.values()))
 
     def _idle(self, work: RunningRequest) -> bool:
         """Whether *work* waits for people."""
@@ -200,13 +205,16 @@ class Driver:
     @property
     def _drained(self) -> bool:
         """Whether the driver drains, and no work is left but questions and timers."""
+        if self._hold is not Hold.ALL or self.inbox:
+            return False
         # A child that rests counts as work here: it drains by itself, and its task must end first.
-        idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
-        return self._hold is Hold.ALL and idle and not self.inbox
+        return all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
 
-    async def effects(self, first: tuple[Effect, ...], *, wait: bool = False) -> AsyncGenerator[Effect, None]:
+    async def steps(
+        self, first: tuple[Effect, ...], *, wait: bool = False
+    ) -> AsyncGenerator[tuple[Effect, ...], None]:
         """
-        Perform and yield *first*, then the effects of every step.
+        Perform and yield *first*, then the effects of each step.
 
         It ends when the run is over, is drained, or rests and *wait* is false. *first* are the effects of the
         run's beginning, or the requests to repeat when it is taken over. A slow reader delays the run, but no
@@ -216,11 +224,14 @@ class Driver:
         """
         steps = self._steps(first, wait=wait)
         try:
-            while (taken := await (self._late or anext(steps, None))) is not None:
+            while True:
+                taken = [await anext(steps, None)] if self._late is None else await self._late
                 self._late, self._ahead = None, steps
-                for effects, self.entry in taken:
-                    for effect in effects:
-                        yield effect
+                for step in taken:
+                    if step is None:
+                        return
+                    effects, self.entry = step
+                    yield effects
                 self._ahead = None
         finally:
             # Also where the caller left: its generator is closed in the middle of a `yield`.
@@ -233,8 +244,8 @@ class Driver:
 
     async def _steps(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
         self, first: tuple[Effect, ...], *, wait: bool
-    ) -> AsyncGenerator[Steps, None]:
-        """The effects of each step, as `effects` says."""
+    ) -> AsyncGenerator[Step, None]:
+        """The steps, as `steps` says."""
         log = step_log(self.session, self.machine)
         self._begun = False
         if self.inbox and self._hold is Hold.NOTHING:
@@ -250,7 +261,7 @@ class Driver:
             while not self.inbox.closed:
                 # Started before they are yielded: a subscriber that is slow must not delay the work.
                 self._perform(effects)
-                yield ((effects, entry),)
+                yield effects, entry
                 if self.machine.done or self._drained:
                     return
                 # After the step: it may have withdrawn a request that is held back.
@@ -300,15 +311,15 @@ class Driver:
             return self.machine.fail(event, failed), failed
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
-        for effect in effects:
-            # Notices and records need nothing done: the machine has applied them, the caller shows them.
-            if is_request(effect) and self._hold is not Hold.NOTHING:
-                self._held[effect.id] = effect
-            elif is_request(effect):
-                self._start(effect)
-            elif isinstance(effect, Cancel):
+        # Notices and records need nothing done: the machine has applied them, the caller shows them.
+        for order in orders_in(effects):
+            if isinstance(order, Cancel):
                 # Never held back, also while draining: work under way has to stop when it is told to.
-                self._cancel(effect.request)
+                self._cancel(order.request)
+            elif self._hold is Hold.NOTHING:
+                self._start(order)
+            else:
+                self._held[order.id] = order
 
     def _release(self) -> None:
         """Begin the requests held at first, once no input from before the takeover is left."""
@@ -419,6 +430,8 @@ class Inbox:
         self._waiting: deque[Event | PassThroughNotice] = deque()
         self._news = asyncio.Event()
         self.closed = False
+        # How many were taken out.
+        self.taken = 0
 
     def put(self, event: Event | PassThroughNotice) -> None:
         """Add *event* behind the others."""
@@ -434,8 +447,8 @@ class Inbox:
         self.closed = True
         self._news.set()
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     async def get(self) -> Event | PassThroughNotice | None:
         """The next event; None when it is closed, or woken while empty."""
@@ -447,6 +460,7 @@ class Inbox:
         # Closed comes first: what is left in the queue is journaled, or the next owner asks for it anew.
         if self.closed or not self._waiting:
             return None
+        self.taken += 1
         first = self._waiting.popleft()
         return self._gathered(first) if isinstance(first, ModelStreamed) else first
 
@@ -464,6 +478,7 @@ class Inbox:
             expected += following.count
             run.append(following)
             self._waiting.popleft()
+            self.taken += 1
         return joined(run)
 
 

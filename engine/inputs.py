@@ -12,7 +12,7 @@ from .. import effects
 from ..effects import validators
 from ..states.rules.inputs import refusal
 from .journal.fold import SessionState
-from .machine import Machine, calls_in
+from .machine import Machine, calls_in, questions
 
 DECISIONS = frozenset(get_args(effects.Decision))
 
@@ -73,6 +73,15 @@ def steer_input(
     return steer.steered(at, how) if always or state.unfinished else steer.sent(at)
 
 
+# The inputs that close a question, as an error names them.
+CLOSES = {
+    effects.UserSteered: "a steer",
+    effects.Interrupted: "an interrupt",
+    effects.CallCancelled: "a cancel",
+    effects.ApprovalGiven: "an answer",
+}
+
+
 def check_question(
     answer: effects.ApprovalGiven, state: SessionState, waiting: Iterable[effects.AskApproval]
 ) -> effects.ApprovalGiven:
@@ -83,8 +92,18 @@ def check_question(
     """
     # Of two people who answer one question the second gets an error, and not the belief that it counted.
     if answer.request not in [question.id for question in state.questions]:
-        raise effects.UnknownRequest(answer.request, tuple([question.id for question in waiting]))
+        asked = () if state.machine is None else questions(state.machine)
+        call = next((question.call for question in asked if question.id == answer.request), "")
+        raise closed(answer.request, state, call, waiting)
     return answer
+
+
+def closed(
+    request: str, state: SessionState, call: str, waiting: Iterable[effects.AskApproval]
+) -> effects.UnknownRequest:
+    """The error for an answer to *request*, which *call* asked; the questions that are *waiting* are open."""
+    by = CLOSES.get(type(state.overtaken.get(call)), "")
+    return effects.UnknownRequest(request, tuple([question.id for question in waiting]), by)
 
 
 def located(
@@ -153,9 +172,13 @@ def check_room(event: effects.Post, state: SessionState, session: str) -> None:
 
 
 def control_event(
-    change: effects.Change, config: effects.Config, at: float, name: str
+    change: effects.Change, config: effects.Config, at: float, name: str, machine: Machine | None
 ) -> effects.ControlReceived:
-    """The *change* of a setting as an event with the id *name*; `ConfigError` where *config* refuses it."""
+    """
+    The *change* of a setting for *machine* as an event with the id *name*.
+
+    Raises `ConfigError` where *config* refuses it, or the mode of a child's parent does.
+    """
     # By type first: these values come from hosts and command lines, and are journaled as they are.
     match change:
         case effects.SetModel(model=str()) | effects.SetThinking(tokens=int() | None):
@@ -167,7 +190,8 @@ def control_event(
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
             raise effects.ArgumentError(msg)
     # The machine refuses it too, but later, when the caller is gone. Here the caller gets the reason.
-    if why := refusal(config, change):
+    ceiling = config.ceiling if machine is None else machine.memory.session.ceiling
+    if why := refusal(config, change, ceiling):
         msg = f"cannot apply {change!r}: {why}"
         raise effects.ConfigError(msg)
     return effects.ControlReceived(at=at, id=name, change=change)

@@ -23,15 +23,25 @@ from ..effects.notices import DoneReason, Ignored
 from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
-from ..states import Start, State, compacting, confirming, dispatching, done, executing, streaming, thinking
-from ..states.batch.batch import Asked, Call, Reviewed, RunningChild, Settled
+from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
+from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled
 from ..states.batch.permission import question
 from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
 from ..states.rules.inputs import refusal
 from ..states.rules.limits import child_prompt
 from ..states.rules.schema import arguments_of
-from ..states.state import Compacting, Confirming, Dispatching, Done, Executing, Streaming, Thinking
+from ..states.state import (
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Start,
+    State,
+    Streaming,
+    Thinking,
+)
 from ..states.table import LEGAL
 from .journal.entries import RunOpened
 from .rendering import state_line
@@ -110,7 +120,7 @@ def advance(
         received = memory.receive(event)
     following, effects = transition(state, Context(config, received, event))
     # `memory` and not `received`: an ignored input must not count as received.
-    if ignored(effects):
+    if following is state and ignored(effects):
         return state, memory, effects
     # All records at once, behind the step: a handler that read its own would decide on half of it.
     return following, received.record(effects), effects
@@ -157,7 +167,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             msg = f"invalid history: {'; '.join(faults)}"
             raise ConfigError(msg)
         # Copied from the configuration: people may change both later, for this session alone.
-        session = SessionMemory(model=config.model.name, mode=config.policy.mode)
+        session = _begun(config)
         memory = Memory(run=run, session=session, conversation=ConversationMemory.of(before))
         # The prompt comes in as any later input does, so a sender that repeats it adds nothing. The id
         # without a sender comes from the run and not from chance: equal starts must make equal machines.
@@ -181,8 +191,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         """
         config = opened.config
         if before is None:
-            session = SessionMemory(model=config.model.name, mode=config.policy.mode)
-            memory = Memory(run=opened.run, session=session)
+            memory = Memory(run=opened.run, session=_begun(config))
         else:
             # The progress of the run before stays behind: a fallback and a withdrawn tool answer the troubles
             # of one run. Ids begin at one again, since the name of the run stands before them.
@@ -260,15 +269,16 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             progress = attrs.evolve(progress, fallback="")
         # A child has no say here: where a parent may only plan, its child must not write.
         if config.agent:
-            session = attrs.evolve(session, mode=config.policy.mode)
+            session = attrs.evolve(session, mode=config.policy.mode, ceiling=config.ceiling)
         self.memory = attrs.evolve(self.memory, session=session, progress=progress)
         self.config = config
 
     def under(self, config: Config) -> bool:
         """Whether this goes on under *config* already, so that `reconfigure` would change nothing."""
         # Equal settings are not enough for a child: its own mode may have been changed since.
-        in_mode = not config.agent or self.memory.session.mode is config.policy.mode
-        return self.config == config and in_mode
+        session = self.memory.session
+        in_mode = (session.mode, session.ceiling) == (config.policy.mode, config.ceiling)
+        return self.config == config and (in_mode or not config.agent)
 
     @property
     def done(self) -> bool:
@@ -341,21 +351,29 @@ def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memo
             memory = memory.receive(event)
             # Recorded at once, without a step: between two runs no state is there to decide it. A refused
             # change counts as received all the same: its repeat must not take hold later.
-            if isinstance(event, ControlReceived) and not refusal(config, event.change):
+            ceiling = memory.session.ceiling
+            if isinstance(event, ControlReceived) and not refusal(config, event.change, ceiling):
                 memory = memory.record((event.change,))
     return memory
+
+
+def _begun(config: Config) -> SessionMemory:
+    """What a session under *config* begins with."""
+    return SessionMemory(model=config.model.name, mode=config.policy.mode, ceiling=config.ceiling)
 
 
 def _under(session: SessionMemory, config: Config) -> SessionMemory:
     """*session* under *config*: what a person chose where it can be, else what is configured."""
     chosen = session.chosen
     # A model that a person chose may be gone from the settings. To keep it would fail every turn from now on.
-    if refusal(config, SetModel(model=session.model)):
+    if refusal(config, SetModel(model=session.model), session.ceiling):
         chosen = tuple([name for name in chosen if name != "model"])
     # What no person chose follows the settings: a new default is meant for old sessions, too.
     model = session.model if "model" in chosen else config.model.name
     mode = session.mode if "mode" in chosen else config.policy.mode
-    return attrs.evolve(session, model=model, mode=mode, chosen=chosen)
+    # A child's, which its parent may have changed since, stays; a copy of a child has no parent.
+    ceiling = session.ceiling if config.agent else config.ceiling
+    return attrs.evolve(session, model=model, mode=mode, ceiling=ceiling, chosen=chosen)
 
 
 def error_line(error: Exception) -> str:
@@ -389,9 +407,47 @@ def calls_at(state: State | None) -> tuple[Call, ...]:
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
     """The open questions of *machine*."""
     # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
-    there = calls_at(machine.state) if isinstance(machine.state, Confirming) else ()
+    if not isinstance(machine.state, Confirming):
+        return ()
+    there = machine.state.batch.calls
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
+
+
+def overtaken(machine: Machine, posted: Iterable[Post]) -> dict[str, Post]:
+    """
+    The calls of *machine* that no person can decide about once what was *posted* is applied.
+
+    Each is asked about now, or its child may ask; with it stands the first input that changes this.
+    """
+    found: dict[str, Post] = {}
+    left = _decidable(machine.state)
+    # On a copy, and by the machine itself: a second account of what withdraws a question could differ.
+    ahead = Machine(machine.config, machine.state, machine.memory)
+    for event in posted:
+        if not left:
+            break
+        try:
+            ahead.advance(event)
+        except Exception:  # noqa: BLE001  # a bug of ours, of any kind, with which the run will end
+            return found | {call: event for call, _ in left}
+        closed = left - _decidable(ahead.state)
+        found |= {call: event for call, _ in closed}
+        left -= closed
+    return found
+
+
+def _decidable(state: State) -> frozenset[tuple[str, str]]:
+    """The calls in *state* that are asked about, or whose child may ask; each with its request."""
+    # With the request: a call that was allowed may be a child's by now, and its own question is closed.
+    return frozenset(
+        [
+            (one.call.id, one.phase.request)
+            for one in calls_at(state)
+            if isinstance(one.phase, Asked)
+            or (isinstance(one.phase, RunningChild) and one.phase.told is not Order.STOP)
+        ]
+    )
 
 
 def calls_in(state: State | None) -> tuple[str, ...]:

@@ -97,6 +97,7 @@ class Snapshot:
     max_output: int = 0
     stopped: effects.DoneReason = effects.DoneReason.INTERRUPTED
     summarised: tuple[effects.Message, ...] = ()
+    ceiling: effects.PermissionMode = effects.PermissionMode.BYPASS
 
 
 # Bytes of a key, at least: as many as the signature has.
@@ -311,6 +312,7 @@ def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> s
     session = SessionMemory(
         model=config.model.name,
         mode=config.policy.mode,
+        ceiling=config.ceiling,
         # One mail for each id, and no more ids than a machine remembers: a forged list has any length.
         mail=tuple({mail.id: mail for mail in snapshot.mail}.values()),
         received=snapshot.received[-RECALL:],

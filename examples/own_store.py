@@ -20,9 +20,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from turnwheel.effects import StoreConflict, StoreError
-from turnwheel.performers import SessionInfo
+from turnwheel.effects import SessionGone, StoreConflict, StoreError
+from turnwheel.performers import Entries, SessionInfo
 from turnwheel.testing import store_contract
 
 
@@ -35,28 +36,43 @@ class FileStore:
         self._closed = False
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """Add *entries* to *session*. It must hold *expected* entries, or `StoreConflict` is raised."""
         with self._alone():
-            lines = list(self._lines(self._file(session)))
+            lines, there = self._found(session, incarnation)
             actual = sum(len(line["entries"]) for line in lines)
             if actual != expected:
                 raise StoreConflict(session, expected, actual)
             if entries or (lines and about is not None):
-                self._write(session, entries, about)
-            return actual + len(entries)
+                there = there or uuid4().hex
+                self._write(session, there, entries, about)
+            return there
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on."""
-        lines = self._lines(self._file(session))
-        return [b64decode(entry) for line in lines for entry in line["entries"]][max(start, 0) :]
+        lines, there = self._found(session, incarnation)
+        entries = [b64decode(entry) for line in lines for entry in line["entries"]]
+        return Entries(entries[max(start, 0) :], there)
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions whose names begin with *prefix*, last written first; see `Store.list`."""
         self._check_open()
-        infos = [self._info(list(self._lines(file))) for file in self._folder.glob("*.jsonl")]
-        return sorted((info for info in infos if info), key=lambda info: (-info.updated, info.session))
+        infos = [self._info(file) for file in self._folder.glob("*.jsonl")]
+        found = [info for info in infos if info is not None and info.session.startswith(prefix)]
+        behind = [info for info in found if after is None or info.stamp < after]
+        return sorted(behind, key=lambda info: -info.stamp)[:limit]
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
+        return self._info(self._file(session))
 
     async def delete(self, session: str) -> bool:
         """Delete *session*; return whether the store had it."""
@@ -86,6 +102,14 @@ class FileStore:
         self._check_open()
         return self._folder / f"{hashlib.sha256(session.encode()).hexdigest()}.jsonl"
 
+    def _found(self, session: str, incarnation: str) -> tuple[list[dict[str, Any]], str]:
+        """The lines of *session* and its incarnation; `SessionGone` where the one that was named is gone."""
+        lines = list(self._lines(self._file(session)))
+        there = lines[0]["incarnation"] if lines else ""
+        if incarnation and incarnation != there:
+            raise SessionGone(session, bool(lines))
+        return lines, there
+
     def _lines(self, file: Path) -> Iterator[dict[str, Any]]:
         """The whole lines of *file*. A killed process may have left half a line at the end."""
         text = b""
@@ -93,10 +117,12 @@ class FileStore:
             text = file.read_bytes()
         return (json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n"))
 
-    def _write(self, session: str, entries: Sequence[bytes], about: bytes | None) -> None:
+    def _write(self, session: str, incarnation: str, entries: Sequence[bytes], about: bytes | None) -> None:
         line = {
             "session": session,
+            "incarnation": incarnation,
             "at": time.time(),
+            "stamp": time.time_ns(),
             "entries": [b64encode(entry).decode() for entry in entries],
             "about": None if about is None else b64encode(about).decode(),
         }
@@ -110,7 +136,8 @@ class FileStore:
         os.fsync(folder)  # the folder holds the name of a new file
         os.close(folder)
 
-    def _info(self, lines: Sequence[dict[str, Any]]) -> SessionInfo | None:
+    def _info(self, file: Path) -> SessionInfo | None:
+        lines = list(self._lines(file))
         if not lines:
             return None
         abouts = [line["about"] for line in lines if line["about"] is not None]
@@ -119,7 +146,10 @@ class FileStore:
             length=sum(len(line["entries"]) for line in lines),
             created=lines[0]["at"],
             updated=[line["at"] for line in lines if line["entries"]][-1],
+            # Nanoseconds, taken while all others were kept out: no two are the same.
+            stamp=max(line["stamp"] for line in lines if line["entries"]),
             about=b64decode(abouts[-1]) if abouts else b"",
+            incarnation=lines[0]["incarnation"],
         )
 
 

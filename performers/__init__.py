@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .secrets import MemoryVault as MemoryVault, Vault as Vault
     from .stores.base import (
         Durability as Durability,
+        Entries as Entries,
         LeasingStore as LeasingStore,
         SessionInfo as SessionInfo,
         Store as Store,
@@ -66,7 +67,7 @@ _MODULES = {
     "models.router": ("Models", "wire_of"),
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),
     "secrets": ("MemoryVault", "Vault"),
-    "stores.base": ("Durability", "LeasingStore", "SessionInfo", "Store"),
+    "stores.base": ("Durability", "Entries", "LeasingStore", "SessionInfo", "Store"),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SQLiteStore",),
     "tools.builtin": ("builtin_tools",),

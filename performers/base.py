@@ -13,13 +13,15 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import attrs
 
 from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed
-from ..states.context import Memory
-from ..states.state import State
+
+if TYPE_CHECKING:
+    from ..states.context import Memory
+    from ..states.state import State
 
 # The message of a cancellation that only detaches: no caller waits for the answer any more, and the run goes
 # on later, perhaps in another process. A cancellation without it is a person's decision to stop the work.

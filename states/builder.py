@@ -124,7 +124,7 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
             return (InputReceived(id=event.id),)
         case ControlReceived(change=change):
             # Refused and not an error. The sender may be another process, which cannot be raised at.
-            if why := inputs.refusal(ctx.config, change):
+            if why := inputs.refusal(ctx.config, change, ctx.memory.session.ceiling):
                 return (SettingRefused(change=change, reason=why),)
             return (change, SettingChanged(change=change))
         case _:

@@ -17,17 +17,17 @@ from typing import final
 
 import attrs
 
-from ..effects import Effect, is_record, records
+from ..effects import Effect, records
 from ..effects.config import Config, ModelSpec, Steering
 from ..effects.events import ControlReceived, Event, Interrupted, UserSent, UserSteered
 from ..effects.history import History
 from ..effects.messages import Binary, Message, Role
 from ..effects.notices import DoneReason
 from ..effects.permissions import PermissionMode, Rule
-from ..effects.records import MailKind, Record, SetInstructions, SetThinking
+from ..effects.records import MailKind, Record, SetInstructions, SetThinking, records_in
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
-from .rules.limits import NO_LIMITS, affordable, left
+from .rules.limits import affordable, left
 from .rules.token_estimates import CHARACTERS_PER_TOKEN, history_size, message_size, results_in, saved
 
 # How many inputs are remembered by their id, so that a repeated post is one input.
@@ -96,6 +96,16 @@ class ConversationMemory:
         """The memory of a conversation of which a model is shown all."""
         return cls(history=history, size=history_size(history), results=results_in(history))
 
+    def with_message(self, message: Message) -> ConversationMemory:
+        """The memory of this conversation and *message*."""
+        return ConversationMemory(
+            history=self.history.append(message),
+            size=self.size + message_size(message),
+            cleared=self.cleared,
+            results=self.results + (len(message.parts) if message.role is Role.TOOL else 0),
+            pending_context=self.pending_context,
+        )
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -103,13 +113,15 @@ class SessionMemory:
     """
     What outlives each run, and what going back to an earlier end does not undo.
 
-    *chosen* says which of *model* and *mode* a person has set; *thinking* is the last change a person made to
-    the model's budget. *instructions* stand behind the system prompt. *granted* are rules that a person gave
-    for good. *received* are the ids of the latest inputs. *compaction_failures* counts those in a row.
+    *chosen* says which of *model* and *mode* a person has set; *ceiling* is the widest mode they may set,
+    which for a child is its parent's. *thinking* is the last change a person made to the model's budget.
+    *instructions* stand behind the system prompt. *granted* are rules that a person gave for good.
+    *received* are the ids of the latest inputs. *compaction_failures* counts those in a row.
     """
 
     model: str
     mode: PermissionMode = PermissionMode.DEFAULT
+    ceiling: PermissionMode = PermissionMode.BYPASS
     chosen: tuple[str, ...] = ()
     thinking: SetThinking | AsConfigured = AsConfigured()
     instructions: SetInstructions | NotBegun = NotBegun()
@@ -175,12 +187,15 @@ class Memory:
             return attrs.evolve(self, progress=attrs.evolve(self.progress, stopped=DoneReason.ABORTED))
         if not isinstance(event, INPUTS) or self.has(event):
             return self
-        mail = self.session.mail
+        mail, ceiling = self.session.mail, self.session.ceiling
         if not isinstance(event, ControlReceived):  # which is done at once, so it never waits
             mail = (*mail, Mail.of(event))
+        elif event.from_parent and isinstance(event.change, records.SetMode):
+            ceiling = event.change.mode
         # A sender that got no receipt posts again, with the same id. The second post must change nothing.
         received = (*self.session.received[1 - RECALL :], event.id)
-        return attrs.evolve(self, session=attrs.evolve(self.session, mail=mail, received=received))
+        session = attrs.evolve(self.session, mail=mail, ceiling=ceiling, received=received)
+        return attrs.evolve(self, session=session)
 
     def has(self, event: Event) -> bool:
         """Whether *event* is an input that came before."""
@@ -192,46 +207,44 @@ class Memory:
 
     def record(self, effects: Iterable[Effect]) -> Memory:
         """This memory after the records among *effects*, in their order."""
-        folded = [effect for effect in effects if is_record(effect)]
+        folded = records_in(effects)
         if not folded:
             return self  # a piece of an answer has none, and comes a hundred times a second
         next_id, spent = self.next_id, self.spent
         conversation, session, progress = self.conversation, self.session, self.progress
         for record in folded:
             match record:
+                # First those of every round, which concern one group each.
                 case records.UseIds():
                     next_id = record.next
+                case records.AppendMessage():
+                    conversation = conversation.with_message(record.message)
                 case records.AddUsage():
                     spent += record.spent
+                    # A model's own count is better than our estimate, which only bridges to the next one.
+                    if record.context:
+                        conversation = attrs.evolve(conversation, size=record.context)
                 case _:
+                    conversation = _fold_conversation(conversation, record)
                     session = _fold_session(session, record)
                     progress = _fold_progress(progress, record)
-            conversation = _fold_conversation(conversation, record)
-        return attrs.evolve(
-            self,
+        # Written out and not evolved, which takes three times as long: this comes with every step.
+        return Memory(
+            run=self.run,
             next_id=next_id,
             spent=spent,
-            conversation=conversation,
             session=session,
+            conversation=conversation,
             progress=progress,
+            earlier=self.earlier,
         )
 
 
 # Each group folds the records that concern it and passes over the others: a few concern two groups.
 
 
-def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationMemory:  # noqa: PLR0911  # one return for each kind of record
+def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationMemory:
     match record:
-        case records.AppendMessage(message=message):
-            return attrs.evolve(
-                now,
-                history=now.history.append(message),
-                size=now.size + message_size(message),
-                results=now.results + (len(message.parts) if message.role is Role.TOOL else 0),
-            )
-        case records.AddUsage(context=context) if context:
-            # A model's own count is better than our estimate, which only bridges to the next one.
-            return attrs.evolve(now, size=context)
         # The size is counted anew and not subtracted from: estimates add up, and a summary is the moment to
         # begin again.
         case records.ReplaceHistory():
@@ -357,11 +370,11 @@ class Context:
         """
         How long *model*'s answer to *asked* tokens may be by the budgets; see `limits.affordable`.
 
-        None for the next request of a turn, whose tokens are counted only where there are limits.
+        None for the next request of a turn, whose tokens are counted only where there are budgets.
         """
         config, memory = self.config, self.memory
-        # Most runs have no limits, and sums are dear where this is asked at each turn.
-        if config.limits == NO_LIMITS == config.session_limits:
+        # Most runs have none, and sums are dear where this is asked at each turn.
+        if not config.budgeted:
             return most
         asked = self.asked if asked is None else asked
         return affordable(left(config, memory.spent, memory.earlier), asked, most, model.price, least)

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from ..effects import Effect, notices, records
-from ..effects.config import Steering
+from ..effects.config import ModelSpec, Steering
 from ..effects.events import Entered, HookAnswered, InstructionsRead, Interrupted, TimerFired, UserSteered
 from ..effects.hooks import Hook
 from ..effects.messages import Finish, Role, StopReason, user
@@ -246,12 +246,12 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     # The order matters. A limit comes first: what follows it costs tokens or makes promises. Steers come
     # before the context is weighed, since they are a part of it. Old results are cleared before loops are
     # looked for and before a summary is thought of: clearing is free, and may make a summary needless.
-    config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
+    config, memory, model, draft = ctx.config, ctx.memory, ctx.model, Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
         return draft.to(Thinking(stage=End(reason=reason)))
     # What cannot be answered any more is left for the next run.
     steered = memory.session.mail and memory.waiting(records.MailKind.STEER)
-    if steered and not isinstance(_affordable(ctx), DoneReason):
+    if steered and not isinstance(_affordable(model, _longest(model, ctx), ctx), DoneReason):
         return draft.to(Thinking(stage=stages.Steer(), attempt=state.attempt))
     talk = memory.conversation
     before = compaction.before(config.compaction, talk.history, talk.cleared, talk.results)
@@ -261,14 +261,14 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     loop = loops.found(memory.history, config, run.withdrawn, memory.spent.turns, run.summarised)
     if loop is not None and loop.acts:
         return _break_loop(loop, state, ctx)
-    if _too_long(ctx):
+    if _too_long(model.window, ctx):
         return draft.to(Compacting(reason=CompactReason.THRESHOLD))
-    return _call(state, loop, ctx)
+    return _call(state, model, loop, ctx)
 
 
-def _too_long(ctx: Context) -> bool:
-    """Whether the conversation is to be shortened, and has something old that can be."""
-    memory, window = ctx.memory, ctx.model.window
+def _too_long(window: int, ctx: Context) -> bool:
+    """Whether the conversation is to be shortened for this *window*, and has something old that can be."""
+    memory = ctx.memory
     tried, failures = memory.progress.compactions, memory.session.compaction_failures
     if not compaction.wanted(memory.conversation.size, window, ctx.config, tried, failures):
         return False
@@ -300,26 +300,26 @@ def _break_loop(loop: loops.Loop, state: Thinking, ctx: Context) -> ThinkingStep
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _longest(ctx: Context) -> int:
-    """How many tokens an answer has at most where no budget is short."""
+def _longest(model: ModelSpec, ctx: Context) -> int:
+    """How many tokens an answer of *model* has at most where no budget is short."""
     # A model without a limit of its own answers no more than it can read.
-    return ctx.memory.progress.max_output or ctx.model.max_output or ctx.model.window
+    return ctx.memory.progress.max_output or model.max_output or model.window
 
 
-def _affordable(ctx: Context) -> int | DoneReason:
-    """How many tokens of an answer can be paid, or the budget that pays for none worth its input."""
-    most = _longest(ctx)
-    return ctx.affordable(ctx.model, None, most, min(most, SMALL_ANSWER))
+def _affordable(model: ModelSpec, most: int, ctx: Context) -> int | DoneReason:
+    """How many tokens, *most* or fewer, can be paid, or the budget that pays for none worth its input."""
+    return ctx.affordable(model, None, most, min(most, SMALL_ANSWER))
 
 
-def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:
-    """Ask the model, if that can be paid, with a word about a *loop* behind the words of hooks."""
-    memory, model, draft = ctx.memory, ctx.model.name, Draft(ctx)
-    limit, thinking, answer = memory.progress.max_output or None, ctx.thinking, _affordable(ctx)
+def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:
+    """Ask the model of *spec*, if that can be paid, with a word about a *loop* behind the words of hooks."""
+    memory, model, draft = ctx.memory, spec.name, Draft(ctx)
+    limit, thinking, most = memory.progress.max_output or None, ctx.thinking, _longest(spec, ctx)
+    answer = _affordable(spec, most, ctx)
     # Here and not with the other limits: cleared results may be what makes it payable.
     if isinstance(answer, DoneReason):
         return draft.to(Thinking(stage=End(reason=answer)))
-    if answer < _longest(ctx):
+    if answer < most:
         limit = answer
         # Thinking counts against the answer, and providers refuse a limit that leaves nothing beside it.
         thinking = thinking if thinking and answer > max(thinking, ROOM_TO_THINK) else None

@@ -106,7 +106,8 @@ async def _append_for_ever(opens: str, place: str) -> None:
         while True:
             # So the lengths are 0, 1, 3, 4, 6, 7 and so on, and never 2 more than a third one.
             added = [_entry(session, length + more) for more in range(1 + length % 3)]
-            length = await store.append(session, length, added)
+            await store.append(session, length, added)
+            length += len(added)
             os.write(sys.stdout.fileno(), f"{session} {length}\n".encode())
 
     await asyncio.gather(*map(append, SESSIONS))

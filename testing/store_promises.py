@@ -18,7 +18,7 @@ from typing import NoReturn, final
 
 import attrs
 
-from ..effects.errors import StoreConflict, StoreError
+from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import SessionInfo, Store
 
 # The parts of a check
@@ -130,12 +130,12 @@ async def _told(store: Store, session: str = "s") -> SessionInfo:
 async def _refused(store: Store, expected: int, entries: Sequence[bytes], about: bytes | None = None) -> int:
     """The length that a conflict reports for session ``s`` to an append that expects another."""
     try:
-        length = await store.append("s", expected, entries, about)
+        found = await store.append("s", expected, entries, about)
     except StoreConflict as conflict:
         same("the session of a conflict", conflict.session, "s")
         same("what a conflict says was expected", conflict.expected, expected)
         return conflict.actual
-    return broken(f"an append that expects {expected} entries", length, StoreConflict)
+    return broken(f"an append that expects {expected} entries", found, StoreConflict)
 
 
 # What is kept
@@ -143,8 +143,8 @@ async def _refused(store: Store, expected: int, entries: Sequence[bytes], about:
 
 async def entries_come_back_in_order(store: Store) -> None:
     """Several appends are loaded as one sequence."""
-    same("the length after the first two entries", await store.append("s", 0, [b"a", b"b"]), 2)
-    same("the length after the third", await store.append("s", 2, (b"c",)), 3)
+    await store.append("s", 0, [b"a", b"b"])
+    await store.append("s", 2, (b"c",))
     same("what is loaded", await _kept(store), [b"a", b"b", b"c"])
 
 
@@ -168,12 +168,12 @@ async def an_unknown_session_is_empty(store: Store) -> None:
 
 async def a_session_is_there_once_it_has_an_entry(store: Store) -> None:
     """Appending no entries compares the length and leaves no trace."""
-    same("the length after nothing", await store.append("s", 0, []), 0)
-    same("the length after nothing about something", await store.append("s", 0, [], b"about"), 0)
+    same("the incarnation after nothing", await store.append("s", 0, []), "")
+    same("the incarnation after nothing about something", await store.append("s", 0, [], b"about"), "")
     same("the sessions", list(await store.list()), [])
     await store.append("s", 0, [b"a"])
     before = await _told(store)
-    same("the length after nothing more", await store.append("s", 1, []), 1)
+    await store.append("s", 1, [])
     same("what is listed after nothing more", await _told(store), before)
     same("the length in a conflict", await _refused(store, 0, []), 1)
 
@@ -190,7 +190,7 @@ async def a_session_has_any_name(store: Store) -> None:
     """Names that look alike, are empty, long or odd are different sessions."""
     names = [*ODD_NAMES, "n" * 3_000, "n" * 2_999]
     for name in names:
-        same(f"the length of {name!r}", await store.append(name, 0, [name.encode()]), 1)
+        await store.append(name, 0, [name.encode()])
     for name in names:
         same(f"the entries of {name!r}", await _kept(store, name), [name.encode()])
     same("the sessions", sorted(info.session for info in await store.list()), sorted(names))
@@ -201,7 +201,7 @@ async def sessions_share_nothing(store: Store) -> None:
     names = [f"s{number}" for number in range(12)]
     for length in range(3):
         rounds = (store.append(name, length, [f"{name} {length}".encode()]) for name in names)
-        same("the lengths", await asyncio.gather(*rounds), [length + 1] * len(names))
+        await asyncio.gather(*rounds)
     for name in names:
         promised = [f"{name} {length}".encode() for length in range(3)]
         same(f"the entries of {name}", await _kept(store, name), promised)
@@ -213,19 +213,16 @@ async def a_long_session_is_kept_whole(store: Store) -> None:
     await store.append("s", 0, entries)
     for number in range(3_000, 3_020):
         entries.append(str(number).encode())
-        same("the length", await store.append("s", number, entries[number:]), number + 1)
+        await store.append("s", number, entries[number:])
     same("its entries", await _kept(store), entries)
     same("its last entries", await _kept(store, "s", 2_990), entries[2_990:])
 
 
 async def the_store_keeps_its_own_copy(store: Store) -> None:
-    """A list that changes after it was appended or loaded changes nothing in the store."""
+    """A list that changes after it was appended changes nothing in the store."""
     entries = [b"a"]
     await store.append("s", 0, entries)
     entries.append(b"b")
-    loaded = await store.load("s")
-    if isinstance(loaded, list):
-        loaded.clear()
     same("the entries", await _kept(store), [b"a"])
 
 
@@ -250,7 +247,7 @@ async def of_many_writers_at_once_one_goes_on(store: Store) -> None:
     several = [[f"{writer} {entry}".encode() for entry in range(4)] for writer in range(20)]
     tries = (store.append("s", 0, entries) for entries in several)
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
-    winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, int)]
+    winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, str)]
     same("how many of 20 writers went on", len(winners), 1)
     others = {getattr(outcome, "actual", 4) for outcome in outcomes}
     same("the lengths that are told", others, {4})
@@ -302,6 +299,66 @@ async def sessions_are_listed_last_written_first(store: Store) -> None:
         same(f"whether {info} tells seconds since the epoch", near, promised=True)
 
 
+async def _paged(store: Store, size: int, prefix: str = "") -> list[SessionInfo]:
+    """All sessions of *store*, read in pages of this *size*."""
+    found: list[SessionInfo] = []
+    page = list(await store.list(size, None, prefix))
+    while page:
+        same("whether a page has more than it should", len(page) > size, promised=False)
+        stamps = [info.stamp for info in (*found[-1:], *page)]
+        same("the stamps", stamps, sorted({*stamps}, reverse=True))
+        found += page
+        page = list(await store.list(size, page[-1].stamp, prefix))
+    return found
+
+
+async def a_list_comes_in_pages(store: Store) -> None:
+    """Each page goes on behind a stamp, also where its session is gone. No stamp is given twice."""
+    names = [f"s{number}" for number in range(7)]
+    for name in (*names, "s2", "s2", "s4"):
+        await store.append(name, 0 if (there := await store.info(name)) is None else there.length, [b"x"])
+    order = ["s4", "s2", "s6", "s5", "s3", "s1", "s0"]
+    for size in (1, 2, 7, 9):
+        paged = [info.session for info in await _paged(store, size)]
+        same(f"the sessions in pages of {size}", paged, order)
+    stamps = [info.stamp for info in await store.list()]
+    same("a page of none", list(await store.list(0)), [])
+    for name in ("s4", "s3"):
+        await store.delete(name)
+    await store.append("new", 0, [b"x"])
+    front, *_ = await store.list(1)
+    same("the session that was written last", front.session, "new")
+    same("whether its stamp is above all before", front.stamp > stamps[0], promised=True)
+    rest = [info.session for info in await store.list(9, stamps[4])]
+    same("the sessions behind one that is gone", rest, order[5:])
+
+
+async def a_list_may_be_of_names_that_begin_alike(store: Store) -> None:
+    """Letter by letter, and in pages."""
+    names = ["a", "a.", "a.1", "a.\0", "a.1.2", "a.􏿿", "ab", "A.", "a*", "a_", "b"]
+    for name in names:
+        await store.append(name, 0, [b"x"])
+    for prefix in ("a.", "a", "", "a.1", "a*", "a_", "%", "a.􏿿", "c"):
+        promised = [name for name in reversed(names) if name.startswith(prefix)]
+        found = [info.session for info in await store.list(prefix=prefix)]
+        same(f"the sessions that begin with {prefix!r}", found, promised)
+        paged = [info.session for info in await _paged(store, 2, prefix)]
+        same(f"the sessions that begin with {prefix!r}, in pages", paged, promised)
+
+
+async def one_session_is_told_as_in_the_list(store: Store) -> None:
+    """Also by a name that others begin with; None where it is not there."""
+    for name in ("a", "b", "ab", "a.b"):
+        await store.append(name, 0, [b"x"], name.encode())
+    for promised in await store.list():
+        found = await store.info(promised.session)
+        same("a session", found, promised)
+        same("its stamp", found and found.stamp, promised.stamp)
+    same("a session that is not there", await store.info("a."), None)
+    await store.delete("a")
+    same("a session that was deleted", await store.info("a"), None)
+
+
 async def a_session_is_about_what_was_said_last(store: Store) -> None:
     """The summary is kept with the entries; an append without one leaves the one before."""
     promised = b""
@@ -319,7 +376,7 @@ async def what_a_session_is_about_may_change_by_itself(store: Store) -> None:
     await store.append("s", 0, [b"1"], b"one")
     before = await _told(store)
     await asyncio.sleep(0.002)
-    same("the length", await store.append("s", 1, [], b"two"), 1)
+    await store.append("s", 1, [], b"two")
     after = await _told(store)
     same("what it is about", after.about, b"two")
     same("its times", (after.created, after.updated), (before.created, before.updated))
@@ -334,11 +391,61 @@ async def a_deleted_session_is_gone_and_may_come_again(store: Store) -> None:
     same("whether it was deleted again", await store.delete("a"), promised=False)
     same("its entries", await _kept(store, "a"), [])
     same("the sessions", sorted(info.session for info in await store.list()), ["ab", "b"])
-    same("the length of a new one", await store.append("a", 0, [b"new"]), 1)
+    await store.append("a", 0, [b"new"])
     same("what a new one is about", (await _told(store, "a")).about, b"")
     same("its entries", await _kept(store, "a"), [b"new"])
     for name in ("ab", "b"):
         same("the entries of another", await _kept(store, name), [b"old", b"older"])
+
+
+# Incarnations
+
+
+async def a_session_keeps_its_incarnation(store: Store) -> None:
+    """It gets one with its first entry, a text that is not empty, and is told it by each method."""
+    first = await store.append("s", 0, [b"a"])
+    same("the type of an incarnation, and whether it is empty", (type(first), first == ""), (str, False))
+    same("the incarnation", await store.append("s", 1, [b"b"], None, first), first)
+    same("the incarnation for one that names none", await store.append("s", 2, [b"c"]), first)
+    same("the incarnation that is loaded", (await store.load("s")).incarnation, first)
+    same("the incarnation that is loaded at the end", (await store.load("s", 3, first)).incarnation, first)
+    same("the incarnation that is listed", (await _told(store)).incarnation, first)
+    same("the entries", list(await store.load("s", 1, first)), [b"b", b"c"])
+    same("the incarnation of no session", (await store.load("t")).incarnation, "")
+    same("whether that of another is another", await store.append("t", 0, [b"a"]) != first, promised=True)
+    same("the length in a conflict", await _refused(store, 1, [b"x"]), 3)
+
+
+async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
+    """Also where another one has its name, with as many entries; nothing is read or written then."""
+    lease = getattr(store, "lease", None)
+    known: set[str] = set()
+    for number in range(4):
+        incarnation = await store.append("s", 0, [b"old", b"older"])
+        same("whether an incarnation was there before", incarnation in known, promised=False)
+        known.add(incarnation)
+        await store.delete("s")
+        if number % 2:
+            await store.append("s", 0, [b"new", b"newer"], b"about")
+        before = await _everything(store)
+        calls: list[tuple[Callable[..., Awaitable[object]], tuple[object, ...]]] = [
+            (store.append, (2, [b"x"], b"x")),
+            (store.append, (2, [], b"x")),
+            (store.append, (0, [b"x"], None)),
+            (store.load, (0,)),
+            (store.load, (2,)),
+            *([] if lease is None else [(lease, (None, b"mine"))]),
+        ]
+        for call, given in calls:
+            try:
+                found = await call("s", *given, incarnation)
+            except SessionGone as gone:
+                same("what is said of it", (gone.session, gone.begun_anew), ("s", bool(number % 2)))
+            else:
+                broken(f"{call.__name__} of a deleted session with {given}", found, SessionGone)
+        same("what is kept", await _everything(store), before)
+        same("its lease", await _leased(store, "s", None, None), None)
+        await store.delete("s")
 
 
 # Leases, of a store that has them
@@ -396,6 +503,7 @@ async def a_closed_store_says_so(store: Store) -> None:
         "append": ("s", 1, [b"b"]),
         "load": ("s",),
         "list": (),
+        "info": ("s",),
         "delete": ("s",),
     }
     if hasattr(store, "lease"):
@@ -415,7 +523,7 @@ async def closing_comes_after_what_was_asked_before(store: Store) -> None:
     await store.close()
     done = [task.done() for task in writing]
     same("which appends are over when it is closed", done, [True] * 5)
-    same("how they went", [task.result() for task in writing], [1, 2, 3, 4, 5])
+    same("how they went", [task.exception() for task in writing], [None] * 5)
 
 
 async def a_cancelled_append_is_kept_or_never_will_be(store: Store) -> None:
@@ -428,13 +536,13 @@ async def a_cancelled_append_is_kept_or_never_will_be(store: Store) -> None:
             await asyncio.sleep(0)
         writing.cancel()
         with suppress(asyncio.CancelledError):
-            same("the length of one that was not cancelled", await writing, 4)
+            await writing
         at_once = len(await _kept(store, session))
         if at_once not in {1, 4} or (at_once == 1 and not writing.cancelled()):
             broken("what is kept of 3 entries behind 1, appended and cancelled", at_once, "1 or 4")
         await asyncio.sleep(LATER if turns % 4 == 1 else 0)
         same("what is kept of it later", len(await _kept(store, session)), at_once)
-        same("the length after the next", await store.append(session, at_once, [b"x"]), at_once + 1)
+        await store.append(session, at_once, [b"x"])
 
 
 async def a_long_history_is_as_it_was_told(store: Store) -> None:
@@ -456,12 +564,12 @@ async def a_long_history_is_as_it_was_told(store: Store) -> None:
                     wrong = length + draw.choice([-1, 1, 2])
                     broken("a wrong length", await store.append(session, wrong, [b"x"]), "refused")
             case 2:
-                same("the length", await store.append(session, length, [], said), length)
+                await store.append(session, length, [], said)
                 if length and said is not None:
                     about[session] = said
             case _:
                 added = [f"{number} {one}".encode() for one in range(draw.randrange(1, 5))]
-                same("the length", await store.append(session, length, added, said), length + len(added))
+                await store.append(session, length, added, said)
                 promised.setdefault(session, []).extend(added)
                 about[session] = about.get(session, b"") if said is None else said
         start = draw.randrange(length + 1)
@@ -476,7 +584,7 @@ async def a_long_history_is_as_it_was_told(store: Store) -> None:
 
 
 async def what_was_kept_is_there_when_it_is_opened_again(reopen: Opened) -> None:
-    """With its times and its summary, and without deleted sessions; and appends continue it."""
+    """With its times, summary and incarnation, without deleted sessions; and appends continue it."""
     store = await reopen()
     await store.append("s", 0, [b"a", b""], b"about")
     await store.append("t", 0, [b"x"])
@@ -487,7 +595,7 @@ async def what_was_kept_is_there_when_it_is_opened_again(reopen: Opened) -> None
     await store.close()
     again = await reopen()
     same("what is kept", await _everything(again), before)
-    same("the length", await again.append("s", 3, [b"d"]), 4)
+    await again.append("s", 3, [b"d"])
     same("its entries", await _kept(again), [b"a", b"", b"c", b"d"])
 
 
@@ -527,9 +635,11 @@ async def of_writers_in_many_stores_one_goes_on(share: Opened) -> None:
     for length in range(0, 9, 3):
         tries = (store.append("s", length, [f"{n}".encode()] * 3) for n, store in enumerate(opened))
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
-        winners = [str(number).encode() for number, outcome in enumerate(outcomes) if outcome == length + 3]
+        winners = [
+            str(number).encode() for number, outcome in enumerate(outcomes) if isinstance(outcome, str)
+        ]
         same("how many of 6 writers went on", len(winners), 1)
-        others = {type(outcome) for outcome in outcomes if outcome != length + 3}
+        others = {type(outcome) for outcome in outcomes if not isinstance(outcome, str)}
         same("what the others are told", others, {StoreConflict})
         same("the last entries", await _kept(opened[length % 6], "s", length), winners * 3)
 

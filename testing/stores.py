@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import final
 
 from ..effects.errors import StoreError
-from ..performers.stores.base import SessionInfo, Store
+from ..performers.stores.base import Entries, SessionInfo, Store
 from ..performers.stores.memory import MemoryStore
 
 
@@ -21,27 +21,40 @@ class StoreOver:
         self.kept: Store = MemoryStore() if kept is None else kept
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """Add *entries* to *session*; see `Store.append`."""
-        return await self.kept.append(session, expected, entries, about)
+        return await self.kept.append(session, expected, entries, about, incarnation)
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from *start* on."""
-        return await self.kept.load(session, start)
+        return await self.kept.load(session, start, incarnation)
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.kept.list()
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions, last written first."""
+        return await self.kept.list(limit, after, prefix)
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it."""
+        return await self.kept.info(session)
 
     async def delete(self, session: str) -> bool:
         """Forget *session*."""
         return await self.kept.delete(session)
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         """Put the lease *wanted* in the place of *held*; where *kept* has no leases, any is granted."""
         keeps = getattr(self.kept, "lease", None)
-        return wanted if keeps is None else await keeps(session, held, wanted)
+        return wanted if keeps is None else await keeps(session, held, wanted, incarnation)
 
     async def close(self) -> None:
         """Close *kept*."""
@@ -57,10 +70,15 @@ class FaultyStore(StoreOver):
         self.works = works
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """Append, or raise and keep nothing."""
         if not self.works:
             msg = "no space left on the device of this test"
             raise StoreError(msg)
-        return await super().append(session, expected, entries, about)
+        return await super().append(session, expected, entries, about, incarnation)

@@ -60,6 +60,7 @@ from turnwheel.engine.rendering import line_of, state_line
 from turnwheel.engine.session.delivery import PASSING, Delivery, Position, Subscription
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session import Session
+from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.stores.base import Store
@@ -490,7 +491,7 @@ class SessionHost:
             while (notice := await watcher.next()) is not None:
                 if watcher.at is not None and not isinstance(notice, PASSING):
                     shown.append((watcher.at, notice))
-        kept = [each async for each in JournalReader(self._store, "story").news()]
+        kept = [each async for each in JournalReader(SessionLog("story", self._store)).news()]
         return [] if shown == kept else [f"told: {shown}; not {kept}"]
 
     async def close(self) -> None:

@@ -31,6 +31,7 @@ from .commands import (
     QueueLine,
     QuitLine,
     SteerLine,
+    ViewLine,
     parse_line,
 )
 from .line_source import (
@@ -102,6 +103,9 @@ class LineActions:
                 await self._reply(word, started)
             case EditLine():
                 await self._edit(word, started)
+            case ViewLine(name=name):
+                for question in self._face.questions.named(name, started):
+                    self._face.show(question, whole=True)
             case _:
                 assert_never(word)
 

@@ -35,6 +35,7 @@ n [CALL] [WHY]  no; the model reads the reason
 s [CALL] [WHY]  no, and the run stops
 a [CALL]        yes, always; a [CALL] ARGUMENT=GLOB for such arguments only
 e [CALL]        change the arguments first, or give them: e [CALL] {...}
+v [CALL]        show all of the call
 /cancel CALL    cancel one call
 /model NAME     another model, from the next call on
 /mode MODE      default, accept_edits, plan, dont_ask or bypass
@@ -93,6 +94,14 @@ class EditLine:
 
 @final
 @attrs.frozen
+class ViewLine:
+    """Show all of the question *name*."""
+
+    name: str
+
+
+@final
+@attrs.frozen
 class CancelLine:
     """Cancel the call *name*."""
 
@@ -125,7 +134,7 @@ class QuitLine:
     """Leave."""
 
 
-ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | CancelLine
+ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | ViewLine | CancelLine
 """Lines that act on the session."""
 
 InfoLine = ExplainLine | QueueLine | HelpLine
@@ -137,7 +146,7 @@ ParsedLine = ActionLine | InfoLine | QuitLine
 _STEER_SIGNS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
 
 _ANSWER = re.compile(
-    r"(?P<key>y|yes|n|no|a|always|s|stop|e|edit)(?:\s+#?(?P<name>\d+(?:-\d+)*|all)(?=\s|$))?(?:\s+(?P<rest>.+))?",
+    r"(?P<key>y|yes|n|no|a|always|s|stop|e|edit|v|view)(?:\s+#?(?P<name>\d+(?:-\d+)*|all)(?=\s|$))?(?:\s+(?P<rest>.+))?",
     re.DOTALL,
 )
 
@@ -167,6 +176,8 @@ def _parse_answer(match: re.Match[str]) -> ParsedLine | None:
             return AnswerLine(name, ApproveAlways(where=where(rest) if rest else ()))
         case "e" if not rest or rest.startswith("{"):
             return EditLine(name, rest)
+        case "v" if not rest:
+            return ViewLine(name)
         case _:
             return None
 

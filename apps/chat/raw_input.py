@@ -27,13 +27,15 @@ class Keyboard:
         The key pressed after *ask* has shown the choices: one that is *accepted*, in lower case.
 
         Input from before the question was visible is discarded, since it cannot be an answer. So are cursor
-        keys and pasted text. Raises `EOFError` if the terminal is closed.
+        keys, pasted text and Enter. Raises `EOFError` if the terminal is closed.
         """
+        # As single keys: "ne", and the nothing that is left of a blank, are found in the text "yanes", too.
+        keys = tuple(accepted)
         with self.raw():
             ask()
             while True:
                 pressed = (await self.read()).decode(errors="replace").strip().lower()
-                if pressed in accepted:
+                if pressed in keys:
                     return pressed
 
     async def line(self, ask: Callable[[], None]) -> str:

@@ -28,7 +28,7 @@ from ..cli.json_lines import JsonLines
 from ..cli.option_types import ALL
 from ..cli.run_options import Output, RunOptions
 from ..cli.workspace import Workspace, answerer
-from ..terminal.approval_card import Question, card
+from ..terminal.approval_card import VIEWS, Question, card
 from ..terminal.call_summary import number
 from ..terminal.notice_lines import decision_text
 from ..terminal.outcome import ending_line
@@ -144,9 +144,9 @@ class ChatFace:
         if self._json is None:
             self.show(question)
 
-    def show(self, question: Question) -> None:
-        """Show *question* and its keys."""
-        self.out.lines(*card(question, self._cwd, self.out.width))
+    def show(self, question: Question, *, whole: bool = False) -> None:
+        """Show *question*, all of it if it is to be *whole*, and its keys."""
+        self.out.lines(*card(question, self._cwd, self.out.width, whole=whole, more=VIEWS))
         if not self.typed:
             self.out.line(f"{INDENT}{self._keys().plain.rstrip()}", "yellow")
         self.out.line()

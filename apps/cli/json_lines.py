@@ -1,11 +1,15 @@
-"""The output of `--json`: each notice as one line, at once."""
+"""The output of `--json`: each notice as one line, at once, or what a command found."""
 
 from __future__ import annotations
 
+import json
 from typing import BinaryIO, final
+
+import click
 
 from ...effects.notices import Notice
 from ...engine.codec import encode
+from ..terminal.sanitize import in_escapes
 
 
 @final
@@ -17,5 +21,10 @@ class JsonLines:
 
     def notice(self, notice: Notice) -> None:
         """Write *notice*. Raises `BrokenPipeError` if the reader has left."""
-        self._file.write(encode(notice, Notice) + b"\n")
+        self._file.write(in_escapes(encode(notice, Notice)) + b"\n")
         self._file.flush()
+
+
+def print_json(value: object) -> None:
+    """Write *value*, which is what JSON is made of, as one line to stdout."""
+    click.echo(in_escapes(json.dumps(value).encode()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from ..terminal.approval_card import Question, card
 from ..terminal.sanitize import clean
 from ..terminal.screen import Screen
 from .call_report import report_lines
+from .json_lines import print_json
 from .option_types import thinking, where
 from .options import (
     MODE,
@@ -171,22 +171,26 @@ def interrupt(store: Path, session: str) -> None:
 @click.command()
 @SESSION
 @store
+@click.option("--whole", is_flag=True, help="Cut no long text.")
 @click.option("--json", "json_lines", is_flag=True, help="Each question as a line of JSON.")
-def questions(store: Path, session: str, *, json_lines: bool) -> None:
+def questions(store: Path, session: str, *, whole: bool, json_lines: bool) -> None:
     """Show the open questions of session ID and its children, with their reasons."""
 
-    async def asked() -> tuple[AskApproval, ...]:
+    async def asked() -> tuple[tuple[AskApproval, ...], str]:
         async with open_remote(store, session) as there:
-            return there.session.waiting
+            return there.session.waiting, there.config.cwd
 
-    found = asyncio.run(asked())
+    found, cwd = asyncio.run(asked())
     screen = Screen(sys.stdout)
     for question in found:
         if json_lines:
-            click.echo(json.dumps(attrs.asdict(question)))
+            print_json(attrs.asdict(question))
         else:
             about = Question.of(question, agent=question.agent)
-            screen.lines(*card(about, Path(), screen.width, always_why=True))
+            # In the directory of the session, which may be another one than this, or on another machine.
+            folder = Path(cwd) if cwd and Path(cwd).is_dir() else None
+            more = "--whole shows all"
+            screen.lines(*card(about, folder, screen.width, always_why=True, whole=whole, more=more))
     if not found and not json_lines:
         screen.line("no question is open")
 
@@ -205,7 +209,7 @@ def why(store: Path, session: str, call: str, *, json_lines: bool) -> None:
 
     found = asyncio.run(ask())
     if json_lines:
-        click.echo(json.dumps(attrs.asdict(found)))
+        print_json(attrs.asdict(found))
     else:
         for line in report_lines(found):
             click.echo(line)

@@ -170,7 +170,8 @@ class RunCommand:
         Show a question that no person can answer here, while the run waits for an answer from elsewhere.
         """
         question = Question.of(notice, workspace.agent.config.policy.answer_within)
-        self.aside.lines(*card(question, self.options.cwd, self.aside.width))
+        more = f"{self.options.reach('questions', workspace.session.id)} --whole shows all"
+        self.aside.lines(*card(question, self.options.cwd, self.aside.width, more=more))
         answer = self.options.reach("approve", workspace.session.id)
         self.aside.line(f"answer with: {answer} {question.name}, or deny")
 

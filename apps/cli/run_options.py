@@ -20,7 +20,7 @@ from ...performers.tools.builtin import builtin_tools
 from ...performers.tools.names import misfit
 from ...settings import Settings
 from ..stand_in.script import MODELS, STAND_IN_MODEL
-from ..terminal.sanitize import clean
+from ..terminal.sanitize import clean, without_password
 from .option_types import HookOption
 
 STAND_IN = f"openai:{STAND_IN_MODEL}"
@@ -103,7 +103,11 @@ class RunOptions:
         return clean(shlex.join(words))
 
     def again(self, verb: str, session: str) -> str:
-        """The shell command that continues *session*, with the options that a session does not keep."""
+        """
+        The shell command that continues *session*, with the options that a session does not keep.
+
+        The password of an address is not in it: the command may end up in a log.
+        """
         if not self.settings.session.persist:
             return "nothing, since session.persist is off"
         words = [self.reach(verb, session)]
@@ -112,7 +116,7 @@ class RunOptions:
         for directory in self.directories:
             words += ["--dir", shlex.quote(str(directory))]
         if self.base_url is not None:
-            words += ["--base-url", shlex.quote(self.base_url)]
+            words += ["--base-url", shlex.quote(without_password(self.base_url))]
         for hook in self.hooks:
             words += ["--hook", shlex.quote(str(hook))]
         if self.settings_file is not None:

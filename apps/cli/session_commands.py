@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -18,10 +17,11 @@ from ...engine.session.listing import listed
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
 from ..terminal.call_summary import number
-from ..terminal.sanitize import clean
+from ..terminal.sanitize import clean, in_escapes
 from ..terminal.screen import Screen
 from . import run_table, session_table, usage_table
 from .fork_command import fork
+from .json_lines import print_json
 from .option_types import span
 from .options import read, store, text_of
 from .remote_commands import SESSION
@@ -39,22 +39,23 @@ def _print(text: str) -> None:
 
 def _print_rows(rows: Iterable[Mapping[str, object]]) -> None:
     for row in rows:
-        click.echo(json.dumps(row))
+        print_json(row)
 
 
 # List and name
 
 
 @click.command(short_help="List the sessions.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many, those active last.")
 @store
 @AS_LINES
-def sessions(store: Path, *, json_lines: bool) -> None:
+def sessions(store: Path, limit: int | None, *, json_lines: bool) -> None:
     """
     List the sessions, last active first, with the state and the usage of each.
 
     Children and forks stand below the session they come from.
     """
-    found = with_store(store, listed)
+    found = with_store(store, lambda kept: listed(kept, limit))
     if json_lines:
         _print_rows(session_table.as_plain(one) for one in found)
     else:
@@ -151,7 +152,7 @@ def export(store: Path, session: str, output: Path | None, *, scenario: bool) ->
 
     async def act(kept: Store) -> bytes:
         if not scenario:
-            return await archive.export(kept, session)
+            return in_escapes(await archive.export(kept, session))
         from .scenario_export import scenario_of  # noqa: PLC0415  # the test kit is slow to import
 
         if not (entries := await kept.load(session)):
@@ -180,9 +181,8 @@ def delete(store: Path, sessions: tuple[str, ...], *, yes: bool) -> None:
     """Delete sessions, with their children and all their messages; their forks stay."""
 
     async def check(kept: Store) -> None:
-        there = {info.session for info in await kept.list()}
         for session in sessions:
-            if session not in there:
+            if await kept.info(session) is None:
                 raise UnknownSession(session)
 
     async def act(kept: Store) -> list[int]:

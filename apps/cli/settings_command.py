@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, final
-from urllib.parse import urlsplit
 
 import attrs
 import click
@@ -18,12 +17,11 @@ from ...effects.config import ChildSpec
 from ...effects.permissions import Rule
 from ...settings import Settings
 from ...settings.keys import NONE_WORD, SECRET, fields_of, is_area
+from ..terminal.sanitize import HIDDEN, without_password
 from ..terminal.screen import Screen
 from .build_settings import settings_for
+from .json_lines import print_json
 from .run_options import RunOptions, default_store
-
-HIDDEN = "(hidden)"
-"""Takes the place of a secret."""
 
 GLOB_TABLE = tuple[tuple[str, str], ...]
 """The type of a setting that is a table of globs."""
@@ -69,7 +67,7 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     found = [row for row in rows(effective) if not told or row.source != FROM_DEFAULT]
     if json_lines:
         for row in found:
-            click.echo(json.dumps(row._asdict()))
+            print_json(row._asdict())
     else:
         _show(found, Screen(sys.stdout))
 
@@ -127,7 +125,7 @@ def to_toml(value: object) -> str:
         case int() | float() | Decimal():
             return str(value)
         case None | str() | Path() | Rule():
-            text = NONE_WORD if value is None else _without_password(str(value))
+            text = NONE_WORD if value is None else without_password(str(value))
             return json.dumps(text, ensure_ascii=False)
         case tuple():
             return f"[{', '.join(to_toml(each) for each in value)}]"
@@ -150,14 +148,3 @@ def _field(kind: Any, value: Any) -> str:  # noqa: ANN401  # any setting
     if kind != GLOB_TABLE:
         return to_toml(value)
     return f"{{ {', '.join(f'{_dotted((key,))} = {json.dumps(glob)}' for key, glob in value)} }}"
-
-
-def _without_password(text: str) -> str:
-    """*text*, with the password hidden if it is an address with one."""
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return text
-    if not parts.scheme or parts.password is None:
-        return text
-    return text.replace(f":{parts.password}@", f":{HIDDEN}@", 1)

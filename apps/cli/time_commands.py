@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +19,11 @@ from ...engine.session.archive import (
 )
 from ...performers.stores.base import Store
 from ...states.rules.model_messages import count
+from ..terminal.sanitize import in_escapes
 from ..terminal.screen import Screen
 from . import step_view
 from .exit_codes import Exit
+from .json_lines import print_json
 from .options import store
 from .remote_commands import SESSION
 from .step_view import Shown
@@ -81,7 +82,7 @@ def replay(  # noqa: PLR0913  # the options
             if step.number < first:
                 continue
             if json_lines:
-                click.echo(line(step))
+                click.echo(in_escapes(line(step)))
             else:
                 step_view.show(as_plain(step), screen, shown)
         if first > number:
@@ -129,7 +130,7 @@ def bisect(store: Path, session: str, other: str | None, against: BinaryIO | Non
 
     found = with_store(store, act)
     if as_json:
-        click.echo(json.dumps(None if found is None else step_view.as_plain(found)))
+        print_json(None if found is None else step_view.as_plain(found))
     elif found is None and against is not None:
         click.echo(f"no difference found in the {count(compared, 'step')} of {against.name}")
     elif found is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import final
 
 import attrs
+from rich.cells import cell_len
 from rich.text import Text
 
 from ...effects.config import ToolSpec
@@ -17,12 +18,21 @@ from ...effects.requests import AskApproval
 from ...states.rules.permission import RUN_AGAIN
 from ...states.rules.schema import arguments_of, problem
 from ..cli.option_types import short
-from .call_summary import PREVIEWED, essence, preview
-from .sanitize import clean, one_line
+from .call_summary import LEADS_TO, PREVIEWED, PreviewPart, number, preview
+from .sanitize import clean, exact, one_line
 from .screen import INDENT
 
-PREVIEW_STYLES = {"+": "green", "-": "red", "$": "bold"}
+PREVIEW_STYLES = {"+": "green", "-": "red", "$": "bold", LEADS_TO: "dim"}
 """The style of a preview line, by its sign."""
+
+WRAPPED = ">"
+"""Stands before a row that goes on with the line above it."""
+
+VIEWS = "v shows all"
+"""Stands behind a cut where a person has keys."""
+
+MIN_COLUMNS = 20
+"""Columns of a row at the least, however narrow the screen is."""
 
 
 @final
@@ -80,24 +90,71 @@ class Question:
         return runs_again(self.why)
 
 
-def card(question: Question, cwd: Path, width: int, *, always_why: bool = False) -> list[Text]:
+def card(  # each says how much is shown
+    question: Question,
+    cwd: Path | None,
+    width: int,
+    *,
+    always_why: bool = False,
+    whole: bool = False,
+    more: str = "",
+) -> list[Text]:
     """
     *question* as lines of at most *width* columns where possible; without keys.
 
-    *always_why*: show the reason even if it is just the nature of the tool.
+    The paths of built-in tools begin in *cwd*; without it they are not looked up. *always_why*: show the
+    reason even if it is just the nature of the tool. *whole*: cut no long text; else *more* says how to see
+    it whole.
     """
     tool = one_line(question.tool, 64)
-    number = f"  #{question.name}"
-    room = width - len(tool) - len(number) - 4
-    about = essence(question.tool, question.arguments, room) if question.tool in PREVIEWED else ""
-    head = Text.assemble(("? ", "bold yellow"), (tool, "bold"), f" {about}".rstrip(), (clean(number), "dim"))
+    name = clean(f"  #{question.name}")
+    about = _heading(question, width - len(tool) - len(name) - 4)
+    head = Text.assemble(("? ", "bold yellow"), (tool, "bold"), f" {about}".rstrip(), (name, "dim"))
     lines = [
-        Text(f"{INDENT}{sign} {text}", style=PREVIEW_STYLES.get(sign, ""))
-        for sign, text in preview(question.tool, question.arguments, cwd)
+        row
+        for part in preview(question.tool, question.arguments, cwd, headed=bool(about))
+        for row in _rows(part, max(MIN_COLUMNS, width - len(INDENT) - 2), more, whole=whole)
     ]
     if question.again:
         lines.append(Text(f"{INDENT}{one_line(RUN_AGAIN.detail, width - len(INDENT))}", style="yellow"))
     return [head, *lines, *_notes(question, width, always_why=always_why)]
+
+
+def _heading(question: Question, room: int) -> str:
+    """The path of a change of a file, if it is plain and fits into *room* columns, or nothing."""
+    path = (arguments_of(question.arguments) or {}).get("path")
+    plain = isinstance(path, str) and " ".join(exact(path).split()) == path
+    return str(path) if question.tool in PREVIEWED and plain and cell_len(str(path)) <= room else ""
+
+
+def _rows(part: PreviewPart, width: int, more: str, *, whole: bool) -> Iterator[Text]:
+    """The lines of *part* on rows of *width* columns; how much is not shown stands below them."""
+    count = 0
+    for at, (sign, text) in enumerate(part.lines):
+        shown = 0
+        for row in _wrapped(text, width):
+            if count == part.rows and not whole:
+                rest = [number(len(text) - shown, "more character")] if shown else []
+                lines = len(part.lines) - at - bool(shown)
+                rest += [number(lines, "more line")] if lines else []
+                yield Text(f"{INDENT}  ... {', '.join(rest)}{f' ({more})' if more else ''}", style="dim")
+                return
+            mark = WRAPPED if shown else sign
+            yield Text(f"{INDENT}{mark:1} {row}", style=PREVIEW_STYLES.get(sign, ""))
+            shown += len(row)
+            count += 1
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """*text* on rows of at most *width* columns, one by one, since a text may be huge."""
+    start, used = 0, 0
+    for at, char in enumerate(text):
+        cells = cell_len(char)
+        if used + cells > width:
+            yield text[start:at]
+            start, used = at, 0
+        used += cells
+    yield text[start:]
 
 
 def _notes(question: Question, width: int, *, always_why: bool) -> list[Text]:

@@ -23,6 +23,7 @@ from ...effects.requests import AskApproval
 from ...performers.base import PerformContext
 from ..chat.raw_input import Keyboard
 from .approval_card import (
+    VIEWS,
     Question,
     argument_problem,
     card,
@@ -109,8 +110,13 @@ class TerminalApprover:
 
     async def _ask(self, request: AskApproval, scene: PerformContext) -> Decision:
         question = Question.of(request, scene.config.policy.answer_within, agent=scene.config.agent)
+        whole = False
         while True:
-            match await self._keyboard.key(_keys(question), partial(self._show, question)):
+            show = partial(self._show, question, whole=whole)
+            match await self._keyboard.key(_keys(question), show):
+                case "v":
+                    self._echo("all of it", "dim")
+                    whole = True
                 case "y":
                     self._echo(f"{self._screen.yes} yes", "green")
                     return Approve(arguments=question.arguments) if question.edited else Approve()
@@ -127,8 +133,9 @@ class TerminalApprover:
                     self._echo("edit", "dim")
                     question = await self._edit(question, scene)
 
-    def _show(self, question: Question) -> None:
-        self._screen.lines(*card(question, self._cwd, self._screen.width))
+    def _show(self, question: Question, *, whole: bool) -> None:
+        shown = card(question, self._cwd, self._screen.width, whole=whole, more=VIEWS)
+        self._screen.lines(*shown)
         always = [("a", f"always {one_line(question.tool, 64)}")] if "a" in _keys(question) else []
         yes = "run it again" if question.again else "yes"
         self._offer([("y", yes), ("n", "no"), *always, ("e", "edit"), ("s", "no, and stop")])
@@ -182,4 +189,4 @@ class TerminalApprover:
 
 
 def _keys(question: Question) -> str:
-    return "ynes" if question.edited or question.again else "yanes"
+    return "ynesv" if question.edited or question.again else "yanesv"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Set as AbstractSet
 from itertools import islice
 from pathlib import Path
+from typing import final
+
+import attrs
 
 from ...effects.messages import Outcome
 from ...states.rules.schema import arguments_of
 from .sanitize import (
     CUT,
-    clean,
-    first_lines,
+    exact,
     one_line,
 )
 
@@ -47,8 +50,36 @@ RESULT_UNITS = {"read": "line", "ls": "entry", "glob": "file", "grep": "match"}
 
 _PLURALS = {"entry": "entries", "match": "matches"}
 
+SEARCHING = frozenset({"ls", "glob", "grep"})
+"""Tools that look into the working directory where no path is given."""
+
+CHANGE = (("-", "old"), ("+", "new"))
+"""The signs of the two texts of a change."""
+
+LONGEST_PATH = 4_096
+"""Characters of a path that is shown whole: a system takes no longer one."""
+
+LEADS_TO, FURTHER = "=", "|"
+"""The sign of the place that a path leads to, and that of a text that goes on after a line end."""
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
 Line = tuple[str, str]
-"""A line of a preview: its sign (``+``, ``-``, ``$`` or a blank) and its text."""
+"""
+A line of a preview: its sign and its text.
+
+The sign is the card's own: without one, a line is a field or a remark. A text never has a line without a sign
+but its first one, so it can forge neither.
+"""
+
+
+@final
+@attrs.frozen
+class PreviewPart:
+    """A part of a preview: its *lines*, and how many rows of a screen are shown of it; None for all."""
+
+    lines: tuple[Line, ...]
+    rows: int | None = None
 
 
 def plain(value: object) -> str:
@@ -98,56 +129,81 @@ def _of_command(lines: list[str], width: int) -> str:
     return one_line(output[-1], width - len(more) - len(ended)) + more + ended
 
 
-def preview(tool: str, arguments: str, cwd: Path) -> list[Line]:
-    """The preview of a call for its approval; a change of a file below *cwd* as a diff."""
+def preview(tool: str, arguments: str, cwd: Path | None, *, headed: bool = False) -> list[PreviewPart]:
+    """
+    The preview of a call for its approval; a change of a file below *cwd* as a diff.
+
+    *headed*: its path stands in a heading already. Without *cwd*, no path is looked up.
+    """
     values = arguments_of(arguments) or {}
+    path = [] if headed else _fields(values, {"path"} & values.keys())
+    path += [PreviewPart(((LEADS_TO, real),), _rows_of_path(real)) for real in _real_path(tool, values, cwd)]
     if tool == "bash" and "command" in values:
-        return _listed("$", plain(values["command"]), COMMAND) + _fields(values, {"command"})
+        command = _listed("$", plain(values["command"]), COMMAND)
+        return [command, *_fields(values, values.keys() - {"command"})]
     if tool == "edit" and {"old", "new"} <= values.keys():
-        removed = _listed("-", plain(values["old"]), PREVIEW // 2)
-        return (
-            removed
-            + _listed("+", plain(values["new"]), PREVIEW // 2)
-            + _fields(values, {"path", "old", "new"})
-        )
+        change = [_listed(sign, plain(values[name]), PREVIEW // 2) for sign, name in CHANGE]
+        return [*path, *change, *_fields(values, values.keys() - {"path", "old", "new"})]
     if tool == "write" and "content" in values:
-        return _written(plain(values.get("path", "")), plain(values["content"]), cwd)
-    return _fields(values, set()) if values else _listed(" ", arguments, PREVIEW)
+        written = _written(plain(values.get("path", "")), plain(values["content"]), cwd)
+        return [*path, written, *_fields(values, values.keys() - {"path", "content"})]
+    if not values and arguments.strip() not in {"", "{}"}:
+        return [_listed(FURTHER, arguments, PREVIEW)]
+    return [*path, *_fields(values, values.keys() - {"path"})]
 
 
-def _listed(sign: str, text: str, limit: int) -> list[Line]:
-    lines, more = first_lines(text, limit)
-    return [(sign, line) for line in lines] + _beyond(more)
+def _listed(sign: str, text: str, limit: int) -> PreviewPart:
+    lines = exact(text.removesuffix("\n")).split("\n") if text else []
+    return PreviewPart(tuple([(sign, line) for line in lines]), limit)
 
 
-def _beyond(more: int) -> list[Line]:
-    return [(" ", f"... {number(more, 'more line')}")] if more else []
+def _fields(values: Mapping[str, object], names: AbstractSet[str]) -> list[PreviewPart]:
+    """Those of *values* that have one of *names*, in their order."""
+    return [_field(name, plain(value)) for name, value in values.items() if name in names]
 
 
-def _fields(values: Mapping[str, object], shown: set[str]) -> list[Line]:
-    return [
-        line
-        for name, value in values.items()
-        if name not in shown
-        for line in _listed(" ", f"{name}: {plain(value)}", PREVIEW)
-    ]
+def _field(name: str, value: str) -> PreviewPart:
+    # A name that is no word could look like another field with its value.
+    label = name if _NAME.fullmatch(name) else json.dumps(name)
+    if name == "path":
+        value = value.replace("\t", r"\x09")
+    first, *more = exact(f"{label}: {value}").split("\n")
+    rows = _rows_of_path(value) if name == "path" else PREVIEW
+    return PreviewPart((("", first), *[(FURTHER, line) for line in more]), rows)
 
 
-def _written(path: str, content: str, cwd: Path) -> list[Line]:
+def _rows_of_path(path: str) -> int | None:
+    return None if len(path) <= LONGEST_PATH else PREVIEW
+
+
+def _real_path(tool: str, values: Mapping[str, object], cwd: Path | None) -> list[str]:
+    """Where the path of a call of a built-in *tool* leads, unless it says so itself."""
+    path = values.get("path", "." if tool in SEARCHING else None)
+    if cwd is None or tool not in ESSENTIAL or not isinstance(path, str):
+        return []
+    try:
+        real = str((cwd / path).resolve())
+    except (OSError, ValueError, RuntimeError):  # the call will fail of it
+        return []
+    return [] if real == path else [exact(real.replace("\n", r"\x0a").replace("\t", r"\x09"))]
+
+
+def _written(path: str, content: str, cwd: Path | None) -> PreviewPart:
     """The changed lines of an existing file, or the lines of a new one."""
-    before = _text(path, cwd)
+    before = None if cwd is None else _text(path, cwd)
     if before is None:
         return _listed("+", content, PREVIEW)
-    changes = difflib.unified_diff(before.splitlines(), content.splitlines(), n=1, lineterm="")
+    changes = difflib.unified_diff(before.split("\n"), content.split("\n"), n=1, lineterm="")
     # The first two lines name the files.
     lines: list[Line] = [
-        (" ", CUT) if line[0] == "@" else (line[0], clean(line[1:])) for line in islice(changes, 2, None)
+        ("", CUT) if line[0] == "@" else (line[0].replace(" ", FURTHER), exact(line[1:]))
+        for line in islice(changes, 2, None)
     ]
     if not lines:
-        return [(" ", "nothing changes")]
-    if lines[0] == (" ", CUT):
+        return PreviewPart((("", "nothing changes"),))
+    if lines[0] == ("", CUT):
         del lines[0]
-    return lines[:PREVIEW] + _beyond(max(0, len(lines) - PREVIEW))
+    return PreviewPart(tuple(lines), PREVIEW)
 
 
 def _text(path: str, cwd: Path) -> str | None:

@@ -9,6 +9,7 @@ from ..cli.exit_codes import MEANINGS, exit_for
 from ..cli.option_types import ALL, short
 from ..cli.run_options import RunOptions
 from .call_summary import essence, number
+from .sanitize import CUT
 from .screen import INDENT, Screen
 
 
@@ -28,6 +29,9 @@ def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
         name = f"{INDENT}#{short(question.call)}  {question.tool} "
         about = essence(question.tool, question.arguments, screen.width - len(name))
         screen.line(f"{name}{about}".rstrip())
+        # One line may hide where a call leads, and the command below approves it.
+        if about.endswith(CUT):
+            screen.line(f"{INDENT * 2}all of it: {options.reach('questions', session.id)}", "dim")
         if question.again:
             screen.line(f"{INDENT * 2}{RUN_AGAIN.detail}", "yellow")
     screen.line(f"answer with: {options.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")

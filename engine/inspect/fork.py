@@ -209,7 +209,7 @@ def _event(instead: Replacement, there: Entry | None, machine: Machine, point: F
         return approval_event(request, instead, at, by=f"a fork at step {point.at}")
     if isinstance(instead, effects.Change):
         # By the run's own configuration: this process may offer other models than that run had.
-        return control_event(instead, machine.config, at, point.new_id())
+        return control_event(instead, machine.config, at, point.new_id(), machine)
     # An event goes in as it is, with its own time and ids: the caller made all of it.
     return instead
 

@@ -21,12 +21,13 @@ from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
 from ...effects.notices import CallSettled, DoneReason, RunEnded
+from ...effects.permissions import PermissionMode
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...states.context import Context, SessionMemory
 from ...states.rules.inputs import next_prompt
-from ..machine import Machine, apply_inputs, questions, transition
+from ..machine import Machine, apply_inputs, overtaken, questions, transition
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
 # Characters of full results that are held in memory, where no journal has them; the oldest go first.
@@ -220,23 +221,26 @@ class SessionState:
         return self.machine is not None and not self.machine.done
 
     @property
-    def stopped(self) -> bool:
-        """Whether an interrupt is posted that is not applied yet."""
-        return any(isinstance(event, events.Interrupted) for event in self.posted)
+    def overtaken(self) -> dict[str, events.Post]:
+        """The calls about which no answer counts any more, each with the input that waits and is why."""
+        return {} if self.machine is None or not self.posted else overtaken(self.machine, self.posted)
 
     @property
     def questions(self) -> tuple[AskApproval, ...]:
         """The open questions without an answer."""
-        # An answer counts from when it is posted: a second approver must not be asked meanwhile. With an
-        # interrupt posted there is nothing left to ask, although the machine still stands at the question.
-        answered = {event.request for event in self.posted if isinstance(event, events.ApprovalGiven)}
-        asked = () if self.machine is None or self.machine.done or self.stopped else questions(self.machine)
-        return tuple([question for question in asked if question.id not in answered])
+        # An answer counts from when it is posted: a second approver must not be asked meanwhile. Nor is a
+        # person asked in vain, where a steer or an interrupt is about to withdraw the question.
+        asked = () if self.machine is None else questions(self.machine)
+        # Most steps ask for them where there are none.
+        closed = self.overtaken if asked else ()
+        return tuple([question for question in asked if question.call not in closed])
 
     @property
     def prompts(self) -> tuple[states.Mail, ...]:
         """The prompts that wait for a run of their own, in the order they came."""
         left = () if self.machine is None else self.machine.memory.waiting(MailKind.PROMPT)
+        if not self.posted:
+            return left
         # One id is one input: a sender that did not hear back posts the same prompt again.
         posted: dict[str, states.Mail] = {}
         for event in self.posted:
@@ -288,18 +292,15 @@ class SessionState:
         The fold of a journal and a run under way both come through here, so neither can count otherwise.
         """
         # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
-        self.posted = [posted for posted in self.posted if posted != event]
+        if self.posted:
+            self.posted = [posted for posted in self.posted if posted != event]
         return self.count(effects)
 
     def count(self, effects: Iterable[Effect]) -> bool:
         """Count the messages that *effects* append; whether a summary is among them."""
-        summarised = False
-        for effect in effects:
-            if isinstance(effect, AppendMessage):
-                self.messages += 1
-            elif isinstance(effect, ReplaceHistory):
-                summarised = True
-        return summarised
+        kinds = [type(effect) for effect in effects]
+        self.messages += kinds.count(AppendMessage)
+        return ReplaceHistory in kinds
 
     def note_results(self, event: events.Event, effects: tuple[Effect, ...], number: int | None) -> None:
         """Remember the place of a truncated result: entry *number*, or the text itself where that is None."""
@@ -388,12 +389,13 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
 
 def stepped(event: events.Event, label: str, made: Iterable[Effect], failed: str = "") -> Stepped:
     """The entry of *event*, which led to *label* and *made* these effects."""
-    return Stepped(event=event, label=label, failed=failed, newer=any(map(_is_newer, made)))
-
-
-def _is_newer(effect: Effect) -> bool:
-    refused = isinstance(effect, RunEnded) and effect.reason is DoneReason.REFUSAL
-    return refused or (isinstance(effect, ReplaceHistory) and bool(effect.summarised))
+    newer = False
+    for effect in made:
+        if isinstance(effect, RunEnded):
+            newer |= effect.reason is DoneReason.REFUSAL
+        elif isinstance(effect, ReplaceHistory):
+            newer |= bool(effect.summarised)
+    return Stepped(event=event, label=label, failed=failed, newer=newer)
 
 
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
@@ -503,7 +505,7 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         mine = machine.branched(machine)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
         changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
-        session = attrs.evolve(mine.memory.session, mail=())
+        session = attrs.evolve(mine.memory.session, mail=(), ceiling=PermissionMode.BYPASS)
         memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
         state.machine, state.copied_spent = mine, Spent()
@@ -524,7 +526,8 @@ def forked_run(machine: Machine, run: str) -> Machine:
     """
     # What this run has used counts for its limits here too. What earlier ones spent, and what children
     # report, is on the original's bill.
-    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine))
+    # It has no parent, either, whose mode it could not exceed.
+    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine), ceiling=PermissionMode.BYPASS)
     memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), session=session)
     return Machine(machine.config, _own_state(machine.state), memory)
 

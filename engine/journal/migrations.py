@@ -19,6 +19,7 @@ from cattrs.gen import make_dict_structure_fn
 from ...effects.config import Config, OnLost, Policy, ToolSpec
 from ...effects.errors import JournalError, NewerVersion
 from ...effects.hooks import HookSpec, OnError
+from ...effects.permissions import PermissionMode
 from ..codec import make_converter
 from .entries import VERSION, Entry, RunOpened
 
@@ -70,6 +71,11 @@ def _hook_spec(old: HookSpec) -> HookSpec:
     return attrs.evolve(old, on_error=OnError.ALLOW)
 
 
+def _config(old: Config) -> Config:
+    # A child could be put in any mode then, whatever its parent was in.
+    return attrs.evolve(old, ceiling=PermissionMode.BYPASS)
+
+
 def _tool_spec_3(old: ToolSpec) -> ToolSpec:
     # A call was judged by the text of what its model wrote, and by nothing else.
     return attrs.evolve(old, paths=(), command="", fills=False)
@@ -104,6 +110,7 @@ CHANGES: Mapping[int, tuple[Changed, ...]] = {
         Changed(ToolSpec, ToolSpec, _tool_spec),
         Changed(Policy, Policy, _policy),
         Changed(HookSpec, HookSpec, _hook_spec),
+        Changed(Config, Config, _config),
     ),
     3: (
         Changed(ToolSpec, ToolSpec, _tool_spec_3),

@@ -18,7 +18,7 @@ from ..inspect.explain import Explanation, Timeline
 from ..inspect.export import export_entries
 from ..inspect.replay import ReplayedStep, replayed
 from ..journal.summary import SessionStatus
-from .listing import described, listed, parent_of
+from .listing import described, in_turns, listed, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -112,10 +112,12 @@ async def delete(store: Store, session: str) -> int:
     """
     Delete *session* of *store*, with its children and theirs; how many sessions that were.
 
-    Forks of it stay. A store does not know whether a session is being driven: its driver learns at its next
-    write that the session has changed, and ends there.
+    Forks of it stay. A store does not know whether a session is being driven: its driver is told at its next
+    look or write, with `SessionGone`, and ends there.
     """
-    members = _family(session, _by_parent(await listed(store)))
+    # By the naming rule: of all other sessions there may be a hundred thousand.
+    children = await _by_parent(await listed(store, prefix=f"{session}."))
+    members = _family(session, children)
     # Children first, as `_family` orders them: what a crash leaves can be deleted by the same call again.
     return sum([await store.delete(member) for member in members])
 
@@ -132,9 +134,10 @@ async def prune(
     """
     # Listed once: a session that is written to meanwhile may still go, and its driver ends at its next write.
     sessions = await listed(store)
-    known, children = {one.session: one for one in sessions}, _by_parent(sessions)
+    known = {one.session: one async for one in in_turns(sessions)}
+    children = await _by_parent(sessions)
     gone: list[str] = []
-    for first in sessions:
+    async for first in in_turns(sessions):
         # Each family once, from its head; an orphan is a head of its own.
         if parent_of(first) in known:
             continue
@@ -158,10 +161,10 @@ async def _load(store: Store, session: str) -> Sequence[bytes]:
     return entries
 
 
-def _by_parent(sessions: Iterable[Listed]) -> dict[str, list[str]]:
+async def _by_parent(sessions: Iterable[Listed]) -> dict[str, list[str]]:
     """The children among *sessions*, by their parents."""
     found: dict[str, list[str]] = {}
-    for one in sessions:
+    async for one in in_turns(sessions):
         if parent := parent_of(one):
             found.setdefault(parent, []).append(one.session)
     return found

@@ -10,7 +10,7 @@ runs nothing: it journals inputs, and the process that runs the child applies th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
@@ -38,7 +38,7 @@ from ...performers.base import LEAVING, noop
 from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
-from ..inputs import Input
+from ..inputs import Input, closed
 from ..machine import ChildLink, agent_before, links_of
 from .environment import FAILED_REASONS
 
@@ -85,6 +85,27 @@ class Children:
         """The sessions of the running children that are known here."""
         # By the links and not by `here` alone: a child of an earlier run may still be in there.
         return [self.here[link.call] for link in self.links if link.call in self.here]
+
+    @property
+    def answerable(self) -> list[ChildSession]:
+        """Those of `known` whose questions count: no input that waits is about to stop them."""
+        stopped = self.log.state.overtaken
+        return [self.here[link.call] for link in self.links if link.call in {*self.here} - {*stopped}]
+
+    def asking(self, request: str, waiting: Iterable[AskApproval]) -> ChildSession | None:
+        """
+        The child that asks *request*, None where none does.
+
+        Raises `UnknownRequest` with the questions that are *waiting* where that child is about to be stopped.
+        """
+        for link in self.links:
+            child = self.here.get(link.call)
+            if child is None or request not in [question.id for question in child.waiting]:
+                continue
+            if child not in self.answerable:
+                raise closed(request, self.log.state, link.call, waiting)
+            return child
+        return None
 
     def session(self, call: str) -> ChildSession:
         """
@@ -141,7 +162,7 @@ class Children:
         for child in self.known:
             # It may have ended, or not begun: then it begins with the mode of its parent.
             with suppress(ConfigError, SessionClosed, UnknownSession):
-                await child.control(change)
+                await child.follow(change)
 
     async def close(self) -> None:
         """Close the children known here."""
@@ -196,6 +217,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
         session_limits=request.limits,
         policy=attrs.evolve(parent.policy, mode=request.mode),
         agent=child.name,
+        ceiling=request.mode,
     )
 
 

@@ -40,7 +40,7 @@ from ...effects.notices import (
 from ...effects.validators import positive
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 
 
 # Where a notice stands in a journal: the number of its entry, and its place among the notices of that.
@@ -262,34 +262,40 @@ class Delivery:
     include_partial: bool = True
     buffer: int = attrs.field(default=SUBSCRIBER_BUFFER, validator=positive)
 
-    def shown(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
-        """The notices that subscribers get of *notices*."""
-        # The same generator where nothing is to be held back: a filter costs a frame for each notice.
-        return notices if self.include_partial else _without_partial(notices)
+    def shown(self, steps: AsyncGenerator[Sequence[Notice], None]) -> AsyncGenerator[Sequence[Notice], None]:
+        """The notices that subscribers get of each of *steps*."""
+        # The same generator where nothing is to be held back: a filter costs a frame for each step.
+        return steps if self.include_partial else _without_partial(steps)
 
 
-async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
+async def _without_partial(
+    steps: AsyncGenerator[Sequence[Notice], None],
+) -> AsyncGenerator[Sequence[Notice], None]:
     held: list[TextDelta | ReasoningDelta] = []
-    async with aclosing(notices):
-        async for notice in notices:
-            # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
-            if isinstance(notice, TextDelta | ReasoningDelta):
-                held.append(notice)
-                continue
-            # The whole call comes with the end of the turn.
-            if isinstance(notice, CallDelta):
-                continue
-            # The model is asked again: its text so far is no part of the conversation.
-            if isinstance(notice, AnswerDropped):
-                held.clear()
-                continue
-            if isinstance(notice, ENDS):
-                for each in _joined(held):
-                    yield each
-            yield notice
-        # A run that was drained ends without one of them.
-        for each in _joined(held):
-            yield each
+    async with aclosing(steps):
+        async for notices in steps:
+            yield [*_completed(notices, held)]
+        # A run that was drained ends without one of `ENDS`.
+        yield [*_joined(held)]
+
+
+def _completed(notices: Iterable[Notice], held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:
+    """*notices* with the text of an answer at its end; until then it is *held*."""
+    for notice in notices:
+        # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
+        if isinstance(notice, TextDelta | ReasoningDelta):
+            held.append(notice)
+            continue
+        # The whole call comes with the end of the turn.
+        if isinstance(notice, CallDelta):
+            continue
+        # The model is asked again: its text so far is no part of the conversation.
+        if isinstance(notice, AnswerDropped):
+            held.clear()
+            continue
+        if isinstance(notice, ENDS):
+            yield from _joined(held)
+        yield notice
 
 
 def _joined(held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:

@@ -130,8 +130,8 @@ def runs(pid: int, began: str) -> bool:
     return born(pid) in {began, ""}
 
 
-# See `LeasingStore.lease`.
-Swap = Callable[[str, "bytes | None", "bytes | None"], Awaitable["bytes | None"]]
+# See `LeasingStore.lease`; that of the session which is known here.
+Swap = Callable[["bytes | None", "bytes | None"], Awaitable["bytes | None"]]
 
 
 @final
@@ -160,7 +160,15 @@ class SessionLease:
     @cached_property
     def _swap(self) -> Swap | None:
         leases = self.log.kept and self.environment.task is None
-        return getattr(self.log.store, "lease", None) if leases else None
+        lease = getattr(self.log.store, "lease", None) if leases else None
+        if lease is None:
+            return None
+
+        async def swap(held: bytes | None, wanted: bytes | None) -> bytes | None:
+            found: bytes | None = await lease(self.log.session, held, wanted, self.log.incarnation)
+            return found
+
+        return swap
 
     @property
     def pause(self) -> float:
@@ -207,17 +215,17 @@ class SessionLease:
             held = self._record
             if self._swap is not None and held is not None:
                 with suppress(WorldError):
-                    found = await self._swap(self.log.session, held, None)
+                    found = await self._swap(held, None)
                     # A renewal that was cut off may not have come to the store.
                     there = decoded(found)
                     if there is not None and there.token == self._token:
-                        await self._swap(self.log.session, found, None)
+                        await self._swap(found, None)
             self._record, self._due = None, 0.0
             held_here.discard(self._token)
 
     async def check(self) -> None:
         """Raise `SessionBusy` where another object has it; it waits as `take` does."""
-        found = None if self._swap is None else decoded(await self._swap(self.log.session, None, None))
+        found = None if self._swap is None else decoded(await self._swap(None, None))
         if found is not None and not await self._over(found):
             raise self._busy(found)
 
@@ -230,7 +238,7 @@ class SessionLease:
             # Kept before the store has it: where this is cut off, `release` has to look for it.
             self._record = wanted = self._made()
             held_here.add(self._token)
-            found = await swap(self.log.session, held, wanted)
+            found = await swap(held, wanted)
             if found == wanted:
                 self._due = time.monotonic() + self.environment.lease / RENEWALS
                 return None
@@ -262,7 +270,7 @@ class SessionLease:
             return ours or where is Workplace.NOWHERE
         for _ in range(LOOKS):
             await asyncio.sleep(found.seconds / LOOKS)
-            now = None if self._swap is None else decoded(await self._swap(self.log.session, None, None))
+            now = None if self._swap is None else decoded(await self._swap(None, None))
             if now != found:
                 return now is None
         return True

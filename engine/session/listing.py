@@ -1,69 +1,141 @@
-"""Lists the sessions of a store with their summaries, and finds the latest one of a directory."""
+"""
+Lists the sessions of a store with their summaries, and finds the latest one of a directory.
+
+Theory of operation. A store may have a hundred thousand sessions. They are read and decoded page by page, and
+between two pages the store does the appends that wait, and the event loop what others want of it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING, final
+from contextlib import aclosing, suppress
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
-from ...effects.errors import JournalError, StoreConflict, StoreError, TurnwheelError
+from ...effects.errors import JournalError, SessionGone, StoreConflict, StoreError, TurnwheelError
 from ..codec import UNREADABLE, decode, encode
 from ..journal.fold import fold
 from ..journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
     from ...performers.stores.base import SessionInfo, Store
+
+T = TypeVar("T")
+
+# Sessions that are read, decoded and looked at between two turns of the event loop: about 4 ms.
+PAGE = 200
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Listed:
-    """A stored session: its times in seconds since the epoch, and the summary of what it is *about*."""
+    """
+    A stored session: its times in seconds since the epoch, and the summary of what it is *about*.
+
+    Of two, the one that was written last has the higher *stamp*.
+    """
 
     session: str
     created: float
     updated: float
     about: SessionSummary
+    stamp: int = 0
 
 
-async def listed(store: Store) -> tuple[Listed, ...]:
+async def listed(
+    store: Store, limit: int | None = None, after: int | None = None, prefix: str = ""
+) -> tuple[Listed, ...]:
     """
-    All sessions of *store*, last written first.
+    The sessions of *store* whose names begin with *prefix*, last written first.
 
-    A session without a summary is read once, and the summary stored. An unreadable session is listed as such.
+    At most *limit* of them, and only those behind the stamp *after*: with the stamp of the last one, the next
+    page follows. A session without a summary is read once, and the summary stored. An unreadable session is
+    listed as such.
     """
-    return tuple([await _described(store, info) for info in await store.list()])
+    found: list[Listed] = []
+    async with aclosing(_pages(store, limit, after, prefix)) as pages:
+        async for page in pages:
+            found += page
+            if limit is not None and len(found) >= limit:
+                return tuple(found[:limit])
+    # What was written while several pages were read has moved to the front.
+    news = found if after is None else []
+    while len(news) > PAGE and (news := await _newer(store, found[0].stamp, prefix)):
+        moved = {one.session for one in news}
+        found = [*news, *[one async for one in in_turns(found) if one.session not in moved]]
+    return tuple(found)
+
+
+async def _newer(store: Store, stamp: int, prefix: str) -> list[Listed]:
+    """The sessions that were written since the one with this *stamp* was."""
+    found: list[Listed] = []
+    async with aclosing(_pages(store, None, None, prefix)) as pages:
+        async for page in pages:
+            found += [one for one in page if one.stamp > stamp]
+            if page[-1].stamp <= stamp:
+                break
+    return found
+
+
+async def _pages(
+    store: Store, limit: int | None = None, after: int | None = None, prefix: str = ""
+) -> AsyncGenerator[list[Listed], None]:
+    """The sessions of *store*, as `listed` has them and perhaps a few more, in pages that are not empty."""
+    size = PAGE if limit is None else min(limit, PAGE)
+    while infos := await store.list(size, after, prefix):
+        # A store in memory answers at once.
+        await asyncio.sleep(0)
+        yield [await _described(store, info) for info in infos]
+        if len(infos) < size:
+            break
+        after = infos[-1].stamp
+
+
+async def in_turns(sessions: Iterable[T]) -> AsyncGenerator[T, None]:
+    """*sessions*, with a turn of the event loop for others before each page of them."""
+    for number, one in enumerate(sessions):
+        if not number % PAGE:
+            await asyncio.sleep(0)
+        yield one
 
 
 async def latest(store: Store, cwd: str | os.PathLike[str]) -> str | None:
     """The session that worked last in the directory *cwd*; None where there is none."""
-    # Real paths: a person may reach one directory through a link today and directly tomorrow.
-    here = _real(cwd)
-    for found in await listed(store):
-        summary = found.about
-        # A child works in its parent's directory and is written last, but only its parent can go on with it.
-        if summary.kind is not SessionKind.CHILD and summary.cwd and _real(summary.cwd) == here:
-            return found.session
+    # Real paths: a person may reach one directory through a link today and directly tomorrow. Many sessions
+    # share one, and each look takes a call of the system for each folder in it.
+    real = cache(os.path.realpath)
+    here = real(os.fspath(cwd))
+    async with aclosing(_pages(store)) as pages:
+        async for page in pages:
+            for found in page:
+                summary = found.about
+                # A child works in its parent's directory and is written last, but only its parent can go on
+                # with it.
+                if summary.kind is not SessionKind.CHILD and summary.cwd and real(summary.cwd) == here:
+                    return found.session
     return None
-
-
-def _real(folder: str | os.PathLike[str]) -> str:
-    return os.path.realpath(folder)
 
 
 async def described(store: Store, session: str) -> Listed | None:
     """*session* of *store*, as `listed` has it; None where it does not exist."""
-    for info in await store.list():
-        if info.session == session:
-            return await _described(store, info)
-    return None
+    info = await store.info(session)
+    return None if info is None else await _described(store, info)
 
 
 async def _described(store: Store, info: SessionInfo) -> Listed:
     summary = await _summary(store, info)
-    return Listed(session=info.session, created=info.created, updated=info.updated, about=summary)
+    return Listed(
+        session=info.session,
+        created=info.created,
+        updated=info.updated,
+        about=summary,
+        stamp=info.stamp,
+    )
 
 
 async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
@@ -73,8 +145,11 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
         if info.about:
             row: SessionSummary = decode(info.about, SessionSummary)
             return row
+    entries = await store.load(info.session)
+    # A journal may be long: one for each turn of the loop.
+    await asyncio.sleep(0)
     try:
-        found = summarize(fold(await store.load(info.session), info.session), info.session)
+        found = summarize(fold(entries, info.session), info.session)
     except (TurnwheelError, *UNREADABLE):
         # One damaged journal must not hide the other sessions.
         return SessionSummary(state=SessionStatus.UNREADABLE)
@@ -82,8 +157,9 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
     if not info.about:
         # The append is empty and names the length that was listed: it loses against any process that writes
         # meanwhile, and a read-only store refuses it. Either way the list is right, only slower next time.
-        with suppress(StoreConflict, StoreError):
-            await store.append(info.session, info.length, (), encode(found, SessionSummary))
+        with suppress(StoreConflict, SessionGone, StoreError):
+            about = encode(found, SessionSummary)
+            await store.append(info.session, info.length, (), about, info.incarnation)
     return found
 
 

@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, final
@@ -122,6 +122,8 @@ class Redactor:
         self._vault = vault
         self._names = names
         self.in_arguments = names.in_arguments
+        # Whether anything is a secret: an argument of a tool, or what has a secret's name in a text.
+        self.used = names.in_arguments or names.secrets.redact
         # A key for each session, so that equal secrets of two sessions cannot be recognised as equal.
         self._key = hmac.digest(PLACEHOLDER_KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
@@ -378,7 +380,10 @@ def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str]
     # Tools are wrapped even where no argument is secret: a result may have a field with a secret name, such
     # as `password`.
     if RunTool in made:
-        made[RunTool] = partial(run_tool, made[RunTool], redactor, silent)
+        inner = made[RunTool]
+        made[RunTool] = partial(run_tool, inner, redactor, silent)
+        if not redactor.used:
+            made[RunTool] = partial(run_as_is, inner, made[RunTool])  # pyright: ignore[reportArgumentType]  # async
     return made
 
 
@@ -462,6 +467,15 @@ def _each(change: Callable[[CallPiece], CallPiece], pieces: tuple[Piece, ...]) -
 
 def _bare(piece: CallPiece) -> CallPiece:
     return attrs.evolve(piece, arguments="")
+
+
+def run_as_is(
+    inner: Performer[RunTool], filling: Performer[RunTool], request: RunTool, scene: PerformContext
+) -> Coroutine[Any, Any, Answer | None]:
+    """Run a tool of an agent that redacts nothing; with *filling* where earlier ones did."""
+    # A journal may have placeholders from before redaction was switched off, which no tool can use.
+    perform = filling if PLACEHOLDER_MARK in request.arguments else inner
+    return perform(request, scene)
 
 
 async def run_tool(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from enum import Enum, auto
 from functools import partial
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects import errors, is_notice
+from ...effects import errors
 from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserSent
-from ...effects.notices import ApprovalRequested, Notice, SettingChanged
+from ...effects.notices import ApprovalRequested, Notice, SettingChanged, notices_in
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
 from ...states.context import INPUTS
@@ -170,8 +170,11 @@ class SessionRunner:
         if self._line:
             self._line[0].set()
 
-    async def _turn(self) -> None:
-        """Wait until what was called before has had its turn."""
+    async def _turn(self, mine: asyncio.Event | None = None) -> None:
+        """Wait for the turn of the place *mine*, or else until what was called before has had its."""
+        if mine is not None:
+            await mine.wait()
+            return
         place = self._join()
         try:
             await place.wait()
@@ -187,22 +190,21 @@ class SessionRunner:
         place: asyncio.Event | None = None,
     ) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`. *place* is in the line."""
-        if place is not None:
-            await place.wait()
-        elif self._line:
-            await self._turn()
+        if place is not None or self._line:
+            await self._turn(place)
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
         try:
             begun = await self._first(prompt, place, takeover=takeover)
             while begun is not None:
                 shown = self.environment.watch.shown(self._drive(*begun, wait=wait))
-                async with aclosing(shown) as notices:
+                async with aclosing(shown) as steps:
                     try:
-                        async for notice in notices:
-                            if self.broker.used:
-                                self.broker.publish(notice, begun[0].entry)
-                            yield notice
+                        async for notices in steps:
+                            for notice in notices:
+                                if self.broker.used:
+                                    self.broker.publish(notice, begun[0].entry)
+                                yield notice
                     except GeneratorExit:
                         # Changed before the work stops, which may take a while. The next caller then waits
                         # and gets no `SessionBusy`.
@@ -393,7 +395,8 @@ class SessionRunner:
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
-    ) -> AsyncGenerator[Notice, None]:
+    ) -> AsyncGenerator[Sequence[Notice], None]:
+        """Drive the run of *driver*; the notices of each step."""
         found: list[errors.TurnwheelError] = []
 
         def stop(error: errors.TurnwheelError) -> None:
@@ -405,21 +408,23 @@ class SessionRunner:
         # Set for each run: the inbox of the last driver has no reader. A child that finds another owner calls
         # `abort`, and this run ends, too, because that owner drives both.
         self.children.wake, self.children.abort = driver.inbox.wake, stop
-        effects = driver.effects(first, wait=wait)
+        steps = driver.steps(first, wait=wait)
 
         async def keep() -> None:
             # A run that rests may be taken over; a closed session must not take its lease back.
             await self.lease.keep(wanted=not (driver.resting or self.owner is Owner.CLOSED))
 
         # Left in reverse order: the poller looks for another owner until the work has stopped.
-        async with polled(self.log, self.lease.pause, keep, stop), aclosing(effects):
-            async for effect in effects:
+        async with polled(self.log, self.lease.pause, keep, stop), aclosing(steps):
+            async for effects in steps:
+                notices = notices_in(effects)
                 # A mode holds for the children, too. After the parent's own step: a crash in between leaves
                 # them with the old one, which `take_over` makes good.
-                if self.children.here and isinstance(effect, SettingChanged):
-                    await self.children.follow(effect.change)
-                if is_notice(effect):
-                    yield effect
+                if self.children.here:
+                    for notice in notices:
+                        if isinstance(notice, SettingChanged):
+                            await self.children.follow(notice.change)
+                yield notices
         # The driver ended because of it, and knows no error itself.
         if found:
             raise found[0]
@@ -464,14 +469,13 @@ class SessionRunner:
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
-                except errors.StoreConflict as conflict:
+                except errors.StoreConflict:
                     # The run here lost the session: its driver finds out by itself, the caller now. Not so
                     # where the other entry is the driver's own, whose append was cut off while this waited.
                     if driven and not self.log.unsure:
                         raise
-                    # Read all of it again: the driver's machine went ahead of the journal, or the journal is
-                    # shorter than the part known here, so it was deleted and begun anew.
-                    self.log.stale = self.log.unsure or conflict.actual < conflict.expected
+                    # Read all of it again where the driver's machine went ahead of the journal.
+                    self.log.stale = self.log.unsure
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
 
@@ -624,8 +628,8 @@ async def polled(
     """
     Read the inputs of other processes to the session of *log* every *poll* seconds, and *keep* its lease.
 
-    Where another process owns the session now, or wrote an unreadable entry, *stop* gets the error: the run
-    stays as it is journaled.
+    Where the session is another process's now, was deleted, or has an unreadable entry, *stop* gets the
+    error: the run stays as it is journaled.
     """
 
     async def look() -> None:
@@ -635,7 +639,7 @@ async def polled(
             await asyncio.sleep(poll)
             try:
                 await log.look()
-            except (errors.StoreConflict, errors.JournalError) as error:
+            except (errors.StoreConflict, errors.SessionGone, errors.JournalError) as error:
                 stop(error)
                 return
             except errors.WorldError:

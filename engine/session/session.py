@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast, final
 
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
-from ...effects.events import Approve, Decision, Interrupted
+from ...effects.events import Approve, ControlReceived, Decision, Interrupted
 from ...effects.history import History
 from ...effects.messages import Outcome, Role
 from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from ...effects.messages import Binary
-    from ...effects.records import Change
+    from ...effects.records import Change, SetMode
     from ...performers.stores.base import Store
     from ...states.context import Mail
     from ..inspect.fork import Replacement
@@ -116,9 +116,8 @@ class Session:
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
         """The open questions: its own, then those of its children."""
-        # An interrupt that waits for `resume` withdraws all of them: an answer could change nothing.
-        quiet = self._log.state.stopped or not self._log.state.unfinished
-        children = [] if quiet else self._runner.children.known
+        # An interrupt that waits for `resume` withdraws theirs, too: an answer could change nothing.
+        children = self._runner.children.answerable
         own, machine = self._log.state.questions, self._log.state.machine
         if machine is not None:
             own = tuple([located(asked, self.id, machine.memory.run, machine.config) for asked in own])
@@ -225,7 +224,7 @@ class Session:
         # Most processes never ask, and the converter costs more to set up than the rest of the engine.
         from ..inspect.run_tree import runs_of  # noqa: PLC0415  # see above
 
-        return runs_of(await self._log.store.load(self.id), self.id)
+        return runs_of(await self._log.load(), self.id)
 
     async def heads(self) -> tuple[RunInfo, ...]:
         """The ends of its branches: the runs that no other run follows."""
@@ -270,7 +269,7 @@ class Session:
         check_replacement(instead)
         store = self._log.store
         # From the store and not from the log: only what is written can be copied.
-        entries = await store.load(self.id)
+        entries = await self._log.load()
         # A person wrote it, and it may have a secret like any other input.
         if instead is not None and self._environment.redactor is not None:
             instead = await self._environment.redactor.redacted(instead)
@@ -454,13 +453,10 @@ class Session:
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()
-        # After an interrupt the children's questions are withdrawn; the error then names the parent's own.
-        if not self._log.state.stopped:
-            for child in self._runner.children.known:
-                if request in [question.id for question in child.waiting]:
-                    # Through the child's own session: the answer belongs in the journal that its run reads.
-                    await child.approve(request, decision, by=by)
-                    return
+        if (child := self._runner.children.asking(request, self.waiting)) is not None:
+            # Through the child's own session: the answer belongs in the journal that its run reads.
+            await child.approve(request, decision, by=by)
+            return
         await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
 
     async def control(self, change: Change) -> None:
@@ -468,11 +464,18 @@ class Session:
         Change a setting for this run and later ones: `SetModel`, `SetMode` or `SetThinking`.
 
         A mode holds for the children, too, once the run has applied it. Raises `ConfigError` with the reason
-        where the setting cannot be changed.
+        where the setting cannot be changed, such as the mode of a child to one wider than its parent's.
         """
         # The id makes a repeated entry one change, after an append whose answer was lost.
-        control = control_event(change, self._environment.config, self._now(), self._environment.new_id())
-        await self._runner.post(lambda: control)
+        config, name = self._environment.config, self._environment.new_id()
+        await self._runner.post(lambda: control_event(change, config, self._now(), name, self.machine))
+
+    async def follow(self, change: SetMode) -> None:
+        """Make the *change* of mode that the parent of this child made; only the parent may call it."""
+        self._check_own()
+        name = self._environment.new_id()
+        led = partial(ControlReceived, id=name, change=change, from_parent=True)
+        await self._runner.post(lambda: led(at=self._now()))
 
     async def cancel(self, call: str) -> None:
         """

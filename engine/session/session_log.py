@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import ConfigError, StoreConflict, UnknownRun
+from ...effects.errors import ConfigError, SessionGone, StoreConflict, UnknownRun
 from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
 from ...performers.base import noop
@@ -27,7 +27,7 @@ from ..journal.summary import SessionSummary, first_line, summarize, summarize_o
 if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
-    from ...performers.stores.base import Store
+    from ...performers.stores.base import Entries, Store
     from ..journal.summary import SummaryKey
     from .redactor import Redactor
 
@@ -58,6 +58,9 @@ class SessionLog:
         self.kept = store is not None
         # The number of entries known here.
         self.length = 0
+        # Which session of this name it is; empty until the store was first asked, or while there is none. It
+        # never becomes another one: what is known here goes with this one alone.
+        self.incarnation = ""
         # Whether an append of the owner failed or was cancelled. The store may have it all the same, which is
         # known once the journal is read.
         self.unsure = False
@@ -94,13 +97,31 @@ class SessionLog:
             raise ConfigError(msg)
         return self._store
 
+    async def load(self, start: int = 0) -> Entries:
+        """The entries of the journal from *start* on; `SessionGone` where it was deleted."""
+        entries = await self.store.load(self.session, start, self.incarnation)
+        self.incarnation = entries.incarnation
+        return entries
+
+    async def load_new(self, known: int) -> tuple[int, Entries]:
+        """
+        The entries behind the first *known*; all of them where a fold of those will not do.
+
+        The number says how many come before them.
+        """
+        entries = await self.load(known)
+        if known and branch_targets(entries):
+            # Another process went back to a run whose end is not kept here.
+            return 0, await self.load()
+        return known, entries
+
     async def read(self) -> None:
         """Read the new entries of the journal, or all of them where `state` is stale."""
         if self._store is None or self.fresh:
             # Only the first read is saved: by the next one, other processes may know the id.
             self.fresh = False
             return
-        known, entries = await load_new(self._store, self.session, 0 if self.stale else self.length)
+        known, entries = await self.load_new(0 if self.stale else self.length)
         self.unsure = False
         # Most reads find nothing new, and what is known is folded already.
         if entries or not known:
@@ -181,7 +202,7 @@ class SessionLog:
         Raises `UnknownRun` where the journal has no such run.
         """
         # All of it, with the end of every run (`keeps=None`): `read` had dropped them.
-        entries = await self.store.load(self.session)
+        entries = await self.load()
         self._take_in(entries, 0, SessionState(keeps=None))
         machine = self.state.machine
         here = "" if machine is None else machine.memory.run
@@ -217,6 +238,14 @@ class SessionLog:
         A piece of a stream waits for the next event. *failed* is the error of a bug that ended the run.
         Returns the number of the latest entry, None without a store.
         """
+        # By the number of its entry: the full text of a result is read from there.
+        if isinstance(event, ModelStreamed) and not failed:
+            # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
+            # append for every delta. Nothing that is looked at below comes of a piece.
+            if self.kept:
+                self._streamed.append(event)
+                self._label = label
+            return self.length - 1 if self.kept else None
         state = self.state
         summarised = state.stepped(event, effects)
 
@@ -227,13 +256,8 @@ class SessionLog:
             # Compared by key: building a summary for each step would cost more than the step.
             return summarize(state, self.session) if self._summarized != summary_key(state) else None
 
-        # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
-        # append for every delta.
-        if self.kept and isinstance(event, ModelStreamed) and not failed:
-            self._streamed.append(event)
-            self._label = label
         # Progress changes no state, and a chatty tool would fill the store with it.
-        elif self.kept and (failed or not isinstance(event, ToolProgressed)):
+        if self.kept and (failed or not isinstance(event, ToolProgressed)):
             step = stepped(event, label, effects, failed)
             await self.write(*self._held_back(), step, about=about)
         # By the number of its entry, and so after the append: the full text of a result is read from there.
@@ -263,7 +287,7 @@ class SessionLog:
         where = self.state.full_results.where(call)
         if not isinstance(where, int) or self._store is None:
             return where if isinstance(where, str) else None
-        return await read_entry(self._store, self.session, where)
+        return await read_entry(self._store, self.session, where, self.incarnation)
 
     # The writing end
 
@@ -271,7 +295,8 @@ class SessionLog:
         """
         Keep *entries*, and the summary that *about* gives; nothing without a store.
 
-        Raises `StoreConflict` where another process went on with this session.
+        Raises `StoreConflict` where another process went on with this session, `SessionGone` where it was
+        deleted.
         """
         if self._store is not None:
             async with self._writing:
@@ -280,7 +305,7 @@ class SessionLog:
                         # Another process added an entry first. It cannot change what the owner writes, so the
                         # same entries go behind it.
                         pass
-                except StoreConflict:
+                except (StoreConflict, SessionGone):
                     raise
                 except BaseException:
                     self.unsure = True
@@ -297,16 +322,17 @@ class SessionLog:
 
             row = encode(summary, SessionSummary)
         try:
-            self.length = await store.append(self.session, self.length, encoded, row)
+            self.incarnation = await store.append(self.session, self.length, encoded, row, self.incarnation)
         except StoreConflict as conflict:
             await self._catch_up(conflict)
             return False
+        self.length += len(encoded)
         # Only now: a refused append wrote no row either.
         self._summarized = key
         return True
 
     async def look(self) -> None:
-        """Take in the entries of other processes. Raises `StoreConflict` as `write` does."""
+        """Take in the entries of other processes. Raises as `write` does."""
         if self.kept:
             async with self._writing:
                 await self._catch_up(None)
@@ -315,7 +341,7 @@ class SessionLog:
         """Take in the entries added since; raise *conflict*, where there is one, if there are none."""
         from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
 
-        news = await self.store.load(self.session, self.length)
+        news = await self.load(self.length)
         added: list[ConcurrentEntry] = []
         for number, data in enumerate(news, self.length):
             entry = decode_entry(data, f"entry {number} of session {self.session!r}")
@@ -324,7 +350,7 @@ class SessionLog:
             if not isinstance(entry, ConcurrentEntry):
                 raise conflict or StoreConflict(self.session, self.length, self.length + len(news))
             added.append(entry)
-        # A conflict without news is a journal that became shorter: it was deleted. Trying again cannot help.
+        # No journal becomes shorter. A store that says so would have this try for ever.
         if conflict is not None and not news:
             raise conflict
         if news:
@@ -350,20 +376,7 @@ class SessionLog:
         return apply_entry(self.state, entry, max(self.length - 1, 0), self.session)
 
 
-async def load_new(store: Store, session: str, known: int) -> tuple[int, Sequence[bytes]]:
-    """
-    The entries of *session* behind the first *known*; all of them where a fold of those will not do.
-
-    The number says how many come before them.
-    """
-    entries = await store.load(session, known)
-    if known and branch_targets(entries):
-        # Another process went back to a run whose end is not kept here.
-        return 0, await store.load(session)
-    return known, entries
-
-
-async def read_entry(store: Store, session: str, number: int) -> str | None:
+async def read_entry(store: Store, session: str, number: int, incarnation: str = "") -> str | None:
     """
     The result of a call in entry *number* of *session*; None where the session was deleted.
 
@@ -371,7 +384,7 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
     """
     from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
 
-    entries = await store.load(session, number)
+    entries = await store.load(session, number, incarnation)
     if not entries:
         return None
     entry = decode_entry(entries[0], f"entry {number} of session {session!r}")

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed, WorldError
+from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed, SessionGone, WorldError
 
 if TYPE_CHECKING:
     from ...effects.messages import Binary
@@ -109,8 +109,7 @@ class Singleton:
                 except SessionBusy:
                     # Another process is at work, and answers the queue, too. Where it is lost, this goes on.
                     await asyncio.sleep(self._poll)
-                    with suppress(WorldError):
-                        await self.session.load()
+                    await self._look()
                     continue
             if not self._news.is_set():
                 self._idle.set()
@@ -123,14 +122,22 @@ class Singleton:
                 async with asyncio.timeout(self._poll):
                     await self._news.wait()
                     return
-            # A store that is away while nothing happens is no error yet: the next post raises it.
-            with suppress(WorldError):
-                await self.session.load()
+            await self._look()
             # An unfinished run is another process's, which answers the queue as well. Taking it over would
             # steal the session from a process that is alive.
             if self.session.queue and not self.session.unfinished:
                 self._idle.clear()
                 return
+
+    async def _look(self) -> None:
+        """Take in what other processes wrote."""
+        try:
+            await self.session.load()
+        except SessionGone:
+            raise
+        except WorldError:
+            # A store that is away while nothing happens is no error yet: the next post raises it.
+            return
 
     async def __aenter__(self) -> Singleton:
         # Prompts that an earlier process accepted are in the journal: the loop begins with them.

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ...effects.events import ModelFailed, ModelFinished, ModelStreamed
+from ...effects.events import Entered, ModelFailed, ModelFinished, ModelStreamed
 from ...effects.history import History, Piece, TextPiece
 from ...effects.messages import StopReason, user
 from ...effects.notices import DoneReason
 from ...effects.requests import CallModel, Conversation, Purpose
 from ...effects.usage import Spent
 from ...performers.base import PerformContext, logger
-from ...states.context import Context, Memory
-from ...states.rules.limits import SMALL_ANSWER, affordable, left, may_not_go_on
+from ...states.context import Context
+from ...states.rules.limits import SMALL_ANSWER, may_not_go_on
 from ...states.rules.token_estimates import message_size, usage_of
 from ..journal.entries import Titled
 from ..journal.summary import first_line
@@ -24,7 +24,6 @@ from ..journal.summary import first_line
 if TYPE_CHECKING:
     from ...effects.events import Event
     from ...performers.base import PassThroughNotice
-    from ..machine import Machine
     from .environment import Environment
     from .session_log import SessionLog
 
@@ -65,22 +64,18 @@ def begin_title(log: SessionLog, environment: Environment, add: Add) -> asyncio.
         return None
     # A budget that is used up, or cannot pay for one, holds for titles, too.
     config, memory = machine.config, machine.memory
-    price, asked = config.spec(_model(memory)).price, message_size(user(TITLE_SYSTEM + opening))
-    rest = left(config, memory.spent, memory.earlier)
-    short = affordable(rest, asked, ANSWER_TOKENS, price, SMALL_ANSWER)
+    ctx = Context(config, memory, Entered(at=environment.clock.now()))
+    asked = message_size(user(TITLE_SYSTEM + opening))
+    # After a fallback the first model is known to be unavailable.
+    short = ctx.affordable(ctx.model, asked, ANSWER_TOKENS, SMALL_ANSWER)
     if may_not_go_on(config, memory.spent, memory.earlier) or isinstance(short, DoneReason):
         return None
-    return asyncio.ensure_future(_title(log, environment, add, machine, short))
+    return asyncio.ensure_future(_title(log, environment, add, ctx, short))
 
 
-def _model(memory: Memory) -> str:
-    # After a fallback the first model is known to be unavailable.
-    return memory.progress.fallback or memory.session.model
-
-
-async def _title(log: SessionLog, environment: Environment, add: Add, machine: Machine, most: int) -> None:
+async def _title(log: SessionLog, environment: Environment, add: Add, ctx: Context, most: int) -> None:
     try:
-        found = await _ask(log, environment, machine, most)
+        found = await _ask(log, environment, ctx, most)
         # Without a title the entry still carries the spend: the account must match the bill.
         if found.title or found.spent != Spent():
             # Evaluated under the lock: a title that a person gave in the meantime stays.
@@ -89,9 +84,9 @@ async def _title(log: SessionLog, environment: Environment, add: Add, machine: M
         _warn(log, f"{type(error).__name__}: {error}")
 
 
-async def _ask(log: SessionLog, environment: Environment, machine: Machine, most: int) -> Titled:
+async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: int) -> Titled:
     """The model's title in *most* tokens, empty where it gives none, with the spend of asking."""
-    config, memory, heard = machine.config, machine.memory, list[Piece]()
+    heard = list[Piece]()
 
     # The performer streams as for any other request; there is no driver to collect the pieces.
     def hear(event: Event | PassThroughNotice) -> None:
@@ -105,7 +100,7 @@ async def _ask(log: SessionLog, environment: Environment, machine: Machine, most
     request = CallModel(
         # Behind the dash is no number, so no request of a run has this id.
         id=f"{log.session}-title",
-        model=_model(memory),
+        model=ctx.model.name,
         view=Conversation(revision=0, length=1),
         system=TITLE_SYSTEM,
         max_output=most,
@@ -114,8 +109,8 @@ async def _ask(log: SessionLog, environment: Environment, machine: Machine, most
     # Outside the machine: a title is no step of a run, so its request leaves no trace in the history.
     scene = PerformContext(
         session=log.session,
-        run=memory.run,
-        config=config,
+        run=ctx.memory.run,
+        config=ctx.config,
         history=History.of(message),
         clock=clock,
         emit=hear,
@@ -127,7 +122,7 @@ async def _ask(log: SessionLog, environment: Environment, machine: Machine, most
         raise TypeError(msg)
     # A provider that broke off in the middle reports no usage, and is paid all the same: estimated then.
     usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
-    spent = Context(config, memory, answer).spent_on(request.model, usage, answer.seconds)
+    spent = ctx.spent_on(request.model, usage, answer.seconds)
     return Titled(at=answer.at, title=_read(log, answer, heard), spent=spent)
 
 

@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects import is_notice
 from ...effects.errors import ConfigError
-from ...effects.notices import Notice, NoticesMissed
+from ...effects.notices import Notice, NoticesMissed, notices_in
 from ..journal.fold import SessionState, initial_state, read
 from .delivery import PASSING, Position
-from .session_log import load_new
 
 if TYPE_CHECKING:
-    from ...performers.stores.base import Store
     from .delivery import Subscription
     from .runner import SessionRunner
+    from .session_log import SessionLog
 
 
 @final
@@ -58,7 +56,7 @@ def position(since: int | str) -> Position:
 
 async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched, None]:
     """The notices of the session of *runner* behind the position *last*, until the session is closed."""
-    journal, begun = JournalReader(runner.log.store, runner.id), None
+    journal, begun = JournalReader(runner.log), None
     # Subscribed first: what is written from here on comes through it.
     async with runner.broker.subscribe() as live, aclosing(_heard(live, runner.environment.poll)) as heard:
         async for notice in heard:
@@ -103,20 +101,20 @@ def _watched(notice: Notice, at: Position) -> Watched:
 
 @final
 class JournalReader:
-    """Reads the notices of a journal, from its beginning on and as far as it goes each time."""
+    """Reads the notices of the journal of *log*, from its beginning on and as far as it goes each time."""
 
-    def __init__(self, store: Store, session: str) -> None:
-        self._store, self._session = store, session
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
         self._state = SessionState()
         self._known = 0
 
     async def news(self) -> AsyncGenerator[tuple[Position, Notice], None]:
         """The notices of the new entries, or of all of them, each with its position."""
-        self._known, entries = await load_new(self._store, self._session, self._known)
+        self._known, entries = await self._log.load_new(self._known)
         if not self._known:
             self._state = initial_state(entries)
-        for _, effects in read(entries, self._session, self._state, self._known):
-            notices = [one for one in effects if is_notice(one) and not isinstance(one, PASSING)]
+        for _, effects in read(entries, self._log.session, self._state, self._known):
+            notices = [one for one in notices_in(effects) if not isinstance(one, PASSING)]
             for place, notice in enumerate(notices):
                 yield (self._known, place), notice
             self._known += 1

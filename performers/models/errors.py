@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64encode
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 import msgspec
@@ -62,6 +63,15 @@ def redact_keys(text: str, keys: Iterable[str]) -> str:
 def without_login(url: str) -> str:
     """*url* without the name and the password that may stand before its host."""
     return _USERINFO.sub("", url)
+
+
+def login_in(url: str) -> str:
+    """The name and the password before the host of *url* as the value of a header; empty without one."""
+    found = _USERINFO.search(url)
+    if found is None:
+        return ""
+    name, _, password = found[0].removesuffix("@").partition(":")
+    return f"Basic {b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
 
 
 # Characters of a provider's message that are kept: it ends up in logs, notices and journals.

@@ -33,7 +33,7 @@ from ...effects.requests import CallModel
 from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext
 from ..worker_pool import CancelShield
-from .errors import keys_in, redact_keys, refusal, shorten, without_login
+from .errors import keys_in, login_in, redact_keys, refusal, shorten, without_login
 from .throttle import MAX_CONCURRENT, Slot, Throttle
 from .wire import AnswerEnd, Broken, Complete, Parser, Wire, cut_short
 
@@ -88,6 +88,15 @@ class Endpoint:
     headers: Mapping[str, str] = attrs.field(repr=False)
     login: str
     keyless: bool = False
+
+    def with_plain_url(self) -> Endpoint:
+        """The same one, with the login in its URL as a header: clients log the URL of each request."""
+        if not (login := login_in(self.base_url)):
+            return self
+        # In place of a key, as clients do with such a URL.
+        others = {name: value for name, value in self.headers.items() if name.lower() != "authorization"}
+        headers = {**others, "authorization": login}
+        return attrs.evolve(self, base_url=without_login(self.base_url), headers=headers)
 
 
 class HTTPOptions(TypedDict, total=False):
@@ -164,8 +173,8 @@ class HTTPModel:
         **options: Unpack[HTTPOptions],
     ) -> None:
         self._wire = wire
-        self._endpoint = endpoint
-        self._shown = without_login(endpoint.base_url)
+        self._endpoint = endpoint = endpoint.with_plain_url()
+        self._shown = endpoint.base_url
         self._settings = settings = HTTPSettings(**options)
         self._idle = settings.idle_timeout or math.inf
         self._longest = settings.answer_timeout or math.inf

@@ -1,9 +1,14 @@
-"""What a store is: an append-only journal per session, with compare-and-set."""
+"""
+What a store is: an append-only journal per session, with compare-and-set.
+
+A name is not enough to know a session by: it may be deleted, and another one begun under its name. So each
+has an incarnation, which no other one ever has, and every call may name the one that it is meant for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol, final
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol, Self, final
 
 import attrs
 
@@ -17,7 +22,8 @@ class SessionInfo:
     """
     A stored session: *length* entries, last written at *updated* (seconds since the epoch).
 
-    *about* is the summary that its last writer gave, empty where none did.
+    *about* is the summary that its last writer gave, empty where none did. *incarnation* tells it from others
+    that had or will have its name. Of two sessions, the one that was written last has the higher *stamp*.
     """
 
     session: str
@@ -25,6 +31,22 @@ class SessionInfo:
     created: float
     updated: float
     about: bytes = b""
+    incarnation: str = ""
+    # Where a session stands among others is no part of what it is.
+    stamp: int = attrs.field(eq=False)
+
+
+@final
+class Entries(tuple[bytes, ...]):  # noqa: SLOT001  # no tuple has room for a slot
+    """Entries of a session, in their order, and its *incarnation*; empty for a session that is not there."""
+
+    incarnation: str
+
+    def __new__(cls, entries: Iterable[bytes] = (), incarnation: str = "") -> Self:
+        """The *entries* of that *incarnation*."""
+        made = super().__new__(cls, entries)
+        made.incarnation = incarnation
+        return made
 
 
 class Store(Protocol):
@@ -35,6 +57,11 @@ class Store(Protocol):
     is all or nothing: two writers that both believe to be at the end cannot both go on. Sessions share
     nothing, and one is there as soon as it has an entry.
 
+    With its first entry a session gets an incarnation: a short text that no session of the store had or will
+    have, also not one of the same name. A caller that knows a session names its incarnation; empty means that
+    it knows none, and takes the one that is there. Where that one is not there any more, the method raises
+    `SessionGone`, and reads and writes nothing.
+
     Every method raises `StoreError` where the store cannot be reached or was closed. Cancelling one leaves
     its work in no doubt: it is done before the cancellation goes on.
 
@@ -42,26 +69,43 @@ class Store(Protocol):
     """
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """
-        Add *entries* to *session*, which must hold exactly *expected*; return its new length.
+        Add *entries* to *session*, which must hold exactly *expected*; return its incarnation.
 
         *about* is the session's summary in `list` from now on, None for the one before: a few hundred bytes,
         so that a list reads no journal. Without entries, only the summary changes, and the time of the last
-        writing stays; a session that is not there gets none.
+        writing stays; a session that is not there gets none, and has no incarnation.
 
         All of it is kept when this returns, as durably as the store promises, and also when it is cancelled.
         Raises `StoreConflict` where the session has another length, and writes nothing then.
         """
         ...
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; empty for a session that is not there."""
         ...
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """
+        The sessions whose names begin with *prefix*, last written first.
+
+        At most *limit* of them, and only those behind the stamp *after*: with the stamp of the last one, the
+        next page follows. A session that is written between two pages moves to the front, and may be missing
+        behind. All at once may take a second, in which no append is done.
+        """
+        ...
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
         ...
 
     async def delete(self, session: str) -> bool:
@@ -80,7 +124,9 @@ class LeasingStore(Store, Protocol):
     A store may do without: a session at work is then taken over by any process that resumes it.
     """
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         """
         Put *wanted* in the place of *held* as the lease of *session*, None for none; what is there now.
 

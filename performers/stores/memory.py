@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice, takewhile
 from typing import final
 
 import attrs
 
-from ...effects.errors import StoreConflict, StoreError
-from .base import SessionInfo
+from ...effects.errors import SessionGone, StoreConflict, StoreError
+from .base import Entries, SessionInfo
 
 
 @final
 @attrs.define(eq=False)
 class _Session:
+    name: str
+    incarnation: str
     created: float
-    updated: float
+    updated: float = 0.0
     entries: list[bytes] = attrs.field(factory=list)
     about: bytes = b""
+    stamp: int = 0
+
+    @property
+    def info(self) -> SessionInfo:
+        return SessionInfo(
+            session=self.name,
+            length=len(self.entries),
+            created=self.created,
+            updated=self.updated,
+            about=self.about,
+            incarnation=self.incarnation,
+            stamp=self.stamp,
+        )
+
+
+# Stamps of earlier writings that are left, besides as many as there are sessions, until they are swept out.
+SWEEP = 64
 
 
 @final
@@ -33,63 +54,104 @@ class MemoryStore:
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._sessions: dict[str, _Session] | None = {}
+        # The sessions in the order of their stamps and of their names, so that a page costs no look at all.
+        self._numbers = count(1)
+        self._stamps: list[int] = []
+        self._written: dict[int, _Session] = {}
+        self._names: list[str] = []
         self._leases: dict[str, bytes] = {}
+        self._incarnations = map(str, count(1))
         self._lock = threading.Lock()
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         # One lock over comparing and writing: that is all that makes it a compare-and-set between threads.
         with self._lock:
-            sessions = self._open()
-            kept = sessions.get(session)
+            kept = self._find(session, incarnation)
             length = len(kept.entries) if kept else 0
             if length != expected:
                 raise StoreConflict(session, expected, length)
             if entries:
                 at = self._now()
-                kept = sessions.setdefault(session, _Session(at, at))
+                if kept is None:
+                    kept = self._open()[session] = _Session(session, next(self._incarnations), at)
+                    insort(self._names, session)
                 kept.entries.extend(entries)
                 kept.updated = at
+                self._stamp(kept)
             if kept is not None and about is not None:
                 kept.about = about
-            return length + len(entries)
+            return kept.incarnation if kept else ""
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; see `Store.load`."""
         with self._lock:
-            kept = self._open().get(session)
-            # A slice is a copy, which a later append does not change under its reader. A negative start would
-            # count from the end.
-            return kept.entries[max(start, 0) :] if kept else []
+            kept = self._find(session, incarnation)
+            # A negative start would count from the end.
+            return Entries(kept.entries[max(start, 0) :], kept.incarnation) if kept else Entries()
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
+    def _stamp(self, kept: _Session) -> None:
+        """Put *kept* before all other sessions."""
+        if kept.stamp and kept.stamp == self._stamps[-1]:
+            return
+        self._written.pop(kept.stamp, None)
+        kept.stamp = next(self._numbers)
+        self._written[kept.stamp] = kept
+        self._stamps.append(kept.stamp)
+        # Those of earlier writings are left, since each would cost a look for its place.
+        if len(self._stamps) > 2 * len(self._written) + SWEEP:
+            self._stamps = list(self._written)
+
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions whose names begin with *prefix*, last written first; see `Store.list`."""
         with self._lock:
-            infos = [
-                SessionInfo(
-                    session=name,
-                    length=len(kept.entries),
-                    created=kept.created,
-                    updated=kept.updated,
-                    about=kept.about,
-                )
-                for name, kept in self._open().items()
-            ]
-        # By name where the clock did not move between two, so that a list is the same each time.
-        return sorted(infos, key=lambda info: (-info.updated, info.session))
+            self._open()
+            found = self._named(prefix, after) if prefix else self._behind(after)
+            return [kept.info for kept in islice(found, limit)]
+
+    def _behind(self, after: int | None) -> Iterator[_Session]:
+        end = len(self._stamps) if after is None else bisect_left(self._stamps, after)
+        stamps = (self._stamps[place] for place in range(end - 1, -1, -1))
+        return (self._written[stamp] for stamp in stamps if stamp in self._written)
+
+    def _named(self, prefix: str, after: int | None) -> Iterator[_Session]:
+        sessions = self._open()
+        first = bisect_left(self._names, prefix)
+        names = takewhile(lambda name: name.startswith(prefix), islice(self._names, first, None))
+        found = sorted([sessions[name] for name in names], key=lambda kept: -kept.stamp)
+        return (kept for kept in found if after is None or kept.stamp < after)
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
+        with self._lock:
+            kept = self._open().get(session)
+            return kept and kept.info
 
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
         with self._lock:
             self._leases.pop(session, None)
-            return self._open().pop(session, None) is not None
+            kept = self._open().pop(session, None)
+            if kept is None:
+                return False
+            del self._written[kept.stamp], self._names[bisect_left(self._names, session)]
+            return True
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
         with self._lock:
-            self._open()
+            self._find(session, incarnation)
             there = self._leases.get(session)
             if there != held:
                 return there
@@ -104,6 +166,13 @@ class MemoryStore:
         with self._lock:
             self._sessions = None
             self._leases.clear()
+
+    def _find(self, session: str, incarnation: str) -> _Session | None:
+        """The session that is there; `SessionGone` where that is not the *incarnation* that was named."""
+        kept = self._open().get(session)
+        if incarnation and (kept is None or kept.incarnation != incarnation):
+            raise SessionGone(session, kept is not None)
+        return kept
 
     def _open(self) -> dict[str, _Session]:
         if self._sessions is None:

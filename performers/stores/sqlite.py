@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, fin
 
 import attrs
 
-from ...effects.errors import ConfigError, StoreConflict, StoreError
+from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
 from ..worker_pool import finish
-from .base import Durability, SessionInfo
+from .base import Durability, Entries, SessionInfo
 
 if TYPE_CHECKING:
     import sqlite3
@@ -90,28 +90,43 @@ class SQLiteStore:
         return os.path.realpath(self._path)
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         # A copy, since the caller may go on with its list when it is cancelled.
-        work = partial(append, session, expected, tuple(entries), about, self._now)
+        new = Append(session, expected, tuple(entries), about, incarnation)
+        work = partial(append, new, self._now)
         return await self._do(work, "write")
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; see `Store.load`."""
-        return await self._do(partial(load, session, start))
+        return await self._do(partial(load, session, start, incarnation))
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions, last written first."""
-        return await self._do(list_sessions)
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions whose names begin with *prefix*, last written first; see `Store.list`."""
+        return await self._do(partial(list_sessions, limit, after, prefix))
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it; None where it is not there."""
+        return await self._do(partial(info, session))
 
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
         return await self._do(partial(delete, session), "write")
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
-        return await self._do(partial(lease, session, held, wanted), "read" if held == wanted else "lease")
+        work = partial(lease, session, held, wanted, incarnation)
+        return await self._do(work, "read" if held == wanted else "lease")
 
     async def close(self) -> None:
         """Close the file when the jobs before are done. Closing twice is fine."""
@@ -231,10 +246,12 @@ def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
 # How many entries a session may have, and a stretch; far more than a file can hold.
 _MOST = 0xFFFFFFFF
 
+# Higher than any stamp.
+_LAST = 2**63 - 1
+
 # In SQLite << and & and | bind alike, from left to right.
-# Each session with its last stretch and the last entry of that.
+# Each session with its stamp, its last stretch and the last entry of that.
 _ENDS = """
-sessions
     join stretches on key = (
         select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | 0xffffffff
     )
@@ -245,66 +262,118 @@ sessions
 
 _COUNT = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
 _FIND = f"""
-select sessions.id, {_COUNT}, case when latest.id = (select max(id) from entries) then latest.id + 1 end
-    from {_ENDS} where session = ?
+select sessions.id, incarnation, {_COUNT},
+    case when stamp = (select max(stamp) from recents) then latest.id + 1 end
+    from sessions join recents using (id) {_ENDS} where session = ?
 """  # noqa: S608  # all of it stands here
-_LIST = f"select session, {_COUNT}, created, at, about from {_ENDS} order by at desc, session"  # noqa: S608  # as above
+# A cross join is done in the order in which it is written: by stamp, or by name.
+_INFO = f"select session, {_COUNT}, created, at, about, incarnation, stamp from "  # noqa: S608  # as above
+_LIST = f"{_INFO} recents cross join sessions using (id) {_ENDS} where stamp < ? order by stamp desc limit ?"
+_BY_NAME = f"""
+{_INFO} sessions cross join recents using (id) {_ENDS}
+    where session >= ? and session < cast(? as text) and stamp < ? order by stamp desc limit ?
+"""
+_ONE = f"{_INFO} sessions cross join recents using (id) {_ENDS} where session = ?"
+_STAMP = "insert or replace into recents select ?, coalesce(max(stamp), 0) + 1 from recents"
+# A row for each entry, or one without a body: one statement, for the session may be begun anew between two.
 _LOAD = """
-select body from sessions
+select incarnation, body from sessions
     join stretches on key between
         (select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | :start)
         and sessions.id << 32 | 0xffffffff
-    join entries on entries.id between
+    left join entries on entries.id between
         stretch << 32 | max(:start - (key & 0xffffffff), 0) and stretch << 32 | 0xffffffff
     where session = :session order by key, entries.id
 """
 
 
-def append(
-    session: str,
-    expected: int,
-    entries: tuple[bytes, ...],
-    about: bytes | None,
-    now: Callable[[], float],
-    db: sqlite3.Connection,
-) -> int:
-    """Add *entries* to *session*; its new length. `StoreConflict` where it has not the *expected* one."""
-    found = db.execute(_FIND, (session,)).fetchone()
-    # *key* is where the next entry goes if the session has the last stretch of the file, and None otherwise.
-    number, actual, key = found or (None, 0, None)
-    if actual != expected:
-        raise StoreConflict(session, expected, actual)
-    if number is not None and about is not None:
-        db.execute("update sessions set about = ? where id = ?", (about, number))
-    if entries:
+@final
+@attrs.frozen
+class Append:
+    """What `SQLiteStore.append` was asked for."""
+
+    session: str
+    expected: int
+    entries: tuple[bytes, ...]
+    about: bytes | None
+    incarnation: str
+
+
+def append(new: Append, now: Callable[[], float], db: sqlite3.Connection) -> str:
+    """Make the append *new*; the incarnation of its session."""
+    found = db.execute(_FIND, (new.session,)).fetchone()
+    # *key* is where the next entry goes if the session was written last of all, and None otherwise.
+    number, incarnation, actual, key = found or (None, "", 0, None)
+    _check_incarnation(new.session, new.incarnation, incarnation)
+    if actual != new.expected:
+        raise StoreConflict(new.session, new.expected, actual)
+    if number is not None and new.about is not None:
+        db.execute("update sessions set about = ? where id = ?", (new.about, number))
+    if new.entries:
         # Inside of the transaction, so that the order of times is the order of writing over all processes.
         at = now()
         if number is None:
-            row = (session, at, about or b"")
-            db.execute("insert into sessions values (null, ?, ?, ?)", row)
+            incarnation = os.urandom(16).hex()
+            row = (new.session, at, new.about or b"", incarnation)
+            db.execute("insert into sessions values (null, ?, ?, ?, ?)", row)
             (number,) = db.execute("select last_insert_rowid()").fetchone()
         if key is None:
             # A new stretch begins behind all others.
             (stretch,) = db.execute("select coalesce(max(id) >> 32, 0) + 1 from entries").fetchone()
             db.execute("insert into stretches values (?, ?)", (number << 32 | actual, stretch))
+            db.execute(_STAMP, (number,))
             key = stretch << 32
-        rows = [(number, at, body) for number, body in enumerate(entries, key)]
+        rows = [(number, at, body) for number, body in enumerate(new.entries, key)]
         db.executemany("insert into entries values (?, ?, ?)", rows)
-    return actual + len(entries)
+    return incarnation
 
 
-def load(session: str, start: int, db: sqlite3.Connection) -> list[bytes]:
+def load(session: str, start: int, incarnation: str, db: sqlite3.Connection) -> Entries:
     """The entries of *session* from index *start* on."""
     asked = {"session": session, "start": min(max(start, 0), _MOST)}
-    return [body for (body,) in db.execute(_LOAD, asked)]
+    rows = db.execute(_LOAD, asked).fetchall()
+    there = rows[0][0] if rows else ""
+    _check_incarnation(session, incarnation, there)
+    return Entries((body for _, body in rows if body is not None), there)
 
 
-def list_sessions(db: sqlite3.Connection) -> list[SessionInfo]:
-    """All sessions, last written first."""
-    return [
-        SessionInfo(session=session, length=length, created=created, updated=updated, about=about)
-        for session, length, created, updated, about in db.execute(_LIST)
-    ]
+def _check_incarnation(session: str, named: str, there: str) -> None:
+    """Raise `SessionGone` where the incarnation *named* of *session* is not the one that is *there*."""
+    if named and named != there:
+        raise SessionGone(session, bool(there))
+
+
+def list_sessions(
+    limit: int | None, after: int | None, prefix: str, db: sqlite3.Connection
+) -> list[SessionInfo]:
+    """The sessions whose names begin with *prefix*, last written first."""
+    part = (_LAST if after is None else after, -1 if limit is None else limit)
+    # No text has a byte that is higher than all bytes of UTF-8.
+    found = (
+        db.execute(_BY_NAME, (prefix, prefix.encode() + b"\xff", *part))
+        if prefix
+        else db.execute(_LIST, part)
+    )
+    return [_info(row) for row in found]
+
+
+def info(session: str, db: sqlite3.Connection) -> SessionInfo | None:
+    """*session* as a list has it; None where it is not there."""
+    found = db.execute(_ONE, (session,)).fetchone()
+    return found and _info(found)
+
+
+def _info(row: tuple[Any, ...]) -> SessionInfo:
+    session, length, created, updated, about, incarnation, stamp = row
+    return SessionInfo(
+        session=session,
+        length=length,
+        created=created,
+        updated=updated,
+        about=about,
+        incarnation=incarnation,
+        stamp=stamp,
+    )
 
 
 def delete(session: str, db: sqlite3.Connection) -> bool:
@@ -318,12 +387,19 @@ def delete(session: str, db: sqlite3.Connection) -> bool:
     stretches = db.execute(f"select stretch {of_it}", found).fetchall()
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
     db.execute(f"delete {of_it}", found)
+    db.execute("delete from recents where id = ?", found)
+    db.execute(_STAMP, (0,))
     db.execute("delete from sessions where id = ?", found)
     return True
 
 
-def lease(session: str, held: bytes | None, wanted: bytes | None, db: sqlite3.Connection) -> bytes | None:
+def lease(
+    session: str, held: bytes | None, wanted: bytes | None, incarnation: str, db: sqlite3.Connection
+) -> bytes | None:
     """Put *wanted* in the place of *held* as the lease of *session*; the lease from then on."""
+    if incarnation:
+        row = db.execute("select incarnation from sessions where session = ?", (session,)).fetchone()
+        _check_incarnation(session, incarnation, row[0] if row else "")
     found = db.execute("select body from leases where session = ?", (session,)).fetchone()
     there: bytes | None = found and found[0]
     if there != held or held == wanted:

@@ -79,9 +79,13 @@ class StoreFile:
     def _done(self, work: StoreWork[list[T | Exception]], count: int = 1) -> list[T | Exception]:
         """The outcomes of *work*, as many as *count*."""
         try:
-            outcomes = work(self._opened())
-            # Behind the commit: SQLite reports success for a file that was deleted under it.
-            self._check()
+            db = self._opened()
+            try:
+                outcomes = work(db)
+            finally:
+                # Behind the commit: SQLite reports success for a file that was deleted under it, and damage
+                # for one that was cut off.
+                self._check()
         except Exception as error:  # noqa: BLE001  # its caller gets it, whatever it is
             return [self._explained(error) for _ in range(count)]
         return [self._explained(one) if isinstance(one, Exception) else one for one in outcomes]
@@ -269,7 +273,7 @@ def _apart(work: StoreWork[T], db: sqlite3.Connection) -> T | Exception:
 
 
 # The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it.
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 
 # An append costs the pages that it touches. Entries are only ever added behind all others, of any session,
 # which is cheapest: in the middle of a tree full pages are moved about. Neighbours of one session form a
@@ -300,7 +304,20 @@ _LEASES = """
 create table leases (session text primary key, body blob not null) without rowid;
 """
 
-SCHEMA = _JOURNALS + _LEASES
+# In which order the sessions were written: the one with the highest stamp last. A session that goes on by
+# itself keeps its stamp, so a row is written only with a new stretch. The latest deletion has a stamp, too:
+# so none is given twice.
+_RECENTS = """
+create table recents (
+    id integer primary key, -- of the session, or 0 for the latest deletion
+    stamp integer not null unique
+);
+"""
+
+# Which session of its name it is, for those that know it: the number of its row may be another one's later.
+_INCARNATIONS = "alter table sessions add column incarnation text not null default ''"
+
+SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS
 
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
@@ -318,6 +335,22 @@ drop table older_sessions
 """,
     ),
     3: (_LEASES,),
+    4: (
+        _INCARNATIONS,
+        "update sessions set incarnation = lower(hex(randomblob(16)))",
+        _RECENTS,
+        """
+insert into recents select id, row_number() over (order by at, session desc) from (
+    select sessions.id, session, (
+        select at from entries where entries.id between stretch << 32 and stretch << 32 | 0xffffffff
+            order by entries.id desc limit 1
+    ) as at
+    from sessions join stretches on key = (
+        select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | 0xffffffff
+    )
+)
+""",
+    ),
 }
 
 # Stands in the header of the file, so that another program's database is never taken for one of ours.

@@ -35,7 +35,7 @@ from .inspection import linked, spelled
 from .paths import LocatedPath, fault_of, locate
 from .process import run
 from .runner import MAX_OUTPUT, NOTE
-from .search import SNIFFED, is_denied
+from .search import SNIFFED, is_denied, visible
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -135,7 +135,7 @@ def write(context: ToolContext[object], path: str, content: str) -> str:
     place = locate(context, path)
     data = content.encode()
     store(place, data)
-    return f"wrote {len(data):,} bytes to {place.shown}"
+    return f"wrote {len(data):,} bytes to {visible(place.shown)}"
 
 
 # Not idempotent: where *new* contains *old*, a second run would replace it once more.
@@ -162,7 +162,7 @@ def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool 
     if (size := len(text) + count * (len(new) - len(old))) > MAX_EDITED:
         raise fault_of(place, f"would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is")
     store(place, text.replace(old, new).encode(), seen)
-    return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
+    return f"replaced {count} occurrence{'s' if count > 1 else ''} in {visible(place.shown)}"
 
 
 def _occurrences(text: str, old: str, shown: str, *, all_of_them: bool) -> int:
@@ -278,7 +278,7 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
     if len(names) > MAX_ENTRIES:
         names[MAX_ENTRIES:] = [f"[{len(names) - MAX_ENTRIES:,} more]"]
     names += [f"[left out: {count} {why}]" for why, count in missed.items() if count]
-    return "\n".join(names) or "[the directory is empty]"
+    return "\n".join(map(visible, names)) or "[the directory is empty]"
 
 
 def denied_globs(tool: str, context: ToolContext[object]) -> list[str]:
@@ -336,14 +336,19 @@ async def _search(
     with place.parent() if only else place.folder() as folder:
         hidden = [denied_globs(tool, context), spelled(within, str(context.cwd))]
         order = [folder, only, "" if base == "." else f"{base}/", names, text, limit, *hidden]
-        command = (sys.executable, "-I", "-S", str(_SEARCH), json.dumps(order))
         ended = await run(
-            command, cwd=place.root, seconds=SEARCH_SECONDS, keep=MAX_OUTPUT, descriptors=(folder,)
+            (sys.executable, "-I", "-S", str(_SEARCH)),
+            cwd=place.root,
+            seconds=SEARCH_SECONDS,
+            keep=MAX_OUTPUT,
+            given=json.dumps(order).encode(),
+            descriptors=(folder,),
         )
     if ended.code is None:
         return f"{ended.output}[stopped after {SEARCH_SECONDS:g} s; narrow the search]"
     if ended.code:
-        raise ValueError(ended.output.rstrip())
+        # Killed from outside, it has no word of its own.
+        raise ValueError(ended.output.rstrip() or f"the search failed (exit code {ended.code})")
     return ended.output.rstrip("\n")
 
 

@@ -11,17 +11,30 @@ from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, final, get_origin, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    final,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 import attrs
 import msgspec
 
 from ...effects import Config, History, Secrets, ToolDefinitionError, ToolSpec
 from ...effects.secrets import ANY, arguments_in, secrets_in
-from ...states.context import Memory
-from ...states.state import State
 from ..base import FullResult, no_full_result, noop
 from .options import ToolOptions
+
+if TYPE_CHECKING:
+    from ...states.context import Memory
+    from ...states.state import State
 
 # What a tool is told besides its arguments.
 

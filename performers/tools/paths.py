@@ -20,6 +20,7 @@ import attrs
 
 from ...effects.errors import ConfigError
 from .decorator import ToolContext
+from .search import visible
 
 # How each directory on the way is opened.
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -119,10 +120,26 @@ def _directory(path: Path | str) -> Path:
     raise ConfigError(msg)
 
 
+def as_listed(path: Path) -> Path:
+    """*path*, each part of which may be written as a listing shows it."""
+    if "\\" not in str(path):
+        return path
+    found = Path(path.anchor)
+    for part in path.parts[len(found.parts) :]:
+        names = [part]
+        # By the names that are there, and no escape is undone: of a name that prints, another spelling could
+        # pass by a rule.
+        if not os.path.lexists(found / part):
+            with contextlib.suppress(OSError):
+                names = [each.name for each in found.iterdir() if visible(each.name) == part] or names
+        found /= names[0]
+    return found
+
+
 def locate(context: ToolContext[object], path: str) -> LocatedPath:
     """The place of *path*, relative to the working directory; raises `ValueError` where it is outside."""
     try:
-        real = (context.cwd / path).resolve()
+        real = as_listed(context.cwd / path).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a symlink loop, a null byte
         msg = f"{path!r} cannot be resolved: {error}"
         raise ValueError(msg) from error

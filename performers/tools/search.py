@@ -2,9 +2,9 @@
 Walking a tree, matching names, and searching text: the work behind `glob` and `grep`, as a program.
 
 It runs in a process of its own, since nothing else can stop a regular expression that backtracks for ever:
-within ours it would hold every thread. So this file imports the standard library only and takes its order as
-one JSON argument. The directory comes as an open descriptor that has been checked; nothing
-below it is reached through a symlink.
+within ours it would hold every thread. So this file imports the standard library only. It reads its order as
+JSON from its standard input, since any user of the machine can list the arguments of a process. The directory
+comes as an open descriptor that has been checked; nothing below it is reached through a symlink.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 
 # Directories of what programs made, not looked into, unless the search begins there.
 SKIPPED = frozenset(
@@ -37,8 +38,15 @@ SNIFFED = 8_192
 # Why a file is left out that a rule denies.
 RULED_OUT = "denied by a rule"
 
-# Braces in one pattern: each multiplies the patterns to try.
+# Braces in one pattern, and patterns that they stand for: each brace multiplies the patterns to try.
 _MAX_CHOICES = 6
+_MAX_PATTERNS = 1_000
+
+# Characters of a pattern.
+MAX_PATTERN = 1_000
+
+# Folders below one another that are looked into; each costs an open descriptor.
+MAX_FOLDERS = 100
 
 # The exit code for an order that cannot be carried out; the output says why.
 REFUSED = 2
@@ -63,12 +71,17 @@ def report(  # noqa: PLR0913, PLR0917  # as the order has them
     pattern.
     """
     missed = Counter[str]()  # by reason
+    for pattern in (names, text or ""):
+        if len(pattern) > MAX_PATTERN:
+            msg = f"the pattern has {len(pattern):,} characters, and may have {MAX_PATTERN:,}"
+            raise ValueError(msg)
     patterns = [pattern.split("/") for pattern in choices(names)]
     try:
         wanted = None if text is None else re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         msg = f"{text!r} is not a regular expression of Python's: {error}"
         raise ValueError(msg) from error
+    shown = visible(shown)
     files = (
         (path, where)
         for path, where in _files(folder, only, missed)
@@ -105,6 +118,9 @@ def _files(folder: int, only: str, missed: Counter[str]) -> Iterator[tuple[str, 
     for base, folders, names, where in os.fwalk(".", onerror=unread, dir_fd=folder):
         # In place, since `fwalk` descends into the names that are left here.
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        if base.count("/") >= MAX_FOLDERS:
+            missed["too deep"] += len(folders)
+            folders.clear()
         for name in sorted(names):
             yield os.path.normpath(f"{base}/{name}"), where
 
@@ -119,12 +135,12 @@ def _lines(
     """
     for path, folder in files:
         if wanted is None:
-            yield path
+            yield visible(path)
             continue
         for number, line in enumerate(_text(path, folder, missed, alone=alone).split("\n"), 1):
             if wanted.search(line):
                 hit = line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
-                yield f"{path}:{number}: {hit}"
+                yield f"{visible(path)}:{number}: {hit}"
 
 
 def _text(path: str, folder: int, missed: Counter[str], *, alone: bool) -> str:
@@ -157,6 +173,14 @@ def _text(path: str, folder: int, missed: Counter[str], *, alone: bool) -> str:
     return ""
 
 
+def visible(name: str) -> str:
+    """*name* on one line, with JSON's escapes for what does not print or turns the text around it."""
+    if name.isprintable():
+        return name
+    # A lone surrogate, too: it stands for a byte of a name that is no UTF-8.
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in name)
+
+
 def choices(pattern: str) -> list[str]:
     """The patterns that *pattern* stands for, one for each choice in its braces, as in ``*.{js,ts}``."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
@@ -167,16 +191,22 @@ def choices(pattern: str) -> list[str]:
         raise ValueError(msg)
     if "/" not in pattern:  # a bare name is looked for at any depth
         pattern = f"**/{pattern}"
-    return _spelled_out(pattern.removeprefix("./"))
+    found = list(islice(_spelled_out(pattern.removeprefix("./")), _MAX_PATTERNS + 1))
+    if len(found) > _MAX_PATTERNS:
+        msg = f"the braces of the glob stand for more than {_MAX_PATTERNS:,} patterns; search more than once"
+        raise ValueError(msg)
+    return found
 
 
-def _spelled_out(pattern: str) -> list[str]:
+def _spelled_out(pattern: str) -> Iterator[str]:
     """Take the first innermost braces apart, and then what is left of them."""
     braces = re.search(r"\{([^{}]*)\}", pattern)
     if braces is None:
-        return [pattern]
+        yield pattern
+        return
     before, after = pattern[: braces.start()], pattern[braces.end() :]
-    return [whole for choice in braces[1].split(",") for whole in _spelled_out(f"{before}{choice}{after}")]
+    for choice in braces[1].split(","):
+        yield from _spelled_out(f"{before}{choice}{after}")
 
 
 def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -199,18 +229,19 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return all(part == "**" for part in pattern[of:])
 
 
-def main(argument: str) -> int:
-    """Carry out the order in *argument*: what `report` takes, as a JSON list."""
+def main(order: str) -> int:
+    """Carry out the *order*: what `report` takes, as a JSON list."""
     # By lines, so that a search that is stopped has found something.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
     try:
-        for line in report(*json.loads(argument)):
+        for line in report(*json.loads(order)):
             sys.stdout.write(f"{line}\n")
-    except ValueError as error:
-        sys.stdout.write(f"{error}\n")
+    except Exception as error:  # noqa: BLE001  # a model can do nothing with a traceback
+        why = str(error) if isinstance(error, ValueError) else f"the search failed: {type(error).__name__}"
+        sys.stdout.write(f"{why}\n")
         return REFUSED
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.stdin.read()))

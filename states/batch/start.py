@@ -43,6 +43,9 @@ def _account(ctx: Context, draft: Draft) -> Spent:
 
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch*, given up where the budget is used up."""
+    # Most runs have no budget, and sums are dear where this is asked after each call.
+    if not ctx.config.budgeted:
+        return batch
     # What has not started never will; what runs is let finish, since it is paid for.
     if may_not_go_on(ctx.config, _account(ctx, draft), ctx.memory.earlier, over_budget) is None:
         return batch
@@ -136,7 +139,9 @@ def _run(call: Call, batch: Batch, calls: Sequence[Call], ctx: Context, draft: D
         tool_run(wish, spec, request),
         ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
     )
-    return call.at(Running(request=request, finding=finding_of(call, ctx) or NOTHING))
+    # Most calls were not looked at.
+    finding = finding_of(call, ctx) if call.phase.inspection else None
+    return call.at(Running(request=request, finding=finding or NOTHING))
 
 
 def _delegate(call: Call, calls: Sequence[Call], ctx: Context, draft: Draft) -> Call:

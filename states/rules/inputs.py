@@ -7,7 +7,8 @@ from math import inf
 
 from ...effects.config import Config, Policy, Steering
 from ...effects.messages import Message, user
-from ...effects.records import Change, MailKind, SetModel, SetThinking
+from ...effects.permissions import PermissionMode
+from ...effects.records import Change, MailKind, SetMode, SetModel, SetThinking
 from ..context import Mail
 
 
@@ -78,8 +79,8 @@ def skips_rest(mail: Iterable[Mail]) -> bool:
 # Whether a setting can be changed while a run is under way.
 
 
-def refusal(config: Config, change: Change) -> str:
-    """Why *change* cannot be made under *config*; empty where it can."""
+def refusal(config: Config, change: Change, ceiling: PermissionMode) -> str:
+    """Why *change* cannot be made under *config*, nor a mode above the *ceiling*; empty where it can."""
     if isinstance(change, SetModel):
         if not change.model.strip():
             return "a model has a name"
@@ -88,6 +89,8 @@ def refusal(config: Config, change: Change) -> str:
         paid = config.limits.usd is not None or config.session_limits.usd is not None
         if paid and config.spec(change.model).price is None:
             return f"the limit in USD needs a price for {change.model!r}: configure it among the models"
+    if isinstance(change, SetMode) and not change.mode.within(ceiling):
+        return f"a child is in no wider mode than its parent, which is in {ceiling.value!r}"
     if isinstance(change, SetThinking) and change.tokens is not None and change.tokens <= 0:
         return f"a budget to think is a number of tokens above 0, or None; got {change.tokens!r}"
     return ""

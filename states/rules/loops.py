@@ -198,25 +198,21 @@ def latest(history: History, window: int, summarised: Sequence[Message] = ()) ->
     Where *history* begins with a summary of such calls, *summarised* are those that `remembered` kept.
     """
     # This is done at each turn, so it is written to be quick: to look up a role takes longer than to compare.
-    assistant, user, length = Role.ASSISTANT, Role.USER, history.length
+    tool, length = Role.TOOL, history.length
     made: list[Made] = []
-    # Between two things that a person says each answer has calls, or it would be the last.
     said = history.slice(max(0, length - 2 * window), length)
     if summarised and length <= 2 * window:
         said = _unsummarised(said, summarised)
-    results = said[-1]
-    for message in reversed(said):
-        role = message.role
-        if role is assistant:
-            for part in reversed(message.parts):
-                if isinstance(part, ToolCall):
-                    made.append((part, results))  # noqa: PERF401  # a list for each message takes longer
-            if len(made) >= window:
-                return made[:window]
-        elif role is user:
+    # Between two things that a person says each answer has calls, or it would be the last; behind each are
+    # its results.
+    for answer, results in zip(said[-2::-2], said[::-2], strict=False):
+        if results.role is not tool:
             break
-        results = message
-    return made
+        for part in reversed(answer.parts):
+            # By exact type, since the classes are final.
+            if type(part) is ToolCall:
+                made.append((part, results))  # noqa: PERF401  # a list for each message takes longer
+    return made[:window]
 
 
 def remembered(old: Sequence[Message], loops: Loops, summarised: Sequence[Message]) -> tuple[Message, ...]:

@@ -109,6 +109,30 @@ def test_json_is_one_notice_per_line_and_nothing_else(runs: Runs) -> None:
     assert [type(told[0]), type(told[-1])] == [RunStarted, RunEnded]
 
 
+UNSEEN = "\x7f\x9b31m\u202e\u200b\u2060\ufe0f\ufeff\U000e0041\u2028\u3164"
+PRINTS_JSON = """questions s --json | why s 3 --json | replay s --json | bisect s t --json | sessions --json
+| runs s --json | usage s --json | settings --json | export s"""
+
+
+def test_json_has_escapes_for_what_a_terminal_would_not_draw_and_says_the_same(
+    runs: Runs, model: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWHEEL_SYSTEM", UNSEEN)
+    call = json.dumps({"path": UNSEEN, "content": "\x1b]0;x\x07"}, ensure_ascii=False)
+    url, printed = model(f"says {UNSEEN} & write {call}", "says ok"), list[str]()
+    for session in ("s", "t"):
+        ran = ("run", "--json", "--base-url", url, "--session", session, "--title", UNSEEN, UNSEEN)
+        printed.append(runs(*ran)[1])
+    printed += [runs(*command.split())[1] for command in PRINTS_JSON.split("|")]
+    for text in printed:
+        drawn = (
+            text.replace("\n", "").replace("\ufe0f", "\0").replace("\u3164", "\0")
+        )  # printable, says Python
+        assert [each for each in drawn if not each.isprintable()] == []
+        lines = [text] if text.startswith("{\n") else text.splitlines()
+        assert UNSEEN[:11] in "".join([json.dumps(json.loads(line), ensure_ascii=False) for line in lines])
+
+
 def test_a_program_is_told_until_when_a_wait_is(runs: Runs, model: Callable[..., str]) -> None:
     code, out, _ = runs("run", "--json", "--base-url", model("429 1", "says ok"), "go")
     first, *among, last = [decode(text.encode(), Notice) for text in out.splitlines()]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+import pty
 import re
+import select
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 import pytest
+from rich.cells import cell_len
 from rich.text import Text
 
 from turnwheel import Approve, ApproveAlways, Deny
@@ -22,12 +26,13 @@ from turnwheel.apps.chat.commands import ParsedLine, PromptLine, parse_line
 from turnwheel.apps.chat.key_decoder import EditKey, KeyDecoder
 from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
 from turnwheel.apps.chat.questions import Questions, effective_decision
+from turnwheel.apps.chat.raw_input import Keyboard
 from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
 from turnwheel.apps.cli.run_table import branches, resolve_run as meant_run
 from turnwheel.apps.cli.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, card
-from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary, preview
+from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary
 from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
 from turnwheel.apps.terminal.screen import Dock, Screen
@@ -56,9 +61,17 @@ def bill(cost: str, tokens: int, unpriced: int) -> str:
     return money(Spent(usage=Usage(input=tokens), cost=Decimal(cost), unpriced=unpriced))
 
 
-def before(tool: str, **arguments: object) -> list[tuple[str, str]]:
+def before(tool: str, *, columns: int = 0, whole: bool = False, **arguments: object) -> list[str]:
+    """The card of a question: in this folder, called HERE; or with so many *columns* in the root."""
     Path("a.txt").write_text("one\ntwo\n-- three\nfour\n", "utf-8")
-    return preview(tool, json.dumps(arguments), Path())
+    if not Path("link").is_symlink():
+        Path("link").symlink_to("/etc")
+    told = Question(request="r-2", call="r-1", tool=tool, arguments=json.dumps(arguments), why="tool: it")
+    cwd = Path("/" if columns else ".")
+    rows = [row.plain for row in card(told, cwd, columns or 200, whole=whole, more="v shows all")]
+    texts = [row for row in rows if not row.startswith("    ... ")]
+    assert [row for row in texts if cell_len(row) > (columns or 200) or not row.isprintable()] == []
+    return [row.replace(str(Path.cwd()), "HERE") for row in rows]
 
 
 def keys(data: bytes) -> list[EditKey | str]:
@@ -196,6 +209,25 @@ def test_a_yes_is_only_for_a_question_that_was_seen() -> None:
         questions.named("", 9.0)
 
 
+@pytest.mark.parametrize("other", ["\r", " ", "\t", "ne", "yan", "yes", "a n", "\x1b", "\xe4"])
+async def test_only_a_key_of_the_question_answers_it(other: str) -> None:
+    outer, inner = pty.openpty()
+
+    def ask() -> None:
+        os.write(outer, other.encode())
+        select.select([inner], [], [], 5)  # so that it is read alone, without the key behind it
+
+    try:
+        asking = asyncio.ensure_future(Keyboard(inner).key("yanes", ask))
+        while not asking.done():
+            await asyncio.sleep(0.005)
+            os.write(outer, b"n")
+        assert await asking == "n"
+    finally:
+        os.close(outer)
+        os.close(inner)
+
+
 def test_a_yes_to_edited_arguments_says_which() -> None:
     questions = asked("1")
     (question,) = questions.named("", 9.0)
@@ -219,10 +251,10 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
         why="rule: ask write",
         within=30.0,
     )
-    lines = [text.plain for text in card(question, Path(), 80)]
+    lines = [text.plain for text in card(question, None, 80)]
     assert lines == ["? write a.txt  #1", "  + x", "  rule: ask write; a no after 30 s"]
     plain = Question(request="r-2", call="r-1", tool="write", arguments="{}", why="tool: it changes things")
-    assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1", "    {}"]
+    assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1"]
     *_, reason = card(plain, Path(), 80, always_why=True)
     assert reason.plain == "  tool: it changes things"
 
@@ -233,7 +265,6 @@ def test_a_card_says_that_a_call_may_have_run() -> None:
     )
     assert [text.plain for text in card(question, Path(), 80, always_why=True)] == [
         "? pay  #1",
-        "    {}",
         "  it may have run when its process was lost; run it again?",
     ]
     assert effective_decision(question, Approve()) == Approve()

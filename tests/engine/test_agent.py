@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 from contextlib import aclosing
 from enum import StrEnum
 from typing import Any
@@ -169,34 +167,6 @@ def test_run_sync_raises_an_error_of_its_thread() -> None:
     agent, _ = scripted(says("hi"), store=FaultyStore(works=False))
     with pytest.raises(OSError, match="no space left"):
         agent.run_sync("go")
-
-
-def test_a_sync_run_that_is_interrupted_has_stopped_when_it_returns() -> None:
-    """Ctrl-C does not leave a tool at work behind the caller's back."""
-    program = """
-import asyncio, os, signal, threading
-from turnwheel import Agent, tool
-from turnwheel.effects.requests import CallModel
-from turnwheel.testing.scripted import ScriptedModel, calls, says
-
-@tool(side_effect="read_only")
-async def slow() -> str:
-    "Take long."
-    os.kill(os.getpid(), signal.SIGINT)
-    await asyncio.sleep(2)
-    print("finished after all", flush=True)
-    return ""
-
-agent = Agent(model="m", tools=[slow], performers={CallModel: ScriptedModel(calls(("slow", {})), says("no"))})
-try:
-    agent.run_sync("go")
-except KeyboardInterrupt:
-    print("stopped", threading.active_count(), flush=True)
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
-    )
-    assert ended.stdout == "stopped 1\n"
 
 
 # A caller that is cancelled

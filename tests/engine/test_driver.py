@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
+import attrs
 import pytest
 from provers.tasks import turns
 
@@ -62,9 +63,17 @@ def driver_of(model: Any, **settings: Any) -> Driver:
 
 
 async def driven(driver: Driver, *, anew: bool = True, wait: bool = False) -> list[Effect]:
-    effects = driver.machine.advance(at=AT) if anew else ()
     async with asyncio.timeout(5):
-        return [effect async for effect in driver.effects(effects, wait=wait)]
+        return [effect async for effect in told(driver, anew=anew, wait=wait)]
+
+
+async def told(driver: Driver, *, anew: bool = True, wait: bool = False) -> AsyncGenerator[Effect, None]:
+    """The effects of *driver*, one by one."""
+    first = driver.machine.advance(at=AT) if anew else ()
+    async with aclosing(driver.steps(first, wait=wait)) as steps:
+        async for effects in steps:
+            for effect in effects:
+                yield effect
 
 
 # Steps
@@ -112,7 +121,7 @@ async def test_events_that_do_not_apply_are_not_journaled() -> None:
 async def test_leaving_early_ends_the_work() -> None:
     driver = driver_of(ScriptedModel(stalls("hm")))
     before = asyncio.all_tasks()
-    async with aclosing(driver.effects(driver.machine.advance(at=AT))) as effects:
+    async with aclosing(told(driver)) as effects:
         async for effect in effects:
             if isinstance(effect, TextDelta):
                 break
@@ -175,7 +184,7 @@ async def busy(journal: Told) -> AsyncIterator[Effect]:
 
     two = calls(("look", {}), ("look", {}))
     driver = driver_of(ScriptedModel(two, says("done")), tool=look, journal=journal)
-    async with aclosing(driver.effects(driver.machine.advance(at=AT))) as effects:
+    async with aclosing(told(driver)) as effects:
         async for effect in effects:
             yield effect
             if isinstance(effect, ToolStarted) and not stopped.is_set():
@@ -206,10 +215,42 @@ async def test_a_fault_while_the_reader_was_busy_is_raised_to_it() -> None:
     assert (ToolStarted in seen, InterruptRequested in seen) == (True, False)
 
 
+async def test_a_run_goes_no_further_than_what_was_posted_while_its_reader_is_busy() -> None:
+    """A model that never pauses is read on when the reader is back; what waits for that one stays small."""
+
+    class Flood(Told):
+        """Each piece that is kept brings the next one, so there is always another event."""
+
+        emit: Callable[[ModelStreamed], None]
+
+        async def applied(self, event: Event, label: str, *_: object) -> None:
+            await super().applied(event, label)
+            if isinstance(event, ModelStreamed):
+                self.emit(attrs.evolve(event, before=event.before + 1))
+
+    async def flood(request: CallModel, scene: PerformContext) -> ModelFinished:
+        journal.emit = scene.emit
+        piece = (TextPiece("x"),)
+        scene.emit(ModelStreamed(at=AT, request=request.id, before=0, count=1, pieces=piece))
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    journal, post = Flood(), UserSent(at=AT, id="more", text="more")
+    driver = driver_of(flood, journal=journal)
+    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+        async for effect in effects:
+            if isinstance(effect, TextDelta):
+                driver.post(post)
+                await journal.has(post)
+                await turns(20)
+                break
+    assert b"UserSent" in journal.entries[-1]
+
+
 async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
     before, journal = asyncio.all_tasks(), Told()
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
-    async with asyncio.timeout(5), aclosing(driver.effects(driver.machine.advance(at=AT))) as effects:
+    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
         async for effect in effects:
             if isinstance(effect, TextDelta):
                 driver.post(stop := Interrupted(at=AT))
@@ -322,7 +363,7 @@ async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
         rested=lambda: rested.append("rested"),
     )
     async with asyncio.timeout(5):
-        async for effect in driver.effects(driver.machine.advance(at=AT)):
+        async for effect in told(driver):
             if isinstance(effect, RunAgent):
                 assert not driver.resting  # the child is still to be begun
                 asyncio.get_running_loop().call_soon(kid.at_rest.add, effect.call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.journal.fold import FullResults
 from turnwheel.engine.session.session_log import read_entry
 from turnwheel.performers.base import PerformContext
-from turnwheel.performers.stores.base import Store
+from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.harness import MachineHarness, call, config
@@ -337,9 +337,9 @@ class Counting(StoreOver):
         super().__init__()
         self.loaded: list[int] = []
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         self.loaded.append(start)
-        return await super().load(session, start)
+        return await super().load(session, start, incarnation)
 
 
 async def test_no_more_is_read_than_has_to_be() -> None:

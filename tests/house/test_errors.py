@@ -35,6 +35,10 @@ SAID = [
     (errors.UnknownSession("s"), "no session 's' in this store"),
     (errors.UnknownRequest("r-1", ("r-2", "r-3")), "no open question 'r-1'; open: 'r-2', 'r-3'"),
     (errors.UnknownRequest("r-1", ()), "no open question 'r-1'; open: none"),
+    (
+        errors.UnknownRequest("r-1", (), "a steer"),
+        "no open question 'r-1': a steer came before and closes it; open: none",
+    ),
     (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
     (errors.UnknownRun("r3", ("r1", "r2")), "no run 'r3' in this session; there are: 'r1', 'r2'"),
     (
@@ -63,6 +67,11 @@ SAID = [
         errors.StoreConflict("s", 2, 3),
         "session 's' has 3 entries, not 2: another process went on with it; load it again",
     ),
+    (
+        errors.SessionGone("s", begun_anew=True),
+        "session 's' was deleted and begun anew: open it again for the new one",
+    ),
+    (errors.SessionGone("s", begun_anew=False), "session 's' was deleted; open it again to begin a new one"),
     (
         errors.RunFailed("s", "r1", "error", "auth: no such key"),
         "run 'r1' ended with error: auth: no such key",

@@ -90,7 +90,10 @@ def test_a_state_has_no_flags(path: Path) -> None:
 
 # Names say what kind of thing it is
 
-VERBS = r"(Add|Append|Ask|Call|Cancel|Clear|Count|Fire|Grant|Inspect|Read|Replace|Run|Set|Take|Use|Withdraw)([A-Z]|$)"
+VERBS = (
+    "(Add|Append|Ask|Call|Cancel|Clear|Count|Fire|Grant|Inspect|Read|Replace|Run|Set|Take|Use|Withdraw)"
+    "([A-Z]|$)"
+)
 
 
 @pytest.mark.parametrize("effect", [*typing.get_args(requests.Request | records.Record), requests.Cancel])

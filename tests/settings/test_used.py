@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -269,12 +269,13 @@ C, D = notices.ReasoningDelta("c"), notices.ReasoningDelta("d")
 async def test_a_text_comes_whole_where_deltas_are_not_wanted(
     came: list[notices.Notice], whole: list[notices.Notice]
 ) -> None:
-    async def come() -> AsyncGenerator[notices.Notice, None]:
+    async def come() -> AsyncGenerator[Sequence[notices.Notice], None]:
         for notice in came:
-            yield notice
+            yield [notice]
 
-    assert [notice async for notice in Delivery(include_partial=False).shown(come())] == whole
-    assert [notice async for notice in Delivery().shown(come())] == came
+    seen = [each async for step in Delivery(include_partial=False).shown(come()) for each in step]
+    assert seen == whole
+    assert [each async for step in Delivery().shown(come()) for each in step] == came
 
 
 async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is() -> None:

@@ -76,6 +76,30 @@ def test_the_mode_and_the_tool_decide_where_no_rule_or_hook_does(tool: str, mode
     assert what_happened(run) == expected
 
 
+@pytest.mark.parametrize("ceiling", MODES)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_is_within_another_where_no_call_fares_better(
+    mode: PermissionMode, ceiling: PermissionMode
+) -> None:
+    """Of all calls of these tools, whatever rules, grants and hooks say about them."""
+    voices = (
+        ((), (ALLOW,), (ASK,), (DENY,)),
+        ((), (ALLOW,)),
+        (None, *[Opinion(verdict=one) for one in Verdict]),
+    )
+
+    def verdicts(mode: PermissionMode) -> list[int]:
+        return [
+            (Verdict.DENY, Verdict.ASK, Verdict.ALLOW).index(law.judge(spec, {}, opinion).verdict)
+            for spec in TOOLS
+            for rules, granted, opinion in itertools.product(*voices)
+            if (law := PermissionPolicy(mode=mode, rules=rules, granted=granted))
+        ]
+
+    better = [here > there for here, there in zip(verdicts(mode), verdicts(ceiling), strict=True)]
+    assert mode.within(ceiling) is not any(better)
+
+
 # Rules, hooks and people
 
 BY_VOICE = """

@@ -27,7 +27,7 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.session.environment import Environment
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.performers.instructions import InstructionReader
-from turnwheel.performers.stores.base import Store
+from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel
@@ -56,21 +56,26 @@ class Tape(StoreOver):
         self.meddlers: list[Callable[[str, Sequence[bytes]], Awaitable[object]]] = []
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         await asyncio.sleep(0)
         self._fail("before")
         for meddle in list(self.meddlers):
             await meddle(session, entries)
-        length = await super().append(session, expected, entries, about)
+        there = await super().append(session, expected, entries, about, incarnation)
         await asyncio.sleep(0)
         self._fail("after")
-        return length
+        return there
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         await asyncio.sleep(0)
         self._fail("load")
-        entries = await super().load(session, start)
+        entries = await super().load(session, start, incarnation)
         await asyncio.sleep(0)
         return entries
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, final
 
@@ -19,7 +18,7 @@ from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session.session_log import SessionLog
-from turnwheel.performers.stores.base import Store
+from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
@@ -155,8 +154,8 @@ class Meddled(StoreOver):
         self._entry = encode_entry(entry)
         self._before = before
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
-        entries = await self.kept.load(session, start)
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        entries = await self.kept.load(session, start, incarnation)
         if not self.armed or start:
             return entries
         self.armed = False

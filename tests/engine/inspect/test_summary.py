@@ -22,7 +22,7 @@ from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
 from turnwheel.engine.session.listing import described, latest, listed
-from turnwheel.performers.stores.base import Store
+from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.stores import StoreOver
 
@@ -166,18 +166,23 @@ class Counting(StoreOver):
         self.refuses = False
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         if self.refuses:
             msg = "nobody may write here"
             raise StoreError(msg)
         if about is not None:
             self.rows.append(about)
-        return await super().append(session, expected, entries, about)
+        return await super().append(session, expected, entries, about, incarnation)
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         self.loads.append(session)
-        return await super().load(session, start)
+        return await super().load(session, start, incarnation)
 
 
 async def test_a_run_writes_few_rows(made: Made) -> None:

@@ -40,7 +40,7 @@ from turnwheel.engine.session.runner import STARTED
 from turnwheel.engine.session.session import Handle
 from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.base import PerformContext
-from turnwheel.performers.stores.base import Store
+from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore, StoreOver
@@ -71,16 +71,21 @@ class Slow(StoreOver):
     """A store that keeps all in memory and takes some turns of the event loop for each call."""
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         await turns(2)
-        length = await super().append(session, expected, entries, about)
+        there = await super().append(session, expected, entries, about, incarnation)
         await turns(2)
-        return length
+        return there
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         await turns(2)
-        return await super().load(session, start)
+        return await super().load(session, start, incarnation)
 
 
 def session(*replies: Reply, store: Store | None = None, policy: Policy = Policy()) -> Session:  # noqa: B008  # frozen
@@ -153,12 +158,17 @@ def test_a_start_where_no_loop_runs_is_refused_and_the_session_works_on() -> Non
 async def test_a_run_that_an_input_began_and_that_fails_is_logged() -> None:
     class Full(StoreOver):
         async def append(
-            self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-        ) -> int:
+            self,
+            session: str,
+            expected: int,
+            entries: Sequence[bytes],
+            about: bytes | None = None,
+            incarnation: str = "",
+        ) -> str:
             if expected:
                 msg = "the disk is full"
                 raise StoreError(msg)
-            return await super().append(session, expected, entries, about)
+            return await super().append(session, expected, entries, about, incarnation)
 
     with structlog.testing.capture_logs() as logs:
         structlog.configure(processors=structlog.get_config()["processors"])

@@ -40,6 +40,7 @@ from turnwheel.effects.notices import (
     Notice,
     RunEnded,
     SettingChanged,
+    SettingRefused,
     TextDelta,
 )
 from turnwheel.engine.agent import ask
@@ -465,6 +466,71 @@ async def test_a_child_that_is_gone_on_with_has_the_mode_its_parent_has_now(one:
     assert child.machine.memory.session.mode is PermissionMode.DEFAULT
 
 
+@pytest.mark.parametrize("where", ["its parent's object", "another process", "by its own name"])
+async def test_a_child_is_put_in_no_wider_mode_than_its_parent(one: House, where: str) -> None:
+    session, watch = await begun(one)
+    link = session.children[0]
+    there = await one.process().load()
+    names = {"another process": there.child(link.call), "by its own name": one.agent().session(link.session)}
+    child = await names.get(where, session.child(link.call)).load()
+    with pytest.raises(errors.ConfigError, match=r"bypass.*: a child is in no wider mode than .* 'default'"):
+        await child.control(BYPASS)
+    await child.control(PLAN)
+    await session.control(BYPASS)
+    await watch.until(SettingChanged, 3)
+    await child.control(BYPASS)
+    await watch.until(SettingChanged, 4)
+    await session.control(PLAN)
+    await watch.until(SettingChanged, 6)
+    with pytest.raises(errors.ConfigError, match=r"dont_ask.* 'plan'"):
+        await child.control(SetMode(mode=PermissionMode.DONT_ASK))
+    with pytest.raises(errors.ConfigError, match="resume its parent"):
+        await session.child(link.call).follow(BYPASS)
+    one.release()
+    await watch.task
+
+
+@pytest.mark.parametrize("policy", [None, PermissionMode.PLAN])
+async def test_a_wider_mode_that_waited_is_refused_once_the_parent_has_a_narrower_one(
+    one: House, policy: PermissionMode | None
+) -> None:
+    """By its settings of that day, or by what a person said to the parent meanwhile."""
+    wide: dict[str, Any] = {
+        "policy": Policy(mode=PermissionMode.BYPASS),
+        "children": (attrs.evolve(DIGGER, tools=("dig", "pay")),),
+    }
+    session, watch = await begun(one, **wide)
+    call = session.children[0].call
+    await session.close()
+    await watch.task
+    later = one.process()
+    await later.load()
+    await later.child(call).control(BYPASS)
+    if policy is None:
+        await later.control(PLAN)
+    else:
+        wide["policy"] = Policy(mode=policy)
+    digs = (calls(("pay", {"amount": 5})), says("dug"))
+    last = one.process(says("done"), **wide, digger=digs)
+    noticed = Watch(last, None)
+    one.release()
+    await noticed.task
+    assert [notice.reason for notice in noticed.got(SettingRefused)] == [
+        "a child is in no wider mode than its parent, which is in 'plan'"
+    ]
+    assert "pay 5" not in one.ran
+
+
+async def test_an_always_of_a_child_is_its_own(one: House) -> None:
+    session = await rests(one)
+    await session.approve(session.waiting[0].id, ApproveAlways())
+    await session.close()
+    later = one.process(calls(("pay", {"amount": 7})), **PAID)
+    resting = await later.resume()
+    assert one.ran == ["look it", "pay 5"]
+    assert asked(resting) == ['pay {"amount": 7}']
+
+
 async def test_the_model_of_a_child_is_its_own(one: House) -> None:
     session, watch = await begun(one)
     await session.control(SetModel(model="other"))
@@ -524,6 +590,29 @@ async def test_a_child_that_rests_is_stopped_with_its_parent(house: House, *, el
     assert house.ran == ["look it"]
     assert outcomes(later) == [messages.Outcome.CANCELLED]
     assert later.result().spent.usage.total == 30
+
+
+@pytest.mark.parametrize("how", ["now", "after_tool"])
+async def test_a_childs_question_is_overtaken_by_a_steer_that_stops_the_child(house: House, how: Any) -> None:
+    session = await rests(house)
+    (question,) = session.waiting
+    await session.steer("never mind", how)
+    if how == "after_tool":
+        assert session.waiting == (question,)
+        return
+    assert session.waiting == ()
+    for who in session, await house.process().load():
+        with pytest.raises(errors.UnknownRequest, match="a steer came before and closes it; open: none"):
+            await who.approve(question.id)
+
+
+async def test_an_approval_that_starts_a_child_is_given_once(one: House) -> None:
+    session = one.process(hires("digger"), **DIGS, rules=[Rule(verdict="ask", tool="run_agent")])
+    (question,) = (await session.run("go")).waiting
+    await session.approve(question.id)
+    assert session.waiting == ()
+    with pytest.raises(errors.UnknownRequest, match="an answer came before"):
+        await session.approve(question.id)
 
 
 # What a child has

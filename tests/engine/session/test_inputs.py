@@ -129,7 +129,7 @@ def test_arguments_that_are_no_dict_are_refused_where_they_are_written(made: Any
     ],
 )
 def test_a_change_is_kept_as_it_was_made(change: Any) -> None:
-    control = control_event(change, CONFIG, 5.0, "c1")
+    control = control_event(change, CONFIG, 5.0, "c1", None)
     assert (control.at, control.id, control.change) == (5.0, "c1", change)
     assert kept(control) == control
 
@@ -138,7 +138,7 @@ def test_a_change_is_kept_as_it_was_made(change: Any) -> None:
 def test_a_mode_may_be_named_by_its_bare_word(mode: PermissionMode) -> None:
     """The mode itself holds at once, and not only after a restart."""
     word: Any = mode.value
-    control = control_event(SetMode(mode=word), CONFIG, 0.0, "c1")
+    control = control_event(SetMode(mode=word), CONFIG, 0.0, "c1", None)
     assert isinstance(control.change, SetMode)
     assert control.change.mode is mode
 
@@ -161,4 +161,4 @@ KINDS = r"change must be SetModel, SetMode or SetThinking"
 )
 def test_a_wrong_change_is_refused(kind: type, field: str, wrong: Any, why: str) -> None:
     with pytest.raises(ArgumentError if why == KINDS else ConfigError, match=why):
-        control_event(kind(**{field: wrong}), CONFIG, 0.0, "c1")
+        control_event(kind(**{field: wrong}), CONFIG, 0.0, "c1", None)

@@ -219,12 +219,14 @@ class Slow(Tape):
 
     fails = False
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         await asyncio.sleep(0)
         if self.fails and wanted is None and held is not None:
             msg = "no lease is given up here"
             raise StoreError(msg)
-        found = await super().lease(session, held, wanted)
+        found = await super().lease(session, held, wanted, incarnation)
         await asyncio.sleep(0)
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,8 @@ import pytest
 import structlog
 from support.session_stage import House, until
 
-from turnwheel import Approve, Deny, MemoryStore, SQLiteStore
+from turnwheel import Approve, Deny, MemoryStore, Policy, Session, SQLiteStore
+from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import (
     ConfigError,
     JournalError,
@@ -136,6 +137,67 @@ async def test_a_question_is_answered_once_by_the_first_who_does(one: House) -> 
         await second.approve(question.id, Deny())
     assert (await one.session(says("paid")).resume()).text == "paid"
     assert one.ran == ["pay 5"]
+
+
+# What takes a question back, from any process, and how an error names it.
+CLOSERS: dict[str, Callable[[Session], Awaitable[object]]] = {
+    "a steer": lambda session: session.steer("wait"),
+    "an interrupt": lambda session: session.interrupt(),
+    "a cancel": lambda session: session.cancel(session.waiting[0].call),
+    "an answer": lambda session: session.approve(session.waiting[0].id, Deny(interrupt=True)),
+}
+
+
+@pytest.mark.parametrize("by", CLOSERS)
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_an_answer_that_comes_too_late_is_refused_with_what_overtook_it(
+    one: House, by: str, *, elsewhere: bool
+) -> None:
+    """Nothing has applied that input yet: an answer that was taken would be stored and never used."""
+    session = one.session(calls(("pay", {}), ("pay", {"amount": 2})), policy=Policy(concurrency="parallel"))
+    first, second = (await session.run("go")).waiting
+    other = await one.session().load() if elsewhere else session
+    await CLOSERS[by](session)
+    length = len(await one.store.load("s"))
+    left = by == "a cancel"
+    with pytest.raises(UnknownRequest, match=f"'{first.id}': {by} came before and closes it; open: "):
+        await other.approve(first.id)
+    assert [question.id for question in other.waiting] == [second.id] * left
+    assert len(await one.store.load("s")) == length
+
+
+async def test_a_steer_that_waits_for_the_calls_leaves_their_questions_open(one: House) -> None:
+    session = one.session(calls(("pay", {})), says("paid"))
+    question = (await session.run("go")).waiting[0]
+    await session.steer("and then?", Steering.WHEN_DONE)
+    await session.approve(question.id)
+    assert (await session.resume()).text == "paid"
+    assert one.ran == ["pay 1"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_an_answer_that_came_before_a_steer_counts(one: House, *, elsewhere: bool) -> None:
+    session = one.session(calls(("pay", {})), says("paid"))
+    question = (await session.run("go")).waiting[0]
+    other = await one.session().load() if elsewhere else session
+    await session.approve(question.id)
+    await other.steer("wait")
+    assert (await session.resume()).text == "paid"
+    assert one.ran == ["pay 1"]
+
+
+@pytest.mark.parametrize("how", [Steering.NOW, Steering.AFTER_TOOL])
+async def test_an_answer_to_a_driven_run_is_used_or_refused(one: House, how: Steering) -> None:
+    """While the run waits here: the steer is applied at once, and its answer finds no question."""
+    session, other = one.session(calls(("pay", {})), says("so be it")), one.session()
+    async for notice in session.stream("go", wait=True):
+        if isinstance(notice, ApprovalRequested):
+            await session.steer("wait", how)
+            with pytest.raises(UnknownRequest):
+                await other.approve(notice.request)
+            with pytest.raises(UnknownRequest):
+                await session.approve(notice.request)
+    assert (session.result().text, one.ran) == ("so be it", [])
 
 
 async def test_an_answer_in_a_new_process_folds_the_journal_once(

@@ -31,6 +31,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import Watched
 from turnwheel.engine.session.delivery import PASSING, Delivery
+from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.scripted import calls, says
@@ -66,7 +67,7 @@ class Seen:
 
 async def journal(house: House) -> list[Watched]:
     """What the journal tells."""
-    news = JournalReader(house.store, "s").news()
+    news = JournalReader(SessionLog("s", house.store)).news()
     return [Watched(notice, f"{entry}.{place}") async for (entry, place), notice in news]
 
 

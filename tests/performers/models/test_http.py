@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -336,6 +338,18 @@ async def test_a_refused_connection_names_its_address_without_the_login_in_it() 
     assert answer.failure is Failure.CONNECTION
     assert answer.message.startswith(f"no connection to {url}")
     assert "password1" not in answer.message
+
+
+@pytest.mark.parametrize("make", [OpenAIChat, AnthropicMessages])
+async def test_a_login_in_an_address_is_sent_and_logged_nowhere(
+    make: type[OpenAIChat | AnthropicMessages], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with Hostile(always(*HELLO)) as server:
+        await ask(make(server.url.replace("//", "//me%40here:pass%3Aword1@"), "key"))
+    assert server.asked[0].header("authorization") == f"Basic {b64encode(b'me@here:pass:word1').decode()}"
+    assert "HTTP Request: POST http://127" in caplog.text
+    assert "word1" not in caplog.text
 
 
 @pytest.mark.parametrize("parts", [0, 1, 2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreConflict, StoreError
-from turnwheel.performers.stores.base import SessionInfo, Store
+from turnwheel.performers.stores.base import Entries, SessionInfo, Store
 from turnwheel.testing.store_contract import BrokenStore, Check, Lasts, checks, survives_kill
 from turnwheel.testing.stores import StoreOver
 
@@ -36,14 +37,18 @@ class Mistaken(StoreOver):
             raise StoreError(msg)
 
     async def append(  # noqa: C901, PLR0911, PLR0912, PLR0915  # a case for each mistake
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         self._open()
         append, kept = self.kept.append, list(await self.kept.load(session))
         match self.mistake:
             case "loses an entry":
-                await append(session, expected, entries[: max(len(entries) - 1, 1)], about)
-                return expected + len(entries)
+                entries = entries[: max(len(entries) - 1, 1)]
             case "loses the empty":
                 entries = [entry for entry in entries if entry]
             case "turns entries":
@@ -58,7 +63,7 @@ class Mistaken(StoreOver):
                 expected = max(expected, len(kept))
             case "takes nothing":  # where there is nothing to add nothing is compared
                 if not entries and about is None:
-                    return expected
+                    return incarnation
             case "says anything":  # the length that was expected is told as the real one
                 if expected != len(kept):
                     raise StoreConflict(session, expected, expected)
@@ -67,19 +72,19 @@ class Mistaken(StoreOver):
                 await asyncio.sleep(0)
                 expected = len(await self.kept.load(session))
             case "writes one by one":
-                await append(session, expected, entries[:1], about)
+                there = await append(session, expected, entries[:1], about)
                 for number, entry in enumerate(entries[1:], expected + 1):
                     await asyncio.sleep(0)
                     await append(session, number, [entry])
-                return expected + len(entries)
+                return there
             case "tells later":  # what the session is about comes after the entries
-                length = await append(session, expected, entries)
+                await append(session, expected, entries)
                 await asyncio.sleep(0)
-                return await append(session, length, (), about)
+                return await append(session, expected + len(entries), (), about)
             case "keeps later":  # it returns, and then keeps what it was given
                 compare(session, expected, kept)
                 self._begin(append(session, expected, entries, about))
-                return expected + len(entries)
+                return incarnation
             case "keeps although cancelled" | "closes in between":
                 return await asyncio.shield(self._begin(self._later(session, expected, entries, about)))
             case "closes at once":
@@ -94,30 +99,39 @@ class Mistaken(StoreOver):
             case "writes to tell":
                 self.memo["said"] = self.memo.get("said", 0) + (not entries)
             case "leaves a trace":
-                self.memo[session] = SessionInfo(session=session, length=0, created=0, updated=0)
+                self.memo[session] = SessionInfo(session=session, length=0, created=0, updated=0, stamp=0)
             case "writes when closed":
                 compare(session, expected, [*kept, *self.memo.get(session, ())])
                 self.memo.setdefault(session, []).extend(entries)
-                return expected + len(entries)
+                return incarnation
             case "compares what it remembers":
                 if (remembered := self.memo.get(session, 0)) != expected:
                     raise StoreConflict(session, expected, remembered)
                 self.memo[session] = expected + len(entries)
-                await append(session, len(kept), entries, about)
-                return expected + len(entries)
+                return await append(session, len(kept), entries, about)
             case "makes the place anew" if not await self.kept.list():
                 await asyncio.sleep(0)
                 for info in await self.kept.list():
                     await self.kept.delete(info.session)
+            case "keeps the list":  # and not what is in it
+                self.memo.setdefault(session, entries)
+            case "knows names only":
+                incarnation = ""
+            case "says nothing of it":
+                await append(session, expected, entries, about, incarnation)
+                return ""
+            case "calls all alike":
+                await append(session, expected, entries, about)
+                return "1"
             case _:
                 pass
-        return await append(session, expected, entries, about)
+        return await append(session, expected, entries, about, incarnation)
 
-    def _begin(self, work: Coroutine[Any, Any, int]) -> asyncio.Task[int]:
+    def _begin(self, work: Coroutine[Any, Any, str]) -> asyncio.Task[str]:
         self.memo[f"{len(self.memo)}"] = task = asyncio.create_task(work)
         return task
 
-    async def _later(self, *new: Any) -> int:
+    async def _later(self, *new: Any) -> str:
         await asyncio.sleep(0.01)
         return await self.kept.append(*new)
 
@@ -130,9 +144,11 @@ class Mistaken(StoreOver):
         }
         return names.get(self.mistake, lambda: session)()
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         self._open()
-        kept = list(await self.kept.load(self._name(session)))
+        named = "" if self.mistake in {"reads any", "calls all alike"} else incarnation
+        there = await self.kept.load(self._name(session), 0, named)
+        kept = list(there)
         found: list[Any] = kept[max(start, 0) :]
         match self.mistake:
             case "gives text":
@@ -143,19 +159,39 @@ class Mistaken(StoreOver):
                 found = kept[start:]
             case "starts one later" if start > 0:
                 found = found[1:]
-            case "gives its own":  # the list that it gives is the one that it has
-                mine: list[bytes] = self.memo.setdefault(session, kept)
-                found = mine[start:] if start > 0 else mine
+            case "keeps the list":
+                found = self.memo[session]
             case "writes when closed":
                 found = [*kept, *self.memo.get(session, ())][max(start, 0) :]
             case _:
                 pass
-        return found
+        return Entries(found, "1" if self.mistake == "calls all alike" and kept else there.incarnation)
 
-    async def list(self) -> Sequence[SessionInfo]:  # noqa: PLR0911  # a case for each mistake
+    async def list(  # noqa: C901, PLR0911, PLR0912  # a case for each mistake
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
         self._open()
-        infos = [*await self.kept.list()]
         match self.mistake:
+            case "no pages":
+                limit = None
+            case "begins again":
+                after = None
+            case "ends with the page":  # the last one of a page begins the next one, too
+                after = None if after is None else after + 1
+            case "all names":
+                prefix = ""
+            case "patterns" if prefix:
+                return [
+                    info for info in await self.kept.list(limit, after) if fnmatch(info.session, f"{prefix}*")
+                ]
+            case _:
+                pass
+        infos = [*await self.kept.list(limit, after, prefix)]
+        match self.mistake:
+            case "stamps by name":
+                return [attrs.evolve(info, stamp=ord(info.session[:1] or "a")) for info in infos]
+            case "stamps again":  # the place of a deleted session is given to another one
+                return [attrs.evolve(info, stamp=len(infos) - place) for place, info in enumerate(infos)]
             case "last first":
                 return infos[::-1]
             case "by name":
@@ -170,10 +206,23 @@ class Mistaken(StoreOver):
                 return [attrs.evolve(info, length=info.length + 1) for info in infos]
             case "writes to tell":  # the session was written to when something was said about it
                 return [attrs.evolve(info, updated=info.updated + self.memo.get("said", 0)) for info in infos]
+            case "calls all alike":
+                return [attrs.evolve(info, incarnation="1") for info in infos]
             case "leaves a trace":  # a session is there as soon as it is asked for
                 return [*(self.memo | {info.session: info for info in infos}).values()]
             case _:
                 return infos
+
+    async def info(self, session: str) -> SessionInfo | None:
+        self._open()
+        found = await self.kept.info(session)
+        match self.mistake:
+            case "another one's":
+                return next(iter(await self.kept.list(prefix=session[:1])), None)
+            case "says nothing":
+                return found and attrs.evolve(found, about=b"")
+            case _:
+                return found
 
     async def delete(self, session: str) -> bool:
         self._open()
@@ -186,7 +235,9 @@ class Mistaken(StoreOver):
             case _:
                 return await self.kept.delete(session) or self.mistake == "says yes"
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         self._open()
         match self.mistake:
             case "leases to all":
@@ -198,9 +249,11 @@ class Mistaken(StoreOver):
                 self.memo[session] = wanted if self.memo[session] == held else self.memo[session]
                 found: bytes | None = self.memo[session]
                 return found
+            case "leases of any":
+                incarnation = ""
             case _:
                 pass
-        return await super().lease(session, held, wanted)
+        return await super().lease(session, held, wanted, incarnation)
 
     async def close(self) -> None:
         match self.mistake:
@@ -244,7 +297,7 @@ MISTAKES = {
     "a cancelled append is kept or never will be": ["keeps although cancelled"],
     "closing comes after what was asked before": ["closes at once"],
     "loading starts anywhere": ["counts from the end", "starts one later"],
-    "the store keeps its own copy": ["gives its own"],
+    "the store keeps its own copy": ["keeps the list"],
     "a session has any name": [
         "names in any case",
         "names without blanks",
@@ -259,9 +312,25 @@ MISTAKES = {
         "made anew",
         "one too many",
     ],
+    "a list comes in pages": [
+        "no pages",
+        "begins again",
+        "ends with the page",
+        "stamps by name",
+        "stamps again",
+    ],
+    "a list may be of names that begin alike": ["all names", "patterns"],
+    "one session is told as in the list": ["another one's", "says nothing"],
     "a session is about what was said last": ["forgets", "keeps the first"],
     "what a session is about may change by itself": ["writes to tell"],
     "a deleted session is gone and may come again": ["deletes nothing", "deletes more"],
+    "a session keeps its incarnation": ["says nothing of it"],
+    "of a deleted session all that knew it are told": [
+        "knows names only",
+        "reads any",
+        "calls all alike",
+        "leases of any",
+    ],
     "an unknown session is empty": ["says yes"],
     "a closed store says so": ["stays open", "complains"],
     "a lease goes only from the one that is there": ["leases to all", "leases once"],
@@ -348,7 +417,7 @@ class Buffers(StoreOver):
         super().__init__(SQLiteStore(path, "process"))
         self.mine, self.later = MemoryStore(), {}
 
-    async def append(self, session, expected, entries, about=None):
+    async def append(self, session, expected, entries, about=None, incarnation=""):
         if not await self.mine.load(session):
             await self.mine.append(session, 0, await self.kept.load(session))
         self.later.setdefault(session, []).extend(entries)
@@ -364,11 +433,11 @@ class Halves(StoreOver):
     def __init__(self, path):
         super().__init__(SQLiteStore(path, "process"))
 
-    async def append(self, session, expected, entries, about=None):
+    async def append(self, session, expected, entries, about=None, incarnation=""):
         for number, entry in enumerate(entries, expected):
-            await self.kept.append(session, number, [entry])
+            incarnation = await self.kept.append(session, number, [entry])
             await asyncio.sleep(0.01)
-        return expected + len(entries)
+        return incarnation
 """
 
 

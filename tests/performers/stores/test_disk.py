@@ -60,7 +60,7 @@ def entries(count: int) -> list[bytes]:
 async def goes_on(store: Store, count: int) -> None:
     """All that had returned is in *store*, and more can be added."""
     assert list(await store.load("s")) == entries(count)
-    assert await store.append("s", count, [entry(count)]) == count + 1
+    await store.append("s", count, [entry(count)])
 
 
 async def impatient(store: SQLiteStore) -> None:
@@ -269,7 +269,7 @@ async def test_a_file_that_may_not_grow_is_full(tmp_path: Path) -> None:
         return_exceptions=True,
     )
     assert str(large) == str(small) == f"store {str(disk.path)!r}: {SAYS['full']}"
-    assert await store.append("small", 0, [b"z"]) == 1
+    await store.append("small", 0, [b"z"])
     assert [info.session for info in await store.list()] == ["small", "s"]
     await goes_on(store, 5)
     await store.close()
@@ -298,7 +298,8 @@ async def test_a_real_disk_that_is_full_goes_on_when_there_is_room(small_disk: P
         ballast.write_bytes(b"x" * (100_000 - 20_000 * round_))
         with contextlib.suppress(StoreError):
             while True:
-                count = await disk.store.append("s", count, [entry(count)])
+                await disk.store.append("s", count, [entry(count)])
+                count += 1
         for line in ("append fails full", f"reads {count}"):
             await disk.follow(line)
         ballast.unlink()
@@ -333,12 +334,17 @@ class Failing(StoreOver):
         self.fault = fault
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         self.left -= 1
         if self.left == 0:
             self.fault()
-        return await super().append(session, expected, entries, about)
+        return await super().append(session, expected, entries, about, incarnation)
 
 
 class Shop:

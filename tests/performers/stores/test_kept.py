@@ -41,7 +41,7 @@ def test_a_store_outlives_an_event_loop(make: Callable[[Path], Store], tmp_path:
     store = make(tmp_path / "agent.db")
 
     async def write(session: str, length: int) -> None:
-        assert await store.append(session, length, [str(length).encode()]) == length + 1
+        await store.append(session, length, [str(length).encode()])
 
     for length in range(3):
         threads = [threading.Thread(target=asyncio.run, args=(write(one, length),)) for one in "abc"]

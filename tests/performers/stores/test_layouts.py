@@ -12,6 +12,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import attrs
 import pytest
 
 from turnwheel.effects.errors import JournalError, StoreConflict
@@ -25,6 +26,9 @@ LAYOUTS = Path(__file__).resolve().parent / "layouts"
 ODD = "naïve 'quoted' 🦊"
 KEPT = {"one": [b"a", b"", b"c" * 1500, b"g"], "two": [bytes(range(256)), b"e", b"f"], ODD: [b"d"]}
 """What is in each of them."""
+
+LEASES = 4
+"""The first layout with leases."""
 
 
 @pytest.fixture
@@ -60,21 +64,31 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
     assert version_of(path) == layout
     store = SQLiteStore(path, now=lambda: 2000.0)
     about = {} if layout == 1 else {"one": b"one", ODD: b"\0'"}
-    assert list(await store.list()) == [
-        SessionInfo(session=name, length=length, created=created, updated=updated, about=about.get(name, b""))
-        for name, length, created, updated in [
-            ("one", 4, 1000.0, 1006.0),
-            ("two", 3, 1001.0, 1005.0),
-            (ODD, 1, 1004.0, 1004.0),
+    listed = await store.list()
+    incarnations = {info.session: info.incarnation for info in listed}
+    assert len({*incarnations.values()}) == len([one for one in incarnations.values() if len(one) == 32]) == 3
+    assert [attrs.evolve(info, incarnation="") for info in listed] == [
+        SessionInfo(
+            session=name,
+            length=length,
+            created=created,
+            updated=updated,
+            about=about.get(name, b""),
+            stamp=stamp,
+        )
+        for name, length, created, updated, stamp in [
+            ("one", 4, 1000.0, 1006.0, 7),
+            ("two", 3, 1001.0, 1005.0, 6),
+            (ODD, 1, 1004.0, 1004.0, 5),
         ]
     ]
     assert await everything(store) == KEPT
-    assert await store.lease("two", None, None) == (b"mine" if layout == LAYOUT_VERSION else None)
+    assert await store.lease("two", None, None) == (b"mine" if layout >= LEASES else None)
     with pytest.raises(StoreConflict):
         await store.append("one", 3, [b"x"])
-    assert await store.append("one", 4, [b"h", b"i"], b"told") == 6
-    assert await store.append("two", 3, [b"h"]) == 4
-    assert await store.append("new", 0, [b"a"]) == 1
+    assert await store.append("one", 4, [b"h", b"i"], b"told", incarnations["one"]) == incarnations["one"]
+    await store.append("two", 3, [b"h"])
+    await store.append("new", 0, [b"a"])
     assert await store.delete(ODD)
     await store.close()
     again = SQLiteStore(path)
@@ -83,6 +97,7 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
         "two": [*KEPT["two"], b"h"],
         "new": [b"a"],
     }
+    assert [info.session for info in await again.list()] == ["new", "two", "one"]
     assert {info.session: info.about for info in await again.list()} == {
         "one": b"told",
         "two": b"",

@@ -18,7 +18,7 @@ from turnwheel.effects.config import SideEffect
 from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.requests import RunTool
 from turnwheel.performers.base import PerformContext
-from turnwheel.performers.tools import paths
+from turnwheel.performers.tools import builtin, paths
 from turnwheel.performers.tools.builtin import (
     bash,
     builtin_tools,
@@ -32,9 +32,9 @@ from turnwheel.performers.tools.builtin import (
     write,
 )
 from turnwheel.performers.tools.decorator import ToolContext
-from turnwheel.performers.tools.process import run
+from turnwheel.performers.tools.process import ProcessEnd, run
 from turnwheel.performers.tools.runner import ToolRunner
-from turnwheel.performers.tools.search import choices, matches
+from turnwheel.performers.tools.search import MAX_PATTERN, choices, matches
 
 Context = ToolContext[object]
 OUTSIDE = "is outside of the directories"
@@ -499,6 +499,111 @@ async def test_a_search_that_cannot_be_is_refused(context: Context, secret: Path
         await grep(context, "a", "nowhere")
 
 
+ODD = ("line\nend", "\x1b[31m", "\u202etxt", "tag\U000e0041", "caf\udce9", "back\\slash", "\u2028\\")
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_a_name_that_does_not_print_is_shown_with_escapes_and_found_by_them(
+    name: str, context: Context
+) -> None:
+    """On one line each, wherever it is listed; what is listed can be read, edited and written."""
+    folder = context.cwd / f"in {name}"
+    folder.mkdir()
+    (folder / f"{name}.txt").write_text("a hit")
+    listed = await glob(context, "*.txt")
+    (shown,) = ls(context).split("\n")
+    (inside,) = ls(context, shown).split("\n")
+    assert listed == f"{shown}{inside}"
+    assert listed.isprintable()
+    assert await grep(context, "hit") == f"{listed}:1: a hit"
+    assert await grep(context, "hit", listed) == f"{listed}:1: a hit"
+    assert read(context, listed) == "     1\ta hit"
+    edit(context, listed, "a hit", "another")
+    assert "\n" not in write(context, listed, "the end")
+    assert [path.read_text() for path in folder.iterdir()] == ["the end"]
+
+
+def test_an_escape_of_what_prints_is_no_other_spelling(context: Context) -> None:
+    """A rule that denies a path by its text would be passed by it."""
+    (context.cwd / ".env").write_text("do not tell")
+    with pytest.raises(FileNotFoundError):
+        read(context, "\\u002eenv")
+    (context.cwd / "a\nb").write_text("of two lines")
+    (context.cwd / "a\\nb").write_text("as it is written")
+    assert read(context, "a\\nb") == "     1\tas it is written"
+
+
+async def test_the_order_of_a_search_is_no_argument_of_a_process(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any user of the machine can list those, and a secret may have been put back into it."""
+    told = list[str]()
+
+    async def seen(command: tuple[str, ...], **given: Any) -> Any:
+        told.extend(command)
+        return await run(command, **given)
+
+    monkeypatch.setattr(builtin, "run", seen)
+    (context.cwd / "a.txt").write_text("hunter2")
+    assert await grep(context, "hunter2", ".", "a.{txt,secret}") == "a.txt:1: hunter2"
+    assert [word for word in told if "hunter2" in word or "secret" in word] == []
+
+
+async def test_a_deep_tree_is_searched_to_a_depth_and_the_rest_is_counted(context: Context) -> None:
+    here = os.open(context.cwd, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("d", dir_fd=here)
+        above, here = here, os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(above)
+    os.close(here)
+    (context.cwd / "d/d/a.txt").write_text("hit")
+    assert await glob(context, "*.txt") == "d/d/a.txt\n[left out: 1 too deep]"
+    assert await grep(context, "hit") == "d/d/a.txt:1: hit\n[left out: 1 too deep]"
+    assert await glob(context, "*", "d/" * 1_450) == "[no file matches]"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("[!", None),
+        ("x{1000000000}", "[no line matches]"),
+        ("x{9999999999}", None),
+        ("\0", "[no line matches]"),
+        ("\ud800", "[no line matches]"),
+        ("[[h]", "a.txt:1: hit"),  # of which Python warns
+        ("(" * 900, None),
+        ("h" * 300_000, None),
+        ("*h" * 400, None),
+    ],
+)
+async def test_any_pattern_is_searched_for_or_refused_in_words(
+    pattern: str, found: str | None, context: Context
+) -> None:
+    (context.cwd / "a.txt").write_text("hit")
+    if found is not None:
+        assert await grep(context, pattern) == found
+    else:
+        with pytest.raises(ValueError, match=r"is not a regular expression|the pattern has") as refused:
+            await grep(context, pattern)
+        assert "Traceback" not in str(refused.value)
+    if len(pattern) > MAX_PATTERN:
+        with pytest.raises(ValueError, match="the pattern has 300,000 characters, and may have 1,000"):
+            await glob(context, pattern)
+    else:
+        assert await glob(context, pattern) == "[no file matches]"
+
+
+async def test_a_search_that_is_killed_says_that_it_failed(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def killed(*_: Any, **__: Any) -> ProcessEnd:
+        return ProcessEnd("", -9, "Traceback")
+
+    monkeypatch.setattr(builtin, "run", killed)
+    with pytest.raises(ValueError, match=r"^the search failed \(exit code -9\)$"):
+        await grep(context, "a")
+
+
 async def test_a_pattern_that_backtracks_for_ever_can_be_cancelled(context: Context) -> None:
     # The event loop goes on meanwhile, since the search has a process of its own.
     (context.cwd / "a.txt").write_text("a" * 60 + "!")
@@ -530,6 +635,8 @@ def test_braces_are_choices() -> None:
     assert choices("x/{a,b{1,2}}.py") == ["x/a.py", "x/b1.py", "x/a.py", "x/b2.py"]
     with pytest.raises(ValueError, match="more than 6 braces"):
         choices("{a,b}" * 7)
+    with pytest.raises(ValueError, match="stand for more than 1,000 patterns"):
+        choices(f"{{{'a,' * 999}}}" * 6)
 
 
 # Commands

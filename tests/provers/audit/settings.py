@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from turnwheel.testing.steps import Transition
 
 
+BELOW = {
+    "plan": "plan",
+    "dont_ask": "dont_ask",
+    "default": "plan dont_ask default",
+    "accept_edits": "plan dont_ask default accept_edits",
+    "bypass": "plan dont_ask default accept_edits bypass",
+}
+"""The modes that a child may be put in whose parent is in the first."""
+
+
 @final
 @attrs.define(kw_only=True)
 class SettingBook:
@@ -229,5 +239,5 @@ def refused(change: Change, config: Config) -> bool:
             return not named or (has_budget(config) and config.spec(model).price is None)
         case SetThinking(tokens=tokens):
             return tokens is not None and tokens <= 0
-        case _:
-            return False
+        case SetMode(mode=mode):
+            return mode not in BELOW[config.ceiling].split()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mmap import mmap
 
     from turnwheel.performers import Durability
-    from turnwheel.performers.stores.base import SessionInfo
+    from turnwheel.performers.stores.base import Entries, SessionInfo
 
 PAGE = 4_096
 """Bytes of the memory in which a process counts: a number and the name of the moment."""
@@ -156,28 +156,39 @@ class PointedStore:
             self._points.busy -= 1
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """As a store does."""
         name = f"{self._who}{expected} of {session}"
         self._points(f"append {name}: before")
         with self._busy():
-            length = await self._kept.append(session, expected, entries, about)
-        self.lengths[session] = length
+            there = await self._kept.append(session, expected, entries, about, incarnation)
+        self.lengths[session] = expected + len(entries)
         self._points(f"append {name}: after")
-        return length
+        return there
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from *start* on."""
         with self._busy():  # the first that is asked of a store makes its file
-            entries = await self._kept.load(session, start)
+            entries = await self._kept.load(session, start, incarnation)
         self._points(f"load {session} from {start}")
         self.lengths[session] = start + len(entries)
         return entries
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self._kept.list()
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions, last written first."""
+        return await self._kept.list(limit, after, prefix)
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it."""
+        return await self._kept.info(session)
 
     async def settled(self) -> Sequence[str]:
         """The questions whose answers are kept."""
@@ -194,10 +205,12 @@ class PointedStore:
         """Forget *session*."""
         return await self._kept.delete(session)
 
-    async def lease(self, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
         """As a store does; what it writes to the file are moments, too."""
         with self._busy():
-            return await self._kept.lease(session, held, wanted)
+            return await self._kept.lease(session, held, wanted, incarnation)
 
     async def close(self) -> None:
         """Let go."""

@@ -44,6 +44,7 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.performers import ToolContext, tool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, HostHook, hook
+from turnwheel.performers.stores.base import Entries
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.stores import StoreOver
@@ -90,22 +91,27 @@ class RestlessStore(StoreOver):
         self._choices = choices
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """As a store does, or fail."""
         self.appends += 1
         fault = self.fault(self.appends)
         await self._nap()
         self._fail("before", fault)
-        length = await super().append(session, expected, entries, about)
+        there = await super().append(session, expected, entries, about, incarnation)
         self._fail("after", fault)
         await self._nap()
-        return length
+        return there
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from *start* on."""
         await self._nap()
-        return await super().load(session, start)
+        return await super().load(session, start, incarnation)
 
     async def _nap(self) -> None:
         for _ in range(self._choices.below(3)):

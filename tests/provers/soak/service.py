@@ -23,7 +23,7 @@ from provers.choices import (
     weighted,
 )
 from turnwheel.effects.config import ChildSpec, Concurrency, ModelSpec, Policy, Steering
-from turnwheel.effects.errors import CallerError, StoreConflict, StoreError
+from turnwheel.effects.errors import CallerError, SessionGone, StoreConflict, StoreError
 from turnwheel.effects.events import (
     Approve,
     Decision,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from turnwheel.engine.session.session import Handle, Session
-    from turnwheel.performers.stores.base import SessionInfo, Store
+    from turnwheel.performers.stores.base import Entries, SessionInfo, Store
 
 LONGEST = 25
 """Turns after which a conversation is over, and another one begins, under a name of its own."""
@@ -74,7 +74,7 @@ USES = {
 }
 """What is done with a session, and how often in a hundred times."""
 
-TOLD = (CallerError, StoreConflict, StoreError)
+TOLD = (CallerError, SessionGone, StoreConflict, StoreError)
 """What whoever uses a session may be told on such a day."""
 
 
@@ -88,28 +88,39 @@ class FlakyStore:
         self._choices = choices
 
     async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
         """As a store does, or fail."""
         fails = bool(self.share) and not self._choices.below(self.share)
         if fails and chance(self._choices, 50):
             self._fail()
-        length = await self.store.append(session, expected, entries, about)
+        there = await self.store.append(session, expected, entries, about, incarnation)
         if fails:
             self._fail()
-        return length
+        return there
 
     def _fail(self) -> None:
         msg = "the store has a bad day"
         raise StoreError(msg)
 
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from *start* on."""
-        return await self.store.load(session, start)
+        return await self.store.load(session, start, incarnation)
 
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.store.list()
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        """The sessions, last written first."""
+        return await self.store.list(limit, after, prefix)
+
+    async def info(self, session: str) -> SessionInfo | None:
+        """*session* as `list` has it."""
+        return await self.store.info(session)
 
     async def delete(self, session: str) -> bool:
         """Forget *session*."""
