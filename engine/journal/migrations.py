@@ -76,6 +76,11 @@ def _tool_spec_3(old: ToolSpec) -> ToolSpec:
     return attrs.evolve(old, paths=(), command="", fills=False)
 
 
+def _policy_3(old: Policy) -> Policy:
+    # Work whose process was lost was begun again without end, which is of no use to a run that goes on.
+    return attrs.evolve(old, takeovers=Policy().takeovers)
+
+
 def _config_3(old: Config) -> Config:
     # The mode that accepts edits accepted them everywhere, and a child could be put in any mode.
     return attrs.evolve(old, protected=(), ceiling=PermissionMode.BYPASS)
@@ -108,6 +113,7 @@ CHANGES: Mapping[int, tuple[Changed, ...]] = {
     ),
     3: (
         Changed(ToolSpec, ToolSpec, _tool_spec_3),
+        Changed(Policy, Policy, _policy_3),
         Changed(Config, Config, _config_3),
     ),
 }

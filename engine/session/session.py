@@ -272,11 +272,9 @@ class Session:
             async with self._runner.at_rest() as log:
                 # Taken under the lock: the session may go on before its entries are loaded below.
                 at = log.length
-        # Before the journal is read, which may be long.
         check_replacement(instead)
-        store = self._log.store
         # From the store and not from the log: only what is written can be copied.
-        entries = await self._log.load()
+        store, entries = self._log.store, await self._log.load()
         # A person wrote it, and it may have a secret like any other input.
         if instead is not None and self._environment.redactor is not None:
             instead = await self._environment.redactor.redacted(instead)

@@ -22,7 +22,7 @@ from ...effects.secrets import PLACEHOLDER_MARK
 from ...states.rules.schema import arguments_of
 from ..base import PerformContext
 from ..worker_pool import WorkerPool
-from .paths import roots
+from .paths import as_listed, roots
 
 # Characters that make a part of a glob more than a name.
 _SPECIAL = frozenset("*?[")
@@ -86,8 +86,9 @@ def found_path(argument: str, value: str, cwd: str, links: Iterable[tuple[str, s
     if PLACEHOLDER_MARK in value:
         return PathFound(argument=argument, value=value, doubt=HAS_SECRET)
     try:
-        whole = str(Path(cwd, value))
-        plain, real = os.path.normpath(whole), os.path.realpath(whole)
+        whole = Path(cwd, value)
+        # As the file tools find it: a name may be written as a listing shows it.
+        plain, real = os.path.normpath(whole), os.path.realpath(as_listed(whole))
         doubt = _doubt(value, real)
     except (OSError, ValueError) as error:
         return PathFound(argument=argument, value=value, doubt=f"{value!r} cannot be resolved: {error}")

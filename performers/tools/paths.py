@@ -120,7 +120,7 @@ def _directory(path: Path | str) -> Path:
     raise ConfigError(msg)
 
 
-def _as_listed(path: Path) -> Path:
+def as_listed(path: Path) -> Path:
     """*path*, each part of which may be written as a listing shows it."""
     if "\\" not in str(path):
         return path
@@ -139,7 +139,7 @@ def _as_listed(path: Path) -> Path:
 def locate(context: ToolContext[object], path: str) -> LocatedPath:
     """The place of *path*, relative to the working directory; raises `ValueError` where it is outside."""
     try:
-        real = _as_listed(context.cwd / path).resolve()
+        real = as_listed(context.cwd / path).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a symlink loop, a null byte
         msg = f"{path!r} cannot be resolved: {error}"
         raise ValueError(msg) from error

@@ -116,7 +116,8 @@ def judge_queued(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
     fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
-    call = completed(call, spec)
+    if spec.fills and defaults_of(spec.schema):
+        call = completed(call, spec)
     # Hooks first: rules then judge the arguments that hooks have made of the model's. Rules first: a call
     # that is denied anyway troubles no hook.
     if ctx.config.policy.gates is Gates.HOOKS_FIRST and (
@@ -152,13 +153,16 @@ def judged(call: Call, spec: ToolSpec, hooks: HookRound, ctx: Context, draft: Dr
     arguments = arguments_of(call.call.arguments) or {}
     # Most calls have no hooks to judge by.
     said = opinion(hooks.said) if hooks.said else None
-    rules, finding = law(ctx, draft), finding_of(call, ctx)
-    # What is denied as it is written need not be looked at.
-    if finding is None and rules.looks_at(spec) and not _denies(rules.denial(spec, arguments, said)):
-        request = draft.new_id()
-        draft.add(rules.inspection(call.call, spec, request))
-        return call.at(phases.Inspecting(request=request, hooks=hooks))
-    finding = finding or NO_FINDING
+    rules, finding = law(ctx, draft), NO_FINDING
+    # Most tools have nothing to look at.
+    if spec.paths or spec.command:
+        found_now = finding_of(call, ctx)
+        # What is denied as it is written need not be looked at.
+        if found_now is None and rules.looks_at(spec) and not _denies(rules.denial(spec, arguments, said)):
+            request = draft.new_id()
+            draft.add(rules.inspection(call.call, spec, request))
+            return call.at(phases.Inspecting(request=request, hooks=hooks))
+        finding = found_now or NO_FINDING
     found = rules.judge(spec, arguments, said, finding)
     tell_judged(call, found, draft)
     match found.verdict:
@@ -248,9 +252,11 @@ def cleared(call: Call, ground: Basis, hooks: HookRound, ctx: Context, draft: Dr
     # Rules first: hooks have their say about what rules and a person allowed, once each.
     if asked := _hooks_asked(call, ground, hooks, ctx, draft):
         return asked
-    looked = finding_of(call, ctx) is not None
-    inspection = ctx.event.request if looked and isinstance(ctx.event, CallInspected) else ""
-    return call.at(phases.Allowed(ground=ground, inspection=inspection))
+    match ctx.event:
+        case CallInspected(request=request) if finding_of(call, ctx) is not None:
+            return call.at(phases.Allowed(ground=ground, inspection=request))
+        case _:
+            return call.at(phases.Allowed(ground=ground))
 
 
 def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
@@ -288,7 +294,7 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
     if denied := _denied_now(call, spec, None, ctx, draft):
         return denied
     rules, finding = law(ctx, draft), finding_of(call, ctx)
-    if finding is None and rules.looks_at(spec):
+    if finding is None and (spec.paths or spec.command) and rules.looks_at(spec):
         request = draft.new_id()
         draft.add(rules.inspection(call.call, spec, request))
         return call.at(phases.AllowedInspecting(request=request, ground=ground))

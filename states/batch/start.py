@@ -139,7 +139,9 @@ def _run(call: Call, batch: Batch, calls: Sequence[Call], ctx: Context, draft: D
         tool_run(wish, spec, request),
         ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
     )
-    return call.at(Running(request=request, finding=finding_of(call, ctx) or NO_FINDING))
+    # Most calls were not looked at.
+    finding = finding_of(call, ctx) if call.phase.inspection else None
+    return call.at(Running(request=request, finding=finding or NO_FINDING))
 
 
 def _delegate(call: Call, calls: Sequence[Call], ctx: Context, draft: Draft) -> Call:

@@ -64,8 +64,6 @@ class PermissionPolicy:
 
     def looks_at(self, spec: ToolSpec) -> bool:
         """Whether a call of *spec* is judged by what its paths reach, or by what its command runs."""
-        if not spec.paths and not spec.command:
-            return False
         return self._protects(spec) or bool(inspected((*self.rules, *self.granted), spec))
 
     def inspection(self, wish: ToolCall, spec: ToolSpec, request: str) -> InspectCall:
@@ -123,7 +121,9 @@ class PermissionPolicy:
         """
         # Rules before hooks before the mode: the reason that is shown is the one that was written down for
         # just this.
-        rule, fits = _first(self.rules, Verdict.DENY, spec, arguments, finding)
+        rule, fits = None, Fit.NO
+        if self.rules:
+            rule, fits = _first(self.rules, Verdict.DENY, spec, arguments, finding)
         if rule is not None and fits is Fit.YES:
             return Judgement(Verdict.DENY, Basis.RULE, str(rule))
         if opinion is not None and opinion.verdict is Verdict.DENY:
@@ -170,9 +170,11 @@ class PermissionPolicy:
                 return Judgement(Verdict.ASK, Basis.TOOL, why)
             return Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
         # A person who wrote a rule for such calls wonders why this one is asked about.
+        why = _why_asked(spec)
         named = [rule for rule in (*self.rules, *self.granted) if rule.verdict is Verdict.ALLOW]
-        doubt = doubt_of(spec, finding) if inspected(named, spec) else ""
-        return Judgement(Verdict.ASK, Basis.TOOL, "; ".join(filter(None, (_why_asked(spec), doubt))))
+        if inspected(named, spec) and (doubt := doubt_of(spec, finding)):
+            why = f"{why}; {doubt}"
+        return Judgement(Verdict.ASK, Basis.TOOL, why)
 
 
 def _why_asked(spec: ToolSpec) -> str:

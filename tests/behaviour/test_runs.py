@@ -659,9 +659,11 @@ async def test_inputs_of_an_idle_session_begin_one_run_after_the_other(stage: St
 
 @pytest.mark.behaviour("a-handle-stops-or-leaves")
 async def test_one_run_at_a_time(stage: Stage) -> None:
+    stage.held = (1,)
     session = stage.session(says("done"))
     first, second = session.start("a"), session.start("b")
     with pytest.raises(errors.SessionBusy, match="session 's' has a run under way"):
         await second.wait()
+    stage.release()
     assert (await first.wait()).text == "done"
     assert stage.said(session) == ["user: a", "assistant: done"]

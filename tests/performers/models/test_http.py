@@ -391,7 +391,6 @@ async def test_a_login_in_an_address_is_sent_and_logged_nowhere(
     async with Hostile(always(*HELLO)) as server:
         await ask(make(server.url.replace("//", "//me%40here:pass%3Aword1@"), "key"))
     assert server.asked[0].header("authorization") == f"Basic {b64encode(b'me@here:pass:word1').decode()}"
-    assert "HTTP Request: POST http://127" in caplog.text
     assert "word1" not in caplog.text
 
 
