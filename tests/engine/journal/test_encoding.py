@@ -15,9 +15,10 @@ import cattrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config, ModelSpec, Policy
 from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.hooks import OnError
+from turnwheel.effects.permissions import PermissionMode
 from turnwheel.engine.codec import make_converter
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened, TakenOver
@@ -103,12 +104,20 @@ def test_any_entry_that_is_written_is_read_as_it_was(entry: Entry) -> None:
 
 
 def as_judged_then(entry: Entry) -> Entry:
-    """*entry* as version 2 can say it: no hook denied where it failed, and no call was looked at."""
+    """*entry* as version 2 can say it: no hook denied where it failed, nothing was looked at or given up."""
     if not isinstance(entry, RunOpened | TakenOver) or entry.config is None:
         return entry
     hooks = [attrs.evolve(hook, on_error=OnError.ALLOW) for hook in entry.config.hooks]
     tools = [attrs.evolve(tool, paths=(), command="", fills=False) for tool in entry.config.tools]
-    config = attrs.evolve(entry.config, hooks=tuple(hooks), tools=tuple(tools), protected=())
+    policy = attrs.evolve(entry.config.policy, takeovers=Policy().takeovers)
+    config = attrs.evolve(
+        entry.config,
+        hooks=tuple(hooks),
+        tools=tuple(tools),
+        policy=policy,
+        protected=(),
+        ceiling=PermissionMode.BYPASS,
+    )
     return attrs.evolve(entry, config=config)
 
 
