@@ -11,7 +11,7 @@
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
 #   make fuzz       every parser, given malformed input                   ARGS is handed on
-#   make mutants    deliberate mistakes, each of which a test must find
+#   make mutants    the mistakes that a machine can make, and the share of them that tests find
 #   make scenarios  the stories of tests/scenarios, recorded anew
 #   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
@@ -45,13 +45,13 @@ run: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n auto $(ARGS)
 
-test-all: mutants $(INSTALLED)
+test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n auto -m "" $(ARGS)
+	$(MAKE) mutants
 
-# Deliberate mistakes, each of which a test must find. HUNT=changed takes those of changed files and a sample.
-HUNT ?= all
+# ARGS says where, and how many: `make mutants ARGS="--sample 300 states"`.
 mutants: $(INSTALLED)
-	$(BIN)/python -m pytest -q --mutants $(HUNT) tests/mutants
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 scenarios: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python tests/scenarios/record.py

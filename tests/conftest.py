@@ -40,48 +40,13 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 settings.register_profile("turnwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnwheel")
 
-HUNTED = "test_mutants.py"
-"""Its tests ask what became of a hunt, which goes on beside all others, so they come last."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--mutants",
-        choices=("none", "changed", "all"),
-        default="none",
-        help="which deliberate mistakes to hunt: those of changed files and a sample of the others, or all",
-    )
-
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Drop the hunts that are not asked for, and put the others behind all tests."""
-    hunts = [item for item in items if item.path.name == HUNTED]
-    others = [item for item in items if item.path.name != HUNTED]
-    module = getattr(hunts[0], "module", None) if hunts else None
-    kept = hunts if module is None else module.wanted(hunts, config.getoption("--mutants"))
-    config.hook.pytest_deselected(items=[item for item in hunts if item not in kept])
-    items[:] = [*others, *kept]
-    for item in others:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
         if "real" in item.path.parts:
             # The servers are started once a session: one process has them all.
             item.add_marker(pytest.mark.xdist_group("real"))
-
-
-def _hunted(session: pytest.Session) -> list[Any]:
-    """The tests of the hunt that are going to run; none where nothing could be collected."""
-    return [item for item in getattr(session, "items", ()) if item.path.name == HUNTED]
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    items = _hunted(session)
-    if any(hasattr(item, "callspec") for item in items) and not session.config.option.collectonly:
-        items[0].module.begin(items, beside=len(items) < len(session.items))
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    for item in _hunted(session)[:1]:
-        item.module.end()
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

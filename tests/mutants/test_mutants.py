@@ -1,191 +1,122 @@
-"""The test of the tests: each deliberate mistake is found, and nothing is found where there is none."""
+"""All small mistakes are made, and the hunt tells those that tests find from those that they do not."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
-import time
-import tomllib
-import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-RUNS = 1_500
-"""Runs enough to find each mutant that playing finds; most are found within ten."""
+from mutants import __main__ as command, covering
+from mutants.hunting import FOUND, SURVIVED
+from mutants.mutations import Mutant, mutants_of
 
-SESSIONS = 250
-"""The same for mistakes around a run."""
-
-AROUND = "engine/"
-BARE = {"engine/machine.py"}
-"""Where those are, but for one file; the others are found by a bare machine, which is quicker."""
+ROOT = Path(__file__).resolve().parents[2]
+REPRESENTED = """'f"<Rope of {self.count} pieces>"' -> 'None'"""
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["mutant"]
-    return found
+def made(tmp_path: Path, body: str) -> list[str]:
+    """The body of each mutant of a function with this *body*."""
+    path = tmp_path / "states.py"
+    begin = "def f(a, b):\n    "
+    path.write_text(begin + body, "utf-8")
+    mutants = mutants_of(tmp_path, path)
+    assert all(one.function == "f" for one in mutants)
+    return [one.applied(begin + body).removeprefix(begin) for one in mutants]
 
 
-MUTANTS = [mutant for path in sorted(HERE.glob("*.toml")) for mutant in read(path)]
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ("a(b < 1)", ["a(b <= 1)", "a(b < 2)", "(b < 1)", "pass"]),
+        ("a((b) is (not b))", ["a((b) is not (not b))", "a((b) is ((b)))", "((b) is (not b))", "pass"]),
+        ("b = a and a.b", ["b = ((a.b))", "b = ((a))", "b = ((a) or (a.b))"]),
+        ("b = a or f", ["b = ((f))", "b = ((a))", "b = ((a) and (f))"]),
+        ("b = a + (b)", ["b = a - (b)"]),
+        ("b = 'a' + b", []),
+        ("if a: b = True", ["if True: b = True", "if False: b = True", "if a: b = False"]),
+        ("b = a if b else None", ["b = a if True else None", "b = a if False else None"]),
+        ("while a: break", ["while False: break", "while a: continue"]),
+        ("b = [a for a in b if a]", ["b = [a for a in b if True]"]),
+        ("a.b = 0", ["pass", "a.b = 1"]),
+        ("a += b", ["pass"]),
+        ("return a", ["return None"]),
+        ("raise a", ["pass"]),
+        ("b = a.b(b, c=a, d=b)", ["b = a.b(b,  d=b)", "b = a.b(b, c=a, )"]),
+        ("b = Message(a=a)", []),
+        ("b = tuple(a)", []),
+        ("b = quote(a)", ["b = (a)"]),
+        ("for b in a: continue", ["for b in a: break"]),
+    ],
+)  # fmt: skip
+def test_every_small_mistake_is_made(tmp_path: Path, body: str, changed: list[str]) -> None:
+    assert sorted(made(tmp_path, body)) == sorted(changed)
 
 
-SAMPLE = 60
-"""How many mutants of unchanged files are hunted beside those of changed ones."""
-
-
-def git(*arguments: str) -> list[str]:
-    """The lines that git answers; none where this is no checkout."""
-    asked = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
-    return asked.stdout.splitlines() if asked.returncode == 0 else []
-
-
-def changed() -> frozenset[str]:
-    """The files that changed in the last day of the history, and those that are not committed."""
-    before = git("rev-list", "-1", "--before=1 day ago", "HEAD")
-    return frozenset([*git("diff", "--name-only", before[0])] if before else git("ls-files"))
-
-
-def chosen(how: str, today: int | None = None) -> frozenset[str]:
-    """
-    The names of the mutants to hunt: ``all``, or those of ``changed`` files and a sample of the others.
-
-    The sample moves on each day, so every mutant is hunted every week or so.
-    """
-    names = [mutant["name"] for mutant in MUTANTS]
-    if how == "all":
-        return frozenset(names)
-    files = changed()
-    others = sorted(
-        [one["name"] for one in MUTANTS if one["file"] not in files],
-        key=lambda name: zlib.crc32(name.encode()),
+def test_what_does_nothing_when_a_function_is_called_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(
+        "@d(1)\ndef f(a: T[1] = 1) -> U[2]:\n    'text'\n    msg = g(1)\n    return f'{1}'\n", "utf-8"
     )
-    day = int(time.time() // 86_400) if today is None else today
-    first = day * SAMPLE % len(others) if others else 0
-    sample = [*others, *others][first : first + min(SAMPLE, len(others))]
-    return frozenset([*[one["name"] for one in MUTANTS if one["file"] in files], *sample])
+    names = [one.name for one in mutants_of(tmp_path, path)]
+    assert names == ["a.py f: '1' -> '2'", """a.py f: "f'{1}'" -> 'None'"""]
 
 
-def wanted(items: list[pytest.Item], how: str) -> list[pytest.Item]:
-    """Those of *items* that hunt for what is chosen, and the finders that these need."""
-    names = chosen(how) if how != "none" else frozenset[str]()
-    tests = [job(one) for one in MUTANTS if one["name"] in names]
-    sound = {f"sound: {one['tests']}" if "tests" in one else "sound: playing" for one in tests}
-    kept: list[pytest.Item] = []
-    for item in items:
-        call = getattr(item, "callspec", None)
-        if call is None or call.params["asked"]["name"] in {*names, *sound}:
-            kept.append(item)
-    return kept
+def test_a_name_outlives_a_change_elsewhere_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("def f(a):\n    return a < 1 or a < 1\n", "utf-8")
+    before = [one.name for one in mutants_of(tmp_path, path)]
+    path.write_text("B = 1\n\n\ndef g(a): ...\n\n\ndef f(a):\n    return a < 1 or a < 1\n", "utf-8")
+    after = [one.name for one in mutants_of(tmp_path, path) if " f:" in one.name]
+    assert before == after
+    assert len({*before}) == len(before)
 
 
-def job(mutant: dict[str, Any]) -> dict[str, Any]:
-    """What is done to find *mutant*: what it says itself, else playing."""
-    around = mutant["file"].startswith(AROUND) and mutant["file"] not in BARE
-    plays = {"plays": (RUNS, SESSIONS if around else 0, mutant.get("kind", ""))}
-    return mutant if "tests" in mutant else {**plays, **mutant}
+@pytest.fixture(scope="module")
+def all_mutants() -> list[Mutant]:
+    return [one for path in command.files_of(command.BARS) for one in mutants_of(ROOT, path)]
 
 
-SOUND = {
-    finder: {"name": f"sound: {finder}", "tests": finder}
-    for finder in sorted({mutant["tests"] for mutant in MUTANTS if "tests" in mutant})
-} | {"playing": {"name": "sound: playing", "plays": (RUNS, SESSIONS)}}
-"""What is to find mistakes, where there are none."""
+def test_every_mutant_is_python(all_mutants: list[Mutant]) -> None:
+    for one in all_mutants[::97]:
+        compile(one.applied((ROOT / one.file).read_text("utf-8")), one.file, "exec")
 
 
-class Hunt:
-    """The hunt for the mistakes that this session of tests asks for, in a process beside it."""
-
-    def __init__(self, jobs: list[dict[str, Any]], processes: int) -> None:
-        self._over: dict[str, dict[str, Any]] = {}
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open as long as the hunt goes on
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "hunt.py"), str(processes)],
-            stdin=subprocess.PIPE,
-            stdout=self._said,
-            text=True,
-        )
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(jobs))
-        self._process.stdin.close()
-        self._read = 0
-
-    def over(self, name: str) -> dict[str, Any]:
-        """What became of the job *name*; waits for it."""
-        while name not in self._over:
-            ended = self._process.poll() is not None
-            self._look()
-            assert name in self._over or not ended, "the hunt is over, and nobody hunted this"
-            time.sleep(0.05)
-        return self._over[name]
-
-    def _look(self) -> None:
-        self._said.seek(self._read)
-        *lines, _ = self._said.read().split("\n")  # the last one is not written to its end
-        self._read += sum(len(line.encode()) + 1 for line in lines)
-        self._over |= {over["name"]: over for over in map(json.loads, lines)}
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-        self._said.close()
+def test_mutants_are_told_apart(all_mutants: list[Mutant]) -> None:
+    assert len({one.name for one in all_mutants}) == len(all_mutants)
 
 
-HUNTS: list[Hunt] = []
-"""The one hunt, once it was begun."""
+def test_each_that_is_listed_as_equivalent_can_be_made(all_mutants: list[Mutant]) -> None:
+    listed = command.survivors()
+    assert listed.keys() - {one.name for one in all_mutants} == set()
+    assert [name for name, why in listed.items() if not why] == []
 
 
-def begin(items: list[pytest.Item], *, beside: bool) -> None:
-    """Hunt for what those *items* ask for that are tests of this file, in their order, *beside* others."""
-    asked = [getattr(item, "callspec", None) for item in items]
-    jobs = [found.params["asked"] for found in asked if found is not None]
-    cores = os.cpu_count() or 1
-    HUNTS.append(Hunt(jobs, max(1, cores - 1) if beside else cores))
+def test_the_tests_that_run_a_line_are_noted(tmp_path: Path) -> None:
+    asked = ["-p", "mutants.covering", f"--lines={tmp_path}", "tests/effects/test_pieces.py"]
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *asked], check=True, cwd=ROOT)
+    lines, seconds = covering.read(tmp_path)
+    [merged] = [one for one in mutants_of(ROOT, ROOT / "effects/history.py") if one.function == "merged"][:1]
+    tests = command.chosen_tests(merged, lines, seconds, 10.0)
+    assert tests
+    assert all(test.startswith("tests/effects/test_pieces.py::") for test in tests)
 
 
-def end() -> None:
-    while HUNTS:
-        HUNTS.pop().close()
-
-
-@pytest.fixture
-def hunt() -> Hunt:
-    """The hunt; tests/conftest.py begins it as soon as it is known what is asked for."""
-    [hunting] = HUNTS
-    return hunting
-
-
-@pytest.mark.parametrize("asked", list(SOUND.values()), ids=list(SOUND))
-def test_there_is_nothing_to_find_where_nothing_is_wrong(asked: dict[str, Any], hunt: Hunt) -> None:
-    """The package as it is keeps every promise."""
-    over = hunt.over(asked["name"])
-    assert over["code"] == 0, over["said"]
-
-
-@pytest.mark.parametrize("asked", [job(one) for one in MUTANTS], ids=[one["name"] for one in MUTANTS])
-def test_a_mistake_is_found(asked: dict[str, Any], hunt: Hunt) -> None:
-    """What is to find it does, and says what is wrong; it does not just crash."""
-    over = hunt.over(asked["name"])
-    assert over["code"] == 1, f"not found: {over['said']}"
-    assert over["said"]
-
-
-def test_every_mutant_is_hunted_in_turn() -> None:
-    days = len(MUTANTS) // SAMPLE + 2
-    assert frozenset[str]().union(*[chosen("changed", day) for day in range(days)]) == chosen("all")
-
-
-def test_mutants_are_told_apart() -> None:
-    """Each has a name of its own, and changes one thing in a file that says it once."""
-    names = [mutant["name"] for mutant in MUTANTS]
-    assert sorted(set(names)) == sorted(names)
-    assert [mutant["name"] for mutant in MUTANTS if mutant["old"] == mutant["new"]] == []
-    texts = {mutant["file"]: (ROOT / mutant["file"]).read_text("utf-8") for mutant in MUTANTS}
-    stale = [one["name"] for one in MUTANTS if texts[one["file"]].count(one["old"]) != 1]
-    assert stale == [], "these files have changed, or say it more than once: write the old text anew"
+def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp_path: Path) -> None:
+    asked, found = tmp_path / "asked.json", tmp_path / "found.jsonl"
+    path = ROOT / "effects/history.py"
+    mutants = {one.name.partition(" ")[2]: one for one in mutants_of(ROOT, path)}
+    wrong, unseen = mutants["Rope.__repr__: " + REPRESENTED], mutants["Rope.extend: '+' -> '-' #2"]
+    # Outside of a function, so in a process of its own.
+    longer = mutants["-: '500' -> '501'"]
+    tests = ["tests/effects/test_pieces.py::test_a_rope_is_a_value_that_counts_its_pieces"]
+    order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen, longer)]
+    asked.write_text(json.dumps(order), "utf-8")
+    hunting = ["-s", "-p", "mutants.hunting", f"--hunt={asked}", f"--found={found}", *tests]
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *hunting], check=True, cwd=ROOT)
+    over = [json.loads(line) for line in found.read_text("utf-8").splitlines()]
+    codes = {one["name"]: one["code"] for one in over}
+    assert codes == {wrong.name: FOUND, unseen.name: SURVIVED, longer.name: SURVIVED}
+    assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from mutants.hook.sitecustomize import announce
 
 from provers.model_check import __main__, search
 from provers.model_check.always import PROMISES
@@ -234,12 +234,15 @@ def test_each_open_request_is_offered_all_that_is_no_answer_to_it() -> None:
 
 def broken(mistake: tuple[str, ...], *command: str) -> subprocess.CompletedProcess[str]:
     """What *command* says with a *mistake*, which is a file, a text in it and another one; or without."""
-    hook = str(ROOT / "mutants" / "hook")
-    path = os.pathsep.join([hook, os.environ.get("PYTHONPATH", "")])
-    swapped = {"TURNWHEEL_SWAPPED": json.dumps(mistake)} if mistake else {}
+    planted = {}
+    if mistake:
+        file, old, new = mistake
+        text = (ROOT.parent / file).read_text("utf-8")
+        assert text.count(old) == 1, f"{file} has changed, or says it more than once: write {old!r} anew"
+        planted = announce(file, text.index(old), text.index(old) + len(old), new)
     return subprocess.run(
         [sys.executable, *command],
-        env={**os.environ, "PYTHONPATH": path, **swapped},
+        env={**os.environ, **planted},
         capture_output=True,
         text=True,
         timeout=100,

@@ -1,8 +1,8 @@
 """
 A mistake on purpose: a module of turnwheel is imported with something else in it than its file says.
 
-No file is written. `install` does it in this process, and the processes that this one starts do the same:
-they find this file on their path, under the name of what a process imports first.
+No file is written. `announce` has the processes that this one starts import it so: they find this file on
+their path, under the name of what a process imports first.
 """
 
 from __future__ import annotations
@@ -17,34 +17,28 @@ from pathlib import Path
 from types import CodeType
 
 HERE = str(Path(__file__).resolve().parent)
-VARIABLE = "TURNWHEEL_SWAPPED"
-
-
-class SwapError(Exception):
-    """The text that is to be swapped does not stand there once."""
+VARIABLE = "TURNWHEEL_MISTAKE"
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module with *new* where *old* stands; nothing of it is cached."""
+    """Loads a module with *new* from *begin* to *end*; nothing of it is cached."""
 
-    def __init__(self, name: str, path: str, old: str, new: str) -> None:
+    def __init__(self, name: str, path: str, begin: int, end: int, new: str) -> None:
         super().__init__(name, path)
-        self._old, self._new = old, new
+        self._begin, self._end, self._new = begin, end, new
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         text = Path(path).read_text("utf-8")
-        if text.count(self._old) != 1:
-            msg = f"{path} has changed, or says it more than once: write {self._old!r} anew"
-            raise SwapError(msg)
-        return compile(text.replace(self._old, self._new), path, "exec", dont_inherit=True)
+        return compile(text[: self._begin] + self._new + text[self._end :], path, "exec", dont_inherit=True)
 
 
 class _Finder(MetaPathFinder):
     """Finds one module."""
 
-    def __init__(self, module: str, old: str, new: str) -> None:
-        self._module, self._old, self._new = module, old, new
+    def __init__(self, file: str, begin: int, end: int, new: str) -> None:
+        self._module = module_of(file)
+        self._change = begin, end, new
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, _target: object = None
@@ -54,24 +48,25 @@ class _Finder(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._old, self._new)
+            spec.loader = _Loader(fullname, spec.origin, *self._change)
         return spec
 
 
-def install(file: str, old: str, new: str) -> None:
-    """From now on *file*, by its path in the package, is imported with *new* in the place of *old*."""
-    _install(file, old, new)
-    os.environ[VARIABLE] = json.dumps([file, old, new])
-    os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+def module_of(file: str) -> str:
+    """The module whose file is *file*, a path in the package."""
+    return ".".join(["turnwheel", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
 
 
-def _install(file: str, old: str, new: str) -> None:
-    module = ".".join(["turnwheel", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
-    if module in sys.modules:
-        msg = f"{module} was imported before"
-        raise SwapError(msg)
-    sys.meta_path.insert(0, _Finder(module, old, new))
+def install(file: str, begin: int, end: int, new: str) -> None:
+    """From now on *file* is imported here with *new* in the place of what it says from *begin* to *end*."""
+    sys.meta_path.insert(0, _Finder(file, begin, end, new))
+
+
+def announce(file: str, begin: int, end: int, new: str) -> dict[str, str]:
+    """The environment of a process that is to import *file* as `install` says."""
+    folders = [HERE, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {VARIABLE: json.dumps([file, begin, end, new]), "PYTHONPATH": os.pathsep.join(folders)}
 
 
 if VARIABLE in os.environ:
-    _install(*json.loads(os.environ[VARIABLE]))
+    install(*json.loads(os.environ[VARIABLE]))
