@@ -97,7 +97,7 @@ class SQLiteStore:
     @property
     def path(self) -> str:
         """The real path of the file; those beside it begin with the same name."""
-        return os.path.realpath(self._path)
+        return os.path.realpath(self._place)
 
     async def append(
         self,

@@ -29,10 +29,26 @@ DEEPEST = 4
 # Commands of one command.
 MOST_COMMANDS = 200
 
-SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "rbash", "sh", "yash", "zsh"})
+SHELLS = frozenset(
+    {"ash", "bash", "csh", "dash", "fish", "ksh", "lksh", "mksh", "posh", "rbash", "sh", "tcsh"}
+    | {"yash", "zsh"}
+)
 
 # Builtins after which the words that follow mean something else, or which run text that is no argument.
-TURNING = frozenset({".", "alias", "enable", "hash", "source", "trap"})
+TURNING = frozenset(
+    {".", "alias", "bind", "compgen", "complete", "enable", "fc", "hash", "jobs", "mapfile", "readarray"}
+    | {"source", "trap"}
+)
+
+# Variables whose text a shell runs, or by which it finds text to run.
+_RUN_VARIABLES = frozenset({"BASH_ENV", "BASHOPTS", "ENV", "PROMPT_COMMAND", "PS4", "SHELLOPTS"})
+
+# The index of an array. Builtins that take names or numbers (`test`, `printf -v`, `read`, `let`) run what is
+# substituted in it, in single quotes, too.
+_INDEX = re.compile(r"\[[^\]\n]*(\$[({]|[<>]\()")
+
+# An option with a whole command line behind it, as of `env`.
+_LINE_OPTION = re.compile(r"-\w*S|--[\w-]+=")
 
 # Those wrappers that run builtins, too.
 _OF_BUILTINS = frozenset({"builtin", "command", "coproc", "time"})
@@ -69,7 +85,7 @@ _DYNAMIC = frozenset(
 _WORDS = _DYNAMIC | {"word", "number", "string", "raw_string", "concatenation"}
 
 # What a shell puts a text of its own in the place of, and what says so about all of a word.
-_GLOB = re.compile(r"[*?]")
+_GLOB = re.compile(r"[*?$`]")
 _MANY = re.compile(r"\[|\{.*(?:,|\.\.).*\}", re.DOTALL)
 
 
@@ -114,6 +130,8 @@ class _CommandReader:
         if UNKNOWN in text:
             self.unread.append("it runs a command that is known only then")
             return
+        if _INDEX.search(text):
+            self.unread.append("it may run what stands in an index")
         source = text.encode()
         root = self._parser.parse(source).root_node
         if root.has_error:
@@ -121,12 +139,18 @@ class _CommandReader:
         # A stack and no recursion: brackets may be nested as deep as the text is long.
         nodes = [root]
         covered: list[tuple[int, int]] = []
+        left = source.count(b"`")
         while nodes:
             node = nodes.pop()
             nodes += reversed(node.children)
             if not node.child_count:
                 covered.append((node.start_byte, node.end_byte))
+                if node.type == "raw_string":
+                    left -= source.count(b"`", node.start_byte, node.end_byte)
             self._look(node, source, depth)
+        if left:
+            # Within them a backslash means something else at each depth, which the parser does not follow.
+            self.unread.append("it has a substitution in backticks")
         self._check_gaps(covered, source)
 
     def _check_gaps(self, covered: list[tuple[int, int]], source: bytes) -> None:
@@ -152,6 +176,9 @@ class _CommandReader:
             if not any(_shown(node) in told for told in self.beyond):
                 self.beyond.append(f"it is dynamic: {_shown(node)}")
         elif kind == "variable_assignment":
+            name = (node.text or b"").partition(b"=")[0].decode(errors="replace").rstrip("+")
+            if name in _RUN_VARIABLES:
+                self.unread.append(f"it sets {name}, which shells run")
             self.beyond.append(f"it sets a variable: {_shown(node)}")
         elif kind not in _LIST_PARTS and node.is_named and not _inside(node):
             self.beyond.append(f"it is more than a list of commands: {_shown(node)}")
@@ -211,13 +238,13 @@ class _CommandReader:
         # And one may be a whole command line, as for `watch` or `env -S`.
         for word in words[1:starts]:
             if re.search(r"[\s;&|]", word):
-                self.read(word, depth + 1)
+                self.read(_LINE_OPTION.sub("", word, count=1), depth + 1)
 
     def _texts(self, words: Sequence[str], *, builtin: bool) -> Iterator[str]:
         """The command lines that *words* have a shell run; *builtin*: they may be one of the shell's own."""
         name = program_of(words)
         if name == "eval":
-            yield " ".join(words[1:])
+            yield " ".join(words[2:] if words[1:2] == ("--",) else words[1:])
         elif builtin and name in TURNING:
             self.unread.append(f"{name!r} changes what commands mean")
         elif name in SHELLS:
@@ -297,7 +324,8 @@ def _word(node: Node, source: bytes) -> str:
 def _bare(text: str) -> str:
     if _MANY.search(text):
         return UNKNOWN
-    plain: list[str] = []
+    # The folder of a person, who is known only when it runs.
+    plain, text = ([UNKNOWN], text[1:]) if text.startswith("~") else (list[str](), text)
     for escaped, other in re.findall(r"\\(\n|.)|([^\\]|\\\Z)", text, re.DOTALL):
         # A glob is replaced by names of files; what they are is known only when it runs.
         plain.append(_GLOB.sub(UNKNOWN, other) if other else escaped.strip("\n"))

@@ -17,7 +17,8 @@ from ...effects.findings import UNKNOWN, CommandFound, SimpleCommand
 # Programs that run the program which their arguments name. Which of the arguments that is depends on their
 # options, so it may be each of them.
 STARTERS = frozenset(
-    {"builtin", "busybox", "chroot", "chrt", "command", "coproc", "doas", "env", "exec", "find"}
+    {"builtin", "busybox", "capsh", "choom", "chroot", "chrt", "command", "coproc", "doas", "env", "exec"}
+    | {"fakeroot", "find", "i386", "linux32", "linux64", "ltrace", "prlimit", "sg", "x86_64"}
     | {"flock", "ionice", "nice", "nohup", "nsenter", "parallel", "pkexec", "runuser", "script"}
     | {"setarch", "setpriv", "setsid", "ssh", "stdbuf", "strace", "su", "sudo", "systemd-run"}
     | {"taskset", "time", "timeout", "toybox", "unbuffer", "unshare", "watch", "xargs"}
