@@ -25,6 +25,7 @@ from provers.simulation.watched import PromiseBroken, copied, happen
 from provers.steps import Happening
 from provers.tasks import at_work, turns
 from turnwheel import Agent, DoneReason, MemoryStore, Result, Session
+from turnwheel.effects import Effect
 from turnwheel.effects.config import Concurrency, Config, Steering
 from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.events import ModelStreamed
@@ -287,18 +288,18 @@ class Stored:
             self.machine = copied(began)
             self.machine.advance()
         for what in journal[self._written :]:
-            happen(self.machine, what)
-            self._runner.run(self._keep(what))
+            made = happen(self.machine, what)
+            self._runner.run(self._keep(what, made))
         self._written = len(journal)
         held_back = bool(journal) and isinstance(journal[-1], ModelStreamed) and not self._flush
         return copied(self.machine) if held_back else self._runner.run(self._folded())
 
-    async def _keep(self, what: Happening) -> None:
+    async def _keep(self, what: Happening, made: tuple[Effect, ...]) -> None:
         if isinstance(what, Config):
             await self._journal.flush()  # as its process was lost, and left what it held back
             await self._journal.write(TakenOver(at=0.0, config=what))
             return
-        await self._journal.applied(what, self.machine.state.label, ())
+        await self._journal.applied(what, self.machine.state.label, made)
         if self._flush:
             await self._journal.flush()
 
