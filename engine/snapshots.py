@@ -18,8 +18,8 @@ import msgspec
 from .. import effects, states
 from ..effects.config import Config
 from ..effects.history import History, Log
-from ..effects.keys import check_key
 from ..effects.messages import Binary, Outcome, ToolCall, ToolResult
+from ..performers.keys import check_key
 from ..states.batch.batch import PriorAttempt, Stopping
 from ..states.builder import end_reason
 from ..states.context import RECALL, AsConfigured, ConversationMemory, NotBegun, RunProgress, SessionMemory

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, final
 import attrs
 
 from ...effects.errors import JournalError
-from ...effects.keys import signature, signs
+from ..keys import signature, signs
 
 # When an entry was written, its bytes, and its signature, as they are in the file.
 SignedRow: TypeAlias = tuple[Any, Any, Any]

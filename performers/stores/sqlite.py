@@ -208,7 +208,7 @@ at_work: dict[threading.Thread, Jobs] = {}
 def _chain(key: bytes) -> Chain:
     """The chain of *key*; raises for what is no key."""
     # They import OpenSSL, which takes 20 ms, and few files are signed.
-    from ...effects.keys import check_key  # noqa: PLC0415  # as said
+    from ..keys import check_key  # noqa: PLC0415  # as said
     from .chain import Chain  # noqa: PLC0415  # as said
 
     check_key(key)
@@ -582,7 +582,7 @@ def checkpoints(session: str, incarnation: str, chain: Chain | None, db: sqlite3
     )
     if chain is None:
         return [body for _, body, _ in rows]
-    from ...effects.keys import signs  # noqa: PLC0415  # as in `_chain`
+    from ..keys import signs  # noqa: PLC0415  # as in `_chain`
 
     return [
         body if signs(mac, chain.checkpoint(session, there, position, body)) else b""

@@ -31,7 +31,6 @@ PURE_IMPORTS = frozenset(
         "fnmatch",
         "functools",
         "hashlib",  # equal texts have equal digests, in each process
-        "hmac",  # the same
         "itertools",
         "json",
         "math",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 
-from .errors import ArgumentError, ConfigError
+from ..effects.errors import ArgumentError, ConfigError
 
 # Bytes of a key, at least: as many as a signature has.
 LEAST_KEY = 32

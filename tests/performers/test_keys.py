@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from turnwheel.effects.keys import signature, signs
+from turnwheel.performers.keys import signature, signs
 
 KEY = b"k" * 32
 
