@@ -87,8 +87,12 @@ class Rule:
     def covers(self, tool: str, arguments: Mapping[str, object]) -> bool:
         """Whether this rule speaks about a call of *tool* with *arguments*, by their text alone."""
         return fnmatchcase(tool, self.tool) and all(
-            name in arguments and self._matches(_plain(arguments[name]), glob) for name, glob in self.where
+            self.meets(name, glob, arguments) for name, glob in self.where
         )
+
+    def meets(self, name: str, glob: str, arguments: Mapping[str, object]) -> bool:
+        """Whether the argument *name* is among *arguments* and matches *glob* by its text alone."""
+        return name in arguments and self._matches(_plain(arguments[name]), glob)
 
     def _matches(self, value: str, glob: str) -> bool:
         if self.verdict is Verdict.ALLOW:

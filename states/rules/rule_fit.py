@@ -43,7 +43,7 @@ def _fit_of(
     rule: Rule, name: str, glob: str, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding
 ) -> Fit:
     declared = name in spec.paths or name == spec.command
-    plain = Rule(verdict=rule.verdict, tool="*", where=((name, glob),)).covers(spec.name, arguments)
+    plain = rule.meets(name, glob, arguments)
     if name not in arguments or not declared:
         return Fit.YES if plain else Fit.NO
     allowing = rule.verdict is Verdict.ALLOW
