@@ -54,27 +54,52 @@ def files_of(places: Iterable[str]) -> list[Path]:
     return sorted({path for one in there for path in ([one] if one.is_file() else one.rglob("*.py"))})
 
 
+def digests(names: Iterable[str]) -> dict[str, str]:
+    """What each of these files of the checkout has in it, as a digest."""
+    return {
+        name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest()[:16]
+        for name in sorted(names)
+        if (ROOT / name).is_file() and not name.startswith("tests/mutants/")
+    }
+
+
+def is_test(name: str) -> bool:
+    """Whether this file has tests, and nothing that other files use."""
+    return name.startswith("tests/") and name.rpartition("/")[2].startswith("test_")
+
+
 def lines_of_tests() -> tuple[covering.Lines, Mapping[str, float]]:
-    """Which tests run each line, and how long each test takes; noted anew where a file has changed."""
+    """
+    Which tests run each line, and how long each test takes.
+
+    They are noted anew where a file has changed: by the tests of that file alone where it has nothing else.
+    """
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "*.py", "*.txt", "*.toml"],
         capture_output=True,
         text=True,
         check=True,
     )
-    digest = hashlib.sha256()
-    for name in sorted(listed.stdout.splitlines()):
-        path = ROOT / name
-        if path.is_file() and not name.startswith("tests/mutants/"):
-            digest.update(path.read_bytes())
-    folder = CACHE / digest.hexdigest()[:16]
-    if not folder.is_dir():
-        shutil.rmtree(CACHE, ignore_errors=True)
-        noted = CACHE / "unfinished"
-        noted.mkdir(parents=True)
-        print("noting which lines each test runs", flush=True)
-        pytest("-n", "auto", "-p", "mutants.covering", f"--lines={noted}", "--timeout=600", quiet=True)
-        noted.rename(folder)
+    now = digests(listed.stdout.splitlines())
+    folder, noted = CACHE / "lines", CACHE / "lines" / "files.json"
+    before = json.loads(noted.read_text("utf-8")) if noted.exists() else {}
+    changed = {name for name in {*now, *before} if now.get(name) != before.get(name)}
+    if not changed:
+        return covering.read(folder)
+    again = sorted(changed)
+    if not before or not all(is_test(name) for name in changed):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        again = []
+    print("noting which lines each test runs", *again, flush=True)
+    covering.forget(folder, again)
+    there = [name for name in again if name in now]
+    if there or not again:
+        cores = "auto" if not again else "0"
+        pytest(
+            "-n", cores, "-p", "mutants.covering", f"--lines={folder}", "--timeout=600", *there, quiet=True
+        )
+    noted.write_text(json.dumps(now), "utf-8")
     return covering.read(folder)
 
 

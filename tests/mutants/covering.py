@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -67,7 +67,24 @@ class _Covering:
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
         self._coverage.save()
-        (self._folder / f"seconds-{os.getpid()}.json").write_text(json.dumps(self._seconds), "utf-8")
+        noted = {"root": str(ROOT), "seconds": self._seconds}
+        (self._folder / f"seconds-{os.getpid()}.json").write_text(json.dumps(noted), "utf-8")
+
+
+def forget(folder: Path, files: Iterable[str]) -> None:
+    """Drop from *folder* what was noted of the tests in *files*, each a path in the checkout."""
+    for name in files:
+        tests = f"{name}::%"
+        for noted in folder.glob("lines-*"):
+            with sqlite3.connect(noted) as db:
+                db.execute(
+                    "delete from line_bits where context_id in (select id from context where context like ?)",
+                    (tests,),
+                )
+        for noted in folder.glob("seconds-*.json"):
+            told = json.loads(noted.read_text("utf-8"))
+            kept = {test: spent for test, spent in told["seconds"].items() if test.partition("::")[0] != name}
+            noted.write_text(json.dumps(told | {"seconds": kept}), "utf-8")
 
 
 def read(folder: Path) -> tuple[Lines, Mapping[str, float]]:
@@ -75,16 +92,17 @@ def read(folder: Path) -> tuple[Lines, Mapping[str, float]]:
     lines: Lines = {}
     seconds: dict[str, float] = {}
     for noted in folder.glob("seconds-*.json"):
-        seconds |= json.loads(noted.read_text("utf-8"))
-    for noted in folder.glob("lines-*"):
-        with sqlite3.connect(noted) as db:
+        told = json.loads(noted.read_text("utf-8"))
+        seconds |= told["seconds"]
+        # The installed package links to the files of the checkout.
+        root, process = Path(told["root"]), noted.stem.removeprefix("seconds-")
+        with sqlite3.connect(folder / f"lines-{process}") as db:
             rows = db.execute(
                 "select path, context, numbits from line_bits"
                 " join file on file.id = file_id join context on context.id = context_id where context != ''"
             )
             for path, test, bits in rows:
-                # The installed package links to the files of the checkout.
-                of_file = lines.setdefault(Path(path).relative_to(ROOT).as_posix(), {})
+                of_file = lines.setdefault(Path(path).relative_to(root).as_posix(), {})
                 for line in numbits_to_nums(bits):
                     of_file.setdefault(line, []).append(test)
     return lines, seconds
