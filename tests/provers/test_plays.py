@@ -11,7 +11,7 @@ from provers.simulation.sessions import play_sessions
 from provers.simulation.watched import as_kept, replay
 
 # Small lots, so that a lot that breaks is found soon.
-RUNS, SESSIONS = 40, 4
+RUNS, SESSIONS = 24, 4
 
 
 @pytest.mark.parametrize("lot", range(5))
