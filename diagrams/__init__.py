@@ -1,10 +1,12 @@
 """
 Pictures of the machine, all from its table.
 
-`mermaid()` is the one for a notebook, and `svg_of()` draws each of `pictures()`. The command
-`python -m turnwheel.diagrams` writes the committed ones, and the pages on states and controls.
+`chart()` is the whole machine with a state lit and the path of a session marked. `mermaid()` is the same as
+text without a path, and `svg_of()` draws each of `pictures()`. The command `python -m turnwheel.diagrams`
+writes the committed ones, and the pages on states and controls.
 """
 
+from .chart import chart as chart
 from .drawing import svg_of as svg_of
 from .pages import controls_page as controls_page, states_page as states_page
 from .picture import (

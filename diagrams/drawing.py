@@ -8,7 +8,7 @@ scales the letters to it. A viewer that cannot scale finds a fifth more room. Al
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import count
 from math import ceil
@@ -96,6 +96,18 @@ TITLE_FACE, HEADING_FACE, PLAIN_FACE = Face(15, INK, bold=True), Face(11, INK, b
 QUIET_FACE, SMALL_FACE = Face(11), Face(10)
 
 
+def line_path(points: Sequence[Point]) -> str:
+    """A line through *points* with round corners, as SVG spells it."""
+    path = "M{} {}".format(*points[0])
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        enter, leave = (
+            [own + max(-6, min(6, (other - own) // 2)) for own, other in zip(corner, end, strict=True)]
+            for end in (before, after)
+        )
+        path += "L{} {}Q{} {} {} {}".format(*enter, *corner, *leave)
+    return path + "L{} {}".format(*points[-1])
+
+
 @final
 class _Canvas:
     """The elements drawn so far. The page grows with them."""
@@ -148,14 +160,7 @@ class _Canvas:
 
     def line(self, *points: Point) -> None:
         """An arrow through *points*, with round corners."""
-        path = "M{} {}".format(*points[0])
-        for before, corner, after in zip(points, points[1:], points[2:], strict=False):
-            enter, leave = (
-                [own + max(-6, min(6, (other - own) // 2)) for own, other in zip(corner, end, strict=True)]
-                for end in (before, after)
-            )
-            path += "L{} {}Q{} {} {} {}".format(*enter, *corner, *leave)
-        path += "L{} {}".format(*points[-1])
+        path = line_path(points)
         right, bottom = (max(places) for places in zip(*points, strict=True))
         self._add(f'<path d="{path}" fill="none" stroke="{GREY}" marker-end="url(#head)"/>', right, bottom)
 
