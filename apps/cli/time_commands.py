@@ -74,19 +74,16 @@ def replay(  # noqa: PLR0913  # the options
         step_view.heading(screen)
 
     async def act(kept: Store) -> None:
-        number = 0
-        async for step in read_steps(kept, session):
+        limit = None if last is None else last - first + 1
+        number = None
+        async for step in read_steps(kept, session, first, limit):
             number = step.number
-            if last is not None and step.number > last:
-                return
-            if step.number < first:
-                continue
             if json_lines:
                 click.echo(in_escapes(line(step)))
             else:
                 step_view.show(as_plain(step), screen, shown)
-        if first > number:
-            msg = f"session {session!r} has no step {first}; its last one is {number}"
+        if number is None and (there := await kept.info(session)) is not None:
+            msg = f"session {session!r} has no step {first}; its last one is {there.length - 1}"
             raise ConfigError(msg)
 
     with_store(store, act)

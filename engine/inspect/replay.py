@@ -21,7 +21,7 @@ from ...states.context import Memory
 from ...states.state import State
 from ..codec import TAG, converter, in_json, tag_of
 from ..journal.entries import Entry, Forked, Posted, Stepped, time_of
-from ..journal.fold import entries_of, initial_state, read
+from ..journal.fold import SessionState, entries_of, initial_state, read
 from ..machine import ChildLink, Machine, links_of
 
 
@@ -77,20 +77,23 @@ class ReplayedStep:
         return "" if self.memory is None else self.memory.run
 
 
-def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
+def replayed(
+    entries: Sequence[bytes], session: str, state: SessionState | None = None, known: int = 0
+) -> Iterator[ReplayedStep]:
     """
-    The steps in the journal *entries* of *session*.
+    The steps in the journal *entries* of *session*; with *state*, which *known* entries led to, those behind.
 
     Raises `JournalError` for the first entry that cannot be read or does not follow from those before it. All
     steps before it are yielded first.
     """
     # Looked up before the fold: whose an entry is depends on the forks that come after it.
-    copies = [(number, entry.session) for number, entry in entries_of(Forked, entries)]
-    state, before = initial_state(entries), None
+    copies = [(known + number, entry.session) for number, entry in entries_of(Forked, entries)]
+    state = initial_state(entries) if state is None else state
+    before = None if state.machine is None else state.machine.state
     # The reading moves this one state on. A copy for each step would cost a long session too much.
-    reading = read(entries, session, state)
+    reading = read(entries, session, state, known)
     # Counted here, since an entry that fails is never handed over and could not say its number.
-    for number in range(len(entries)):
+    for number in range(known, known + len(entries)):
         try:
             entry, effects = next(reading)
         # A handler that fails on a journal from outside is a fault of the journal, to the reader of it.

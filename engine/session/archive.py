@@ -8,16 +8,19 @@ for a session that is not there, and `JournalError` for a journal that cannot be
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...effects.errors import UnknownCall, UnknownSession
+from ...effects.errors import ConfigError, UnknownCall, UnknownSession
 from ...effects.usage import Spent
 from ..inspect.bisect import Divergence, compare_labels, compare_sessions, compare_steps
 from ..inspect.costs import Account, Costs
 from ..inspect.explain import Explanation, Timeline
 from ..inspect.export import export_entries
 from ..inspect.replay import ReplayedStep, replayed
+from ..journal.fold import branch_targets
 from ..journal.summary import SessionStatus
+from .checkpointing import find_state
 from .listing import described, in_turns, listed, parent_of
 
 if TYPE_CHECKING:
@@ -27,9 +30,25 @@ if TYPE_CHECKING:
     from .listing import Listed
 
 
-async def replay(store: Store, session: str) -> AsyncIterator[ReplayedStep]:
-    """The steps of *session* of *store*, in their order; those before the first fault are yielded."""
-    for step in replayed(await _load(store, session), session):
+async def replay(
+    store: Store, session: str, since: int = 0, limit: int | None = None
+) -> AsyncIterator[ReplayedStep]:
+    """
+    The steps of *session* of *store*, in their order; those before the first fault are yielded.
+
+    From step *since* on, and at most *limit* of them: a page costs about the same anywhere in a long session,
+    where the store keeps checkpoints.
+    """
+    if since < 0 or (limit is not None and limit < 0):
+        msg = f"replay(since=..., limit=...) must be at least 0; got {since!r} and {limit!r}"
+        raise ConfigError(msg)
+    found = await find_state(store, session, most=since) if since else None
+    # A branch in the page goes back to the end of a run, which no checkpoint has.
+    if found is None or branch_targets(found.behind[:limit]):
+        steps, skipped = replayed(await _load(store, session), session), since
+    else:
+        steps, skipped = replayed(found.behind, session, found.state, found.length), 0
+    for step in islice(steps, skipped, None if limit is None else skipped + limit):
         yield step
 
 

@@ -38,12 +38,17 @@ MOST_TEXTS = 1_000_000
 @final
 @attrs.frozen
 class FoundState:
-    """The *state* of a session of that *incarnation* after *length* entries, by the checkpoint *restored*."""
+    """
+    The *state* of a session of that *incarnation* after *length* entries, by the checkpoint *restored*.
+
+    The entries *behind* follow those.
+    """
 
     state: SessionState
     length: int
     incarnation: str
     restored: Restored
+    behind: Sequence[bytes]
 
 
 async def find_state(
@@ -66,7 +71,8 @@ async def find_state(
             return None
         known = begins.position
         entries = await store.load(session, known - 1, incarnation)
-        rest = begins.behind(entries)[: None if most is None else most - known]
+        behind = begins.behind(entries)
+        rest = behind[: None if most is None else most - known]
         # A branch goes back to the end of a run, which no checkpoint has.
         if branch_targets(rest):
             return None
@@ -76,7 +82,7 @@ async def find_state(
         if (log := logger(session)) is not None:
             log.warning("a checkpoint was passed over", error=str(error))
         return None
-    return FoundState(state, known + len(rest), entries.incarnation, begins)
+    return FoundState(state, known + len(rest), entries.incarnation, begins, behind[len(rest) :])
 
 
 async def copy_checkpoints(store: Store, found: FoundState, session: str, incarnation: str) -> None:

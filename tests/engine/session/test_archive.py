@@ -1,0 +1,79 @@
+"""Readers of a session begin at its checkpoints, and tell what they tell where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from turnwheel import MemoryStore
+from turnwheel.effects import Effect
+from turnwheel.effects.errors import ConfigError, UnknownSession
+from turnwheel.engine.inspect.replay import ReplayedStep
+from turnwheel.engine.journal import fold
+from turnwheel.engine.journal.checkpoints import checkpoint
+from turnwheel.engine.journal.entries import Entry
+from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state, read
+from turnwheel.engine.session.archive import replay
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))
+NAMES = [f"{path.parent.name}/{path.stem}" for path in JOURNALS]
+
+EVERY = 7
+"""Entries between two checkpoints here."""
+
+
+async def stored(entries: Sequence[bytes], every: int = EVERY) -> MemoryStore:
+    """A store with the session ``s`` of *entries*, and its checkpoints."""
+    store, chain = MemoryStore(), None
+    await store.append("s", 0, entries)
+    state = initial_state(entries)
+    for number, _ in enumerate(read(entries, "s", state), 1):
+        if number % every == 0:
+            body, chain = checkpoint(state, number, entries[number - 1], chain)
+            await store.keep_checkpoint("s", number, body, chain.first)
+    return store
+
+
+async def page(store: MemoryStore, since: int = 0, limit: int | None = None) -> list[ReplayedStep]:
+    return [step async for step in replay(store, "s", since, limit)]
+
+
+@pytest.mark.parametrize("path", JOURNALS, ids=NAMES)
+async def test_a_page_of_steps_is_what_a_replay_of_all_has_there(path: Path) -> None:
+    """Anywhere, also across branches and forks."""
+    entries = path.read_bytes().splitlines()
+    store = await stored(entries)
+    told = await page(store)
+    assert [step.number for step in told] == [*range(len(entries))]
+    for since in range(0, len(entries) + 1, 1 + len(entries) // 5):
+        assert await page(store, since) == told[since:]
+        for limit in (1, 5):
+            assert await page(store, since, limit) == told[since : since + limit]
+
+
+async def test_a_page_is_read_from_the_checkpoint_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no further than its end."""
+    store = await stored((GOLDEN / "v4" / "approvals.s.jsonl").read_bytes().splitlines())
+    seen: list[int] = []
+
+    def counted(state: SessionState, entry: Entry, number: int, session: str) -> tuple[Effect, ...]:
+        seen.append(number)
+        return apply_entry(state, entry, number, session)
+
+    monkeypatch.setattr(fold, "apply_entry", counted)
+    steps = await page(store, 2 * EVERY + 2, 3)
+    assert [step.number for step in steps] == [16, 17, 18]
+    assert seen == [14, 15, 16, 17, 18]
+
+
+async def test_a_page_behind_the_end_is_empty_and_one_of_no_session_is_refused() -> None:
+    store = await stored((GOLDEN / "v4" / "approvals.s.jsonl").read_bytes().splitlines())
+    assert await page(store, 1_000) == []
+    with pytest.raises(UnknownSession):
+        await page(MemoryStore(), 3, 1)
+    for since, limit in ((-1, None), (0, -1)):
+        with pytest.raises(ConfigError, match="must be at least 0; got"):
+            await page(store, since, limit)
