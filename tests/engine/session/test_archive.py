@@ -44,7 +44,7 @@ async def page(store: MemoryStore, since: int = 0, limit: int | None = None) -> 
 
 @pytest.mark.parametrize("path", JOURNALS, ids=NAMES)
 async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path) -> None:
-    """Anywhere, also across branches and forks; a call by its full id, and by an end that no other one has."""
+    """Anywhere, also across branches and forks; a call by its full id, and by an end that only it has."""
     entries = path.read_bytes().splitlines()
     store = await stored(entries)
     told = await page(store)
