@@ -78,10 +78,11 @@ async def explain(store: Store, session: str, call: str) -> Explanation:
     It may be a call of one of the session's children. Raises `UnknownCall` with the calls it may be.
     """
     # A full id says where it was wished, and only the steps from there on are looked at.
-    wish = find_wish(await _load(store, session), call)
+    entries = await _load(store, session)
+    wish = find_wish(entries, call)
     if wish is not None and (explained := await _account(store, session, call, wish)) is not None:
         return explained
-    wishes = Wishes(await _load(store, session), session)
+    wishes = Wishes(entries, session)
     found = [(session, name, number) for name, number in wishes.named(call)]
     # Children are read only where need be: a call of the session itself never costs reading their journals.
     for child in () if found else wishes.children:
