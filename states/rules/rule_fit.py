@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from ...effects.config import ToolSpec
 from ...effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from ...effects.permissions import Rule, Verdict, resolved
-from .commands import Fit, allows, met
+from .commands import Effort, Fit, allows, met
 
 NO_FINDING = Finding()
 
@@ -27,21 +27,27 @@ def inspected(rules: Iterable[Rule], spec: ToolSpec) -> list[tuple[str, str]]:
     ]
 
 
-def fit(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding) -> Fit:
+def fit(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding, effort: Effort) -> Fit:
     """Whether *rule*, alone, speaks about a call of *spec* with *arguments*, of which *finding* is known."""
     if not fnmatchcase(spec.name, rule.tool):
         return Fit.NO
     worst = Fit.YES
-    for name, glob in rule.where:
-        worst = min(worst, _fit_of(rule, name, glob, spec, arguments, finding))
+    for pattern in rule.where:
+        worst = min(worst, _fit_of(rule, pattern, spec, arguments, finding, effort))
         if worst is Fit.NO:
             break
     return worst
 
 
 def _fit_of(
-    rule: Rule, name: str, glob: str, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding
+    rule: Rule,
+    pattern: tuple[str, str],
+    spec: ToolSpec,
+    arguments: Mapping[str, object],
+    finding: Finding,
+    effort: Effort,
 ) -> Fit:
+    name, glob = pattern
     declared = name in spec.paths or name == spec.command
     plain = rule.meets(name, glob, arguments)
     if name not in arguments or not declared:
@@ -57,7 +63,7 @@ def _fit_of(
         return Fit.MAYBE
     if allowing:
         return Fit.YES if _all_allowed((rule,), name, found) else Fit.NO
-    return met(glob, found)
+    return met(glob, found, effort)
 
 
 def _of_paths(name: str, glob: str, value: object, finding: Finding, *, allowing: bool) -> Fit:
@@ -97,17 +103,18 @@ def allowing(
 ) -> tuple[Rule, ...]:
     """Those of *rules* that allow the call, of a command perhaps only together; empty where none does."""
     parts: list[Rule] = []
+    effort = Effort()
     for rule in rules:
         if rule.verdict is not Verdict.ALLOW:
             continue
-        if fit(rule, spec, arguments, finding) is Fit.YES:
+        if fit(rule, spec, arguments, finding, effort) is Fit.YES:
             return (rule,)
         others = Rule(
             verdict=rule.verdict,
             tool=rule.tool,
             where=tuple([one for one in rule.where if one[0] != spec.command]),
         )
-        if others != rule and fit(others, spec, arguments, finding) is Fit.YES:
+        if others != rule and fit(others, spec, arguments, finding, effort) is Fit.YES:
             parts.append(rule)
     found = finding.command(spec.command)
     if found is None:

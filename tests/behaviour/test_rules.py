@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ from turnwheel.effects.permissions import PermissionMode
 from turnwheel.performers.tools.builtin import bash
 from turnwheel.performers.tools.inspection import look
 from turnwheel.performers.tools.shell import read_command
+from turnwheel.states.rules.commands import may_match
 from turnwheel.states.rules.permission import PermissionPolicy
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
@@ -313,6 +318,47 @@ def test_without_a_parser_a_command_is_asked_about(monkeypatch: pytest.MonkeyPat
 @pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
 def test_a_hostile_command_takes_little_time(text: str) -> None:
     assert judged(text, "deny *push*") in {"ask", "deny"}
+
+
+@pytest.mark.parametrize("start", ["xargs " + "-x " * 60, "sudo " + "-a " * 60, "env " + "$x " * 62])
+@pytest.mark.parametrize("glob", ["*a*b*c*d*e*f*g", "git push*", "gi[st] push?", "xargs *y"])
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_a_judgement_does_a_bounded_amount_of_work(start: str, glob: str) -> None:
+    command = "".join([f"{start}; " for _ in range(45)])
+    arguments, rule = {"command": command}, Rule(verdict="deny", tool="bash", where=(("command", glob),))
+    policy = PermissionPolicy(mode=PermissionMode.BYPASS, rules=(rule,) * 20)
+    found = look(bash.spec, arguments, "/", ())
+    made = 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal made
+        made += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        verdict = policy.judge(bash.spec, arguments, None, found).verdict
+    finally:
+        sys.setprofile(None)
+    assert verdict == "ask"
+    assert made < 200_000
+
+
+def texts_of(characters: str, longest: int) -> list[str]:
+    return ["".join(some) for size in range(longest + 1) for some in product(characters, repeat=size)]
+
+
+@pytest.mark.parametrize("text", [each for each in texts_of(f"ab{UNKNOWN}", 4) if each.count(UNKNOWN) == 1])
+@pytest.mark.parametrize("more", ["", UNKNOWN, f"{UNKNOWN}b"])
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_what_is_partly_known_may_match_what_one_of_its_texts_does(text: str, more: str) -> None:
+    texts = [""]
+    for part in re.split(f"({UNKNOWN})", text + more):
+        texts = [
+            start + each for start in texts for each in (texts_of("ab", 3) if part == UNKNOWN else [part])
+        ]
+    globs = [*texts_of("ab*", 3), "?", "[!a]?", "a[ab]b", "*[!b]", "?*a"]
+    due = {glob: any(fnmatchcase(each, glob) for each in texts) for glob in globs}
+    assert {glob: may_match(text + more, glob) for glob in globs} == due
 
 
 @pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
