@@ -25,6 +25,21 @@ STARTERS = frozenset(
     | {"taskset", "time", "timeout", "toybox", "unbuffer", "unshare", "watch", "xargs"}
 )
 
+# Those of them that run builtins of the shell, too.
+OF_BUILTINS = frozenset({"builtin", "command", "coproc", "time"})
+
+# Programs that run a text, or a file, as commands.
+SHELLS = frozenset(
+    {"ash", "bash", "csh", "dash", "fish", "ksh", "lksh", "mksh", "posh", "rbash", "sh", "tcsh"}
+    | {"yash", "zsh"}
+)
+
+# Builtins after which the words that follow mean something else, or which run text that is no argument.
+TURNING = frozenset(
+    {".", "alias", "bind", "compgen", "complete", "enable", "fc", "hash", "jobs", "mapfile", "readarray"}
+    | {"source", "trap"}
+)
+
 # Those that add arguments which nothing here knows.
 ADDING = frozenset({"parallel", "xargs"})
 
@@ -146,7 +161,7 @@ def _agree(text: str, places: Sequence[str]) -> bool:
 
 
 def _fill(places: Sequence[str], first: str, between: Sequence[str], last: str) -> bool:
-    """Whether texts fit into *places*, which have no star: *first* and *last* at the ends, others in order."""
+    """Whether texts fit into *places*, no star among them: *first* and *last* at the ends, others between."""
     at, end = len(first), len(places) - len(last)
     if at > end or not (_agree(first, places) and _agree(last, places[end:])):
         return False

@@ -17,6 +17,7 @@ from turnwheel import Agent, Deny, Policy, Rule, SQLiteStore, builtin_tools
 from turnwheel.effects import AskApproval, CallModel
 from turnwheel.effects.findings import UNKNOWN
 from turnwheel.effects.permissions import PermissionMode
+from turnwheel.performers.tools import shell
 from turnwheel.performers.tools.builtin import bash
 from turnwheel.performers.tools.inspection import look
 from turnwheel.performers.tools.shell import read_command
@@ -312,6 +313,19 @@ def test_without_a_parser_a_command_is_asked_about(monkeypatch: pytest.MonkeyPat
     assert judged("git status", "allow git *") == "ask"
     assert judged("git status", "deny git push*", mode=PermissionMode.BYPASS) == "ask"
     assert "turnwheel[shell]" in read_command("command", "git status").unread
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("case_statement", "case x in x) true;; esac"), ("test_command", "[[ x == y ]]"), ("array", "a=(x)")],
+)
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_what_a_later_grammar_may_have_is_asked_about(
+    kind: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert judged(command, "deny git push*", mode=PermissionMode.BYPASS) == "allow"
+    monkeypatch.setattr(shell, "UNDERSTOOD", shell.UNDERSTOOD - {kind})
+    assert judged(command, "deny git push*", mode=PermissionMode.BYPASS) == "ask"
 
 
 @pytest.mark.parametrize("text", ["(" * 5_000, "$(" * 4_000, "a;" * 4_000, "sudo " * 1_500, "x " * 4_000])
