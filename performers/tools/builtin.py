@@ -19,7 +19,6 @@ import stat
 import sys
 from bisect import bisect_right
 from collections import Counter
-from fnmatch import fnmatchcase
 from glob import escape
 from itertools import accumulate
 from pathlib import Path
@@ -30,6 +29,7 @@ import msgspec
 from ...effects.config import READER
 from ...effects.messages import Binary
 from ...effects.permissions import Verdict, resolved
+from ...states.rules.rule_fit import below
 from .decorator import Tool, ToolContext, tool
 from .inspection import linked, spelled
 from .paths import LocatedPath, fault_of, locate
@@ -284,12 +284,7 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
 def denied_globs(tool: str, context: ToolContext[object]) -> list[str]:
     """The globs of paths that a rule denies to *tool*, or to `read`: what it would show is no secret then."""
     rules = () if context.config is None else context.config.rules
-    globs = [
-        resolved(rule.where[0][1])
-        for rule in rules
-        if rule.verdict is Verdict.DENY and [name for name, _ in rule.where] == ["path"]
-        if fnmatchcase(tool, rule.tool) or fnmatchcase("read", rule.tool)
-    ]
+    globs = [resolved(glob) for _, glob in below(rules, Verdict.DENY, tool)]
     cwd = str(context.cwd)
     # Also where a rule names a place through a link.
     real = [escape(target) + each[len(place) :] for each in globs for place, target in linked([each], cwd)]

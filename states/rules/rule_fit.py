@@ -27,6 +27,17 @@ def inspected(rules: Iterable[Rule], spec: ToolSpec) -> list[tuple[str, str]]:
     ]
 
 
+def below(rules: Iterable[Rule], verdict: Verdict, tool: str) -> list[tuple[Rule, str]]:
+    """Those of *rules* with *verdict* that speak about a file which *tool*, a search, finds; and their globs."""
+    # What a search shows of a file, `read` would show.
+    return [
+        (rule, rule.where[0][1])
+        for rule in rules
+        if rule.verdict is verdict and [name for name, _ in rule.where] == ["path"]
+        if fnmatchcase(tool, rule.tool) or fnmatchcase("read", rule.tool)
+    ]
+
+
 def fit(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding, effort: Effort) -> Fit:
     """Whether *rule*, alone, speaks about a call of *spec* with *arguments*, of which *finding* is known."""
     if not fnmatchcase(spec.name, rule.tool):
