@@ -329,8 +329,16 @@ async def _search(
     base = str(Path(place.shown).parent) if only else place.shown
     within = str(Path(place.path).parent) if only else place.path
     with place.parent() if only else place.folder() as folder:
-        hidden = [denied_globs(tool, context), spelled(within, str(context.cwd))]
-        order = [folder, only, "" if base == "." else f"{base}/", names, text, limit, *hidden]
+        order = {
+            "folder": folder,
+            "only": only,
+            "shown": "" if base == "." else f"{base}/",
+            "names": names,
+            "text": text,
+            "limit": limit,
+            "denied": denied_globs(tool, context),
+            "places": spelled(within, str(context.cwd)),
+        }
         ended = await run(
             (sys.executable, "-I", "-S", str(_SEARCH)),
             cwd=place.root,

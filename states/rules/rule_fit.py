@@ -28,7 +28,7 @@ def inspected(rules: Iterable[Rule], spec: ToolSpec) -> list[tuple[str, str]]:
 
 
 def below(rules: Iterable[Rule], verdict: Verdict, tool: str) -> list[tuple[Rule, str]]:
-    """Those of *rules* with *verdict* that speak about a file which *tool*, a search, finds; and their globs."""
+    """Those of *rules* with *verdict* on files that *tool*, a search, finds; with their globs."""
     # What a search shows of a file, `read` would show.
     return [
         (rule, rule.where[0][1])

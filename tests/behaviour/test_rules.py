@@ -12,12 +12,13 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import structlog
 
 from turnwheel import Agent, Deny, Policy, Rule, SQLiteStore, builtin_tools
 from turnwheel.effects import AskApproval, CallModel
 from turnwheel.effects.findings import UNKNOWN
 from turnwheel.effects.permissions import PermissionMode
-from turnwheel.performers.tools import shell
+from turnwheel.performers.tools import inspection, shell
 from turnwheel.performers.tools.builtin import bash
 from turnwheel.performers.tools.inspection import look
 from turnwheel.performers.tools.shell import read_command
@@ -400,6 +401,27 @@ def test_words_are_told_without_their_quotes() -> None:
 
 
 # Files
+
+
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+async def test_why_a_call_could_not_be_looked_at_is_logged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(inspection, "found_path", fail)
+    place = Place(folder, "deny read:path=secrets/*")
+    try:
+        with structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
+            assert await place.call("read", path="notes.txt") == "denied: no"
+    finally:
+        structlog.reset_defaults()
+    line = next(line for line in lines if line["log_level"] == "warning")
+    assert (line["event"], line["tool"]) == ("a call could not be looked at", "read")
+    assert line["error"] == "RecursionError"
+    assert ", in fail" in line["traceback"]
 
 
 class Place:
