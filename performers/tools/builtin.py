@@ -291,7 +291,7 @@ def denied_globs(tool: str, context: ToolContext[object]) -> list[str]:
     return globs + real
 
 
-@tool(side_effect="read_only", paths=["path"])
+@tool(side_effect="read_only", paths=["path"], searches=True)
 async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> str:
     """
     Find files by name. A pattern without a slash matches at any depth; ** matches any number of directories.
@@ -304,7 +304,7 @@ async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> s
     return found or "[no file matches]"
 
 
-@tool(side_effect="read_only", paths=["path"])
+@tool(side_effect="read_only", paths=["path"], searches=True)
 async def grep(context: ToolContext[object], pattern: str, path: str = ".", glob: str | None = None) -> str:
     """
     Search the lines of files with a regular expression of Python's. Binary files are left out.

@@ -184,7 +184,8 @@ def _why_asked(spec: ToolSpec) -> str:
 
 
 def _may_apply(rule: Rule, spec: ToolSpec, finding: Finding) -> str:
-    return f"{rule} may apply: {doubt_of(spec, finding) or 'it cannot be looked at'}"
+    unsure = "what it finds is known only then" if spec.searches else "it cannot be looked at"
+    return f"{rule} may apply: {doubt_of(spec, finding) or unsure}"
 
 
 def _all_of(rules: Iterable[Rule]) -> str:

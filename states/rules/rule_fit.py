@@ -10,21 +10,25 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from ...effects.config import ToolSpec
-from ...effects.findings import CommandFound, Finding, PathFound, SimpleCommand
+from ...effects.findings import UNKNOWN, CommandFound, Finding, PathFound, SimpleCommand
 from ...effects.permissions import Rule, Verdict, resolved
-from .commands import Effort, Fit, allows, met
+from .commands import Effort, Fit, allows, may_match, met
+from .schema import nulls_of
 
 NO_FINDING = Finding()
 
 
 def inspected(rules: Iterable[Rule], spec: ToolSpec) -> list[tuple[str, str]]:
     """What *rules* say of paths and commands among the arguments of *spec*: their names and globs."""
-    return [
+    rules = tuple(rules)
+    own = [
         (name, glob)
         for rule in rules
         for name, glob in rule.where
         if (name in spec.paths or name == spec.command) and fnmatchcase(spec.name, rule.tool)
     ]
+    found = below(rules, Verdict.ASK, spec.name) if spec.searches else []
+    return own + [(name, glob) for _, glob in found for name in spec.paths]
 
 
 def below(rules: Iterable[Rule], verdict: Verdict, tool: str) -> list[tuple[Rule, str]]:
@@ -40,14 +44,35 @@ def below(rules: Iterable[Rule], verdict: Verdict, tool: str) -> list[tuple[Rule
 
 def fit(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding, effort: Effort) -> Fit:
     """Whether *rule*, alone, speaks about a call of *spec* with *arguments*, of which *finding* is known."""
-    if not fnmatchcase(spec.name, rule.tool):
-        return Fit.NO
-    worst = Fit.YES
+    # What is left out is null: a rule on an argument is not passed by leaving it out.
+    given = {**nulls_of(spec.schema), **arguments} if spec.fills and rule.where else arguments
+    worst = Fit.YES if fnmatchcase(spec.name, rule.tool) else Fit.NO
     for pattern in rule.where:
-        worst = min(worst, _fit_of(rule, pattern, spec, arguments, finding, effort))
         if worst is Fit.NO:
             break
+        worst = min(worst, _fit_of(rule, pattern, spec, given, finding, effort))
+    # What is denied, the search itself leaves out.
+    if worst is Fit.NO and spec.searches and rule.verdict is Verdict.ASK:
+        return _of_search(rule, spec, given, finding)
     return worst
+
+
+def _of_search(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding) -> Fit:
+    """Whether *rule*, which asks, may speak about a file that the search *spec* finds."""
+    for _, glob in below((rule,), Verdict.ASK, spec.name):
+        for name in spec.paths:
+            for value in _texts(arguments.get(name)):
+                found = _found_of(name, value, finding)
+                if found is None or any(_has_below(path, glob) for path in (*found.written, *found.real)):
+                    return Fit.MAYBE
+    return Fit.NO
+
+
+def _has_below(folder: str, glob: str) -> bool:
+    # What is below a folder above the working directory may be in that.
+    above = {*folder.split("/")} <= {".", ".."}
+    inside = UNKNOWN if above else f"{folder.rstrip('/')}/{UNKNOWN}"
+    return may_match(inside, glob) or may_match(inside, resolved(glob))
 
 
 def _fit_of(
@@ -71,7 +96,8 @@ def _fit_of(
         return _of_paths(name, glob, arguments[name], finding, allowing=allowing)
     found = finding.command(name)
     if found is None:
-        return Fit.MAYBE
+        # Nothing runs where there is no command.
+        return Fit.NO if arguments[name] is None else Fit.MAYBE
     if allowing:
         return Fit.YES if _all_allowed((rule,), name, found) else Fit.NO
     return met(glob, found, effort)

@@ -19,7 +19,7 @@ from turnwheel.effects import AskApproval, CallModel
 from turnwheel.effects.findings import UNKNOWN
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.performers.tools import inspection, shell
-from turnwheel.performers.tools.builtin import bash
+from turnwheel.performers.tools.builtin import bash, grep
 from turnwheel.performers.tools.inspection import look
 from turnwheel.performers.tools.shell import read_command
 from turnwheel.states.rules.commands import may_match
@@ -572,6 +572,30 @@ async def test_a_default_that_is_left_out_is_judged(folder: Path) -> None:
         place = Place(folder, rule.format(work=folder))
         assert (await place.call("ls")).startswith("denied: ")
         assert (await place.call("ls", path="docs")).startswith("ok: ")
+
+
+@pytest.mark.parametrize("verdict", ["deny", "ask"])
+@pytest.mark.behaviour("defaults-are-judged")
+def test_an_argument_is_not_left_out_to_pass_a_rule(verdict: str) -> None:
+    rules = (Rule(verdict=verdict, tool="grep", where=(("glob", "*"),)),)
+    for mode in ("default", "dont_ask"):
+        policy = PermissionPolicy(mode=PermissionMode(mode), rules=rules)
+        for arguments in ({"pattern": "x"}, {"pattern": "x", "glob": None}, {"pattern": "x", "glob": "*.py"}):
+            assert policy.judge(grep.spec, arguments).verdict == ("deny" if mode == "dont_ask" else verdict)
+    narrow = (Rule(verdict=verdict, tool="grep", where=(("glob", "*.py"),)),)
+    assert PermissionPolicy(mode=PermissionMode.DEFAULT, rules=narrow).judge(grep.spec, {}).verdict == "allow"
+
+
+@pytest.mark.behaviour("searches-are-asked-about")
+async def test_a_search_is_asked_about_where_it_may_show_what_is_asked_about(folder: Path) -> None:
+    place = Place(folder, "ask read:path=secrets/*")
+    for path in (".", "secrets", "./docs/..", str(folder), "..", "docs/way"):
+        assert await place.call("grep", pattern="s3cret", path=path) == "denied: no", path
+    assert await place.call("glob", pattern="**/*") == "denied: no"
+    assert place.asked[0].why.endswith("may apply: what it finds is known only then")
+    for path in ("docs", "notes.txt"):
+        assert not (await place.call("grep", pattern="s3cret", path=path)).startswith("denied: "), path
+    assert await Place(folder, "ask grep:path=*.env").call("grep", pattern="s3cret") == "denied: no"
 
 
 @pytest.mark.parametrize(
