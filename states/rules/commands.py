@@ -67,6 +67,8 @@ class Fit(IntEnum):
 class Effort:
     """What one judgement may still do: how many characters it may hold against globs."""
 
+    __slots__ = ("_left",)
+
     def __init__(self) -> None:
         self._left = MOST_EFFORT
 
