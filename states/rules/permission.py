@@ -184,7 +184,11 @@ def _why_asked(spec: ToolSpec) -> str:
 
 
 def _may_apply(rule: Rule, spec: ToolSpec, finding: Finding) -> str:
-    unsure = "what it finds is known only then" if spec.searches else "it cannot be looked at"
+    unsure = "it cannot be looked at"
+    if spec.searches:
+        unsure = "what it finds is known only then"
+    elif finding.command(spec.command) is not None:
+        unsure = "its text does not say all that it may run"
     return f"{rule} may apply: {doubt_of(spec, finding) or unsure}"
 
 

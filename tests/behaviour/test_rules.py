@@ -389,6 +389,9 @@ def test_what_a_finding_says_is_in_the_question() -> None:
     policy, arguments = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=(denial,)), {"command": "$X"}
     found = policy.judge(bash.spec, arguments, None, look(bash.spec, arguments, "/", ()))
     assert found.detail == "deny bash:command=git push* may apply: it is dynamic: $X"
+    arguments = {"command": "echo push | xargs git"}
+    found = policy.judge(bash.spec, arguments, None, look(bash.spec, arguments, "/", ()))
+    assert found.detail.endswith(" may apply: its text does not say all that it may run")
 
 
 @pytest.mark.behaviour("a-command-is-what-it-runs")
