@@ -428,9 +428,12 @@ class ChatParser(BodyParser):
             self._count(chunk)
             self._fail(stream_error(chunk))
             return
-        for choice in objects(chunk.get("choices")):
+        choices = chunk.get("choices") or ()
+        # By their classes, here and below, and not by `objects`: each chunk and each bit of a call pays for
+        # it.
+        for choice in choices if choices.__class__ is list else ():
             # One answer is asked for. Some proxies send several all the same, and their texts must not mix.
-            if not choice.get("index"):
+            if choice.__class__ is dict and not choice.get("index"):
                 self._choice(choice, pieces)
         # Asked for by `in`, which is no call: what is rare must cost nothing in every delta.
         if "usage" in chunk:
@@ -439,8 +442,8 @@ class ChatParser(BodyParser):
             self._count(as_object(chunk["x_groq"]))
 
     def _choice(self, choice: Object, pieces: list[Piece]) -> None:
-        delta = as_object(choice.get("delta") or choice.get("message"))
-        if delta:
+        delta = choice.get("delta") or choice.get("message")
+        if delta and delta.__class__ is dict:
             self._answered = True
             self._delta(delta, pieces)
         if finish := choice.get("finish_reason"):
@@ -471,7 +474,7 @@ class ChatParser(BodyParser):
             pieces.append(TextPiece(refusal))
         if "tool_calls" in delta or "function_call" in delta:
             pieces += self._calls.read(delta)
-        if signed := _signed(delta):
+        if "extra_content" in delta and (signed := _signed(delta)):
             pieces.append(ReasoningPiece(opaque=signed))
 
     def _count(self, holder: Object) -> None:
@@ -617,8 +620,15 @@ class CallAssembler:
     def read(self, delta: Object) -> list[Piece]:
         """The pieces of the calls in *delta*."""
         pieces: list[Piece] = []
-        for bit in objects(delta.get("tool_calls")):
-            self._take(bit, as_object(bit.get("function")), pieces)
+        bits = delta.get("tool_calls") or ()
+        for bit in bits if bits.__class__ is list else ():
+            if bit.__class__ is not dict:
+                continue
+            piece = self._more(bit)
+            if piece is None:
+                self._take(bit, as_object(bit.get("function")), pieces)
+            else:
+                pieces.append(piece)
         # The field of 2023, of one call without an id; some local servers still send it.
         if legacy := delta.get("function_call"):
             self._take({"index": "function_call"}, as_object(legacy), pieces)
@@ -636,6 +646,20 @@ class CallAssembler:
         """Whether arguments came without a name, and a name without arguments: they may belong together."""
         met = {(bool(call.name), any(call.arguments)) for call in self._calls}
         return {(False, True), (True, False)} <= met
+
+    def _more(self, bit: Object) -> CallPiece | None:
+        """The piece of *bit* where it has more arguments of a named call and nothing else, as most do."""
+        index, function = bit.get("index"), bit.get("function") or {}
+        if index.__class__ is not int or function.__class__ is not dict or "extra_content" in bit:
+            return None
+        arguments, call = function.get("arguments"), self._by_index.get(index)
+        if call is None or not call.named or not arguments or arguments.__class__ is not str:
+            return None
+        if bit.get("id") or function.get("name"):  # it may begin another call
+            return None
+        call.begun, self._last = True, call
+        call.arguments.append(arguments)
+        return CallPiece(call.number, arguments=arguments)
 
     def _take(self, bit: Object, function: Object, pieces: list[Piece]) -> None:
         index, wire_id, name = bit.get("index"), first_text(bit, "id"), first_text(function, "name")

@@ -163,11 +163,13 @@ class StoreFile:
         """Make sure that other processes find what was written, and raise where they do not."""
         # SQLite goes on happily with a file that has no name any more: every append would succeed, and all of
         # them would be gone with this process.
-        with suppress(FileNotFoundError):
+        try:
             files, size = self._status()
-            if files == self._files and size >= self._size:
-                self._size, self._suspect = size, False
-                return
+        except FileNotFoundError:
+            files, size = None, 0
+        if files is not None and files == self._files and size >= self._size:
+            self._size, self._suspect = size, False
+            return
         self._suspect = True
         here = _stat(self._place)
         if here is None or self._files is None or _which(here) != self._files[0]:
