@@ -58,6 +58,7 @@ class Sizes:
     pure: tuple[int, int]
     store: tuple[int, int, int, int]
     long: int
+    waiting: int
 
 
 FULL = Sizes(
@@ -69,8 +70,9 @@ FULL = Sizes(
     (1_000, 20_000),
     (300, 200, 50, 100_000),
     5_000,
+    1_000,
 )
-QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000), 300)
+QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000), 300, 100)
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ def collect(sizes: Sizes, floor: str) -> Results:
             add("turnwheel", "import", imports(cache))
             if not number:  # it takes half a minute, and its bar is far away
                 add("turnwheel", "long", figures_of("-m", "benchmarks.long", str(sizes.long)))
+                add("turnwheel", "waiting", figures_of("-m", "benchmarks.waiting", str(sizes.waiting)))
             if not number:  # the calls are the same in each repetition
                 for name, measure in counted().items():
                     add("turnwheel", name, measure)
@@ -272,6 +275,11 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
         (figures,) = results["turnwheel", what]
         bound = f"{figures['bound']:,.0f}"
         report.alone(what, "", lambda figures: figures["calls"], what, bound)
+    report.alone(
+        f"one of {sizes.waiting:,} sessions at rest", "bytes", itemgetter("rests"), "waiting", "4,000"
+    )
+    report.alone("the same, in a run that waits", "bytes", itemgetter("waits"), "waiting")
+    report.alone("CPU while all of those wait", "%", itemgetter("idle"), "waiting")
     report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
     report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
     report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")

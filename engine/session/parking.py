@@ -65,7 +65,7 @@ def parked(state: SessionState, config: Config) -> Parked | None:
 def _pickled(state: SessionState, config: Config) -> bytes:
     bounded = _Bounded()
     _Pickler(bounded, config).dump(state)
-    return bounded.getvalue()
+    return bytes(bounded.data)
 
 
 @cache
@@ -83,20 +83,25 @@ def _common() -> bytes:
 
 
 @final
-class _Bounded(io.BytesIO):
+class _Bounded:
     """Takes so many bytes and no more, so that a large file in a message costs no time."""
 
-    def write(self, data: bytes | memoryview, /) -> int:  # type: ignore[override]  # all that a pickler gives
-        if self.tell() + len(data) > MOST_BYTES:
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes, /) -> int:
+        """Take *data*."""
+        if len(self.data) + len(data) > MOST_BYTES:
             raise OverflowError
-        return super().write(data)
+        self.data += data
+        return len(data)
 
 
 @final
 class _Pickler(pickle.Pickler):
     """Leaves out *config*, and what equals it: a journal that was read has one of its own."""
 
-    def __init__(self, into: io.BytesIO, config: Config) -> None:
+    def __init__(self, into: _Bounded, config: Config) -> None:
         super().__init__(into, pickle.HIGHEST_PROTOCOL)
         self._config = config
 

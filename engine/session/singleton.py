@@ -58,7 +58,7 @@ class Singleton:
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
-        self._log = session._log  # noqa: SLF001  # of the same room
+        self._log = session._log  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of the same room
         # What its own runs write is no news to it.
         self._waiter = _IdleWaiter(session.id, self._log, self._news.set)
         self._poller: Poller | None = None
