@@ -61,6 +61,13 @@ class Sizes:
     waiting: int
 
 
+WAITING = (
+    ("one at rest", "bytes", "rests", "4,000"),
+    ("one in a run that waits", "bytes", "waits", ""),
+    ("CPU while all wait", "%", "idle", ""),
+)
+"""The rows of sessions that wait: name, unit, figure and bar."""
+
 FULL = Sizes(
     7,
     (50, 3),
@@ -273,13 +280,9 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
         report.alone(f"{session}: {name}", "ms", itemgetter(name), "long")
     for _, what in [key for key in results if key[1].startswith("calls: ")]:
         (figures,) = results["turnwheel", what]
-        bound = f"{figures['bound']:,.0f}"
-        report.alone(what, "", lambda figures: figures["calls"], what, bound)
-    report.alone(
-        f"one of {sizes.waiting:,} sessions at rest", "bytes", itemgetter("rests"), "waiting", "4,000"
-    )
-    report.alone("the same, in a run that waits", "bytes", itemgetter("waits"), "waiting")
-    report.alone("CPU while all of those wait", "%", itemgetter("idle"), "waiting")
+        report.alone(what, "", lambda figures: figures["calls"], what, f"{figures['bound']:,.0f}")
+    for name, unit, key, bar in WAITING:
+        report.alone(f"{sizes.waiting:,} sessions: {name}", unit, itemgetter(key), "waiting", bar)
     report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
     report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
     report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")

@@ -1,7 +1,7 @@
 """
 Many sessions that wait for a person: ``python -m benchmarks.waiting SESSIONS``.
 
-It prints one JSON object: the bytes of a session that rests (`rests`) and of one whose run waits (`waits`), as
+It prints one JSON object: the bytes of a session at rest (`rests`) and of one whose run waits (`waits`), as
 tracemalloc counts them, and the share of a core that so many runs take which wait (`idle`), in percent.
 """
 
@@ -45,7 +45,7 @@ async def measured(path: Path, sessions: int, *, wait: bool) -> dict[str, float]
         for session in kept:
             if wait:
                 session.start("please pay 5")
-                while not session.resting:
+                while not session.resting:  # noqa: ASYNC110  # no event tells of it
                     await asyncio.sleep(0)
             else:
                 await session.run("please pay 5")
