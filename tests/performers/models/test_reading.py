@@ -265,3 +265,22 @@ def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
     joined = merged(pieces)
     assert "".join(piece.text for piece in joined if isinstance(piece, TextPiece)) == "ok 😀 fine \ufffd"
     assert [piece.arguments for piece in joined if isinstance(piece, CallPiece)] == ['{"a":"😀"}']
+
+
+def test_a_character_torn_in_thinking_is_whole_again_and_a_half_that_stays_alone_is_told() -> None:
+    pieces, ending = read(
+        "openai",
+        stream_of(
+            "openai",
+            r'delta {"reasoning_content": "so \ud83d"}',
+            r'delta {"content": "hm"}',
+            r'delta {"reasoning_content": "\ude00 it is \ud83d"}',
+            "done",
+        ),
+    )
+    assert isinstance(ending, Complete)
+    whole = merged([*pieces, *ending.pieces])
+    assert (
+        "".join([piece.text for piece in whole if isinstance(piece, ReasoningPiece)]) == "so 😀 it is \ufffd"
+    )
+    assert "".join([piece.text for piece in whole if isinstance(piece, TextPiece)]) == "hm"
