@@ -15,7 +15,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 import pytest
@@ -195,7 +195,11 @@ def asked(*calls: str) -> Questions:
 def test_the_command_that_goes_on_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
     """Whatever stands in the names of folders and files, each is one word of it."""
     odd = "a b;touch 'c' $(d)"
-    kept = {"store": tmp_path / odd, "cwd": Path(odd), "directories": (Path("e f"), Path(odd))}
+    kept: dict[str, Any] = {
+        "store": tmp_path / odd,
+        "cwd": Path(odd),
+        "directories": (Path("e f"), Path(odd)),
+    }
     Path(odd).touch(mode=0o700)
     hooks = (hook(f"session_start={shlex.quote('./' + odd)}"),)
     settings = RunOptions(**kept, hooks=hooks, settings_file=Path(odd), base_url="http://me:pw@host/a b")
