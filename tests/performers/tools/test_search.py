@@ -26,7 +26,16 @@ def searched(  # noqa: PLR0913  # what an order has
 ) -> Iterator[str]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield from report(descriptor, only, shown, names, text, limit, denied, [str(folder)])
+        yield from report(
+            folder=descriptor,
+            only=only,
+            shown=shown,
+            names=names,
+            text=text,
+            limit=limit,
+            denied=denied,
+            places=[str(folder)],
+        )
     finally:
         os.close(descriptor)
 
@@ -237,7 +246,8 @@ def test_a_glob_matches_a_whole_path(path: str, pattern: str, *, expected: bool)
 
 def test_an_order_is_carried_out_line_by_line(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = os.open(tree, os.O_RDONLY)
-    assert main(json.dumps([folder, "", "at/", "*.py", "here", 2])) == 0
+    order = {"folder": folder, "only": "", "shown": "at/", "names": "*.py", "text": "here", "limit": 2}
+    assert main(json.dumps(order)) == 0
     assert capsys.readouterr().out.split("\n") == [
         "at/b.py:1: here: b.py",
         "at/.github/w.py:1: here: .github/w.py",
@@ -250,12 +260,15 @@ def test_an_order_is_carried_out_line_by_line(tree: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        ([0, "", "", "", "(", 1], "'(' is not a regular expression of Python's: missing )"),
-        ([], "the search failed: TypeError"),
+        (
+            {"folder": 0, "only": "", "shown": "", "names": "", "text": "(", "limit": 1},
+            "'(' is not a regular expression of Python's: missing )",
+        ),
+        ({}, "the search failed: TypeError"),
     ],
 )
 def test_an_order_that_cannot_be_carried_out_is_refused_in_words(
-    order: list[object], said: str, capsys: pytest.CaptureFixture[str]
+    order: dict[str, object], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(json.dumps(order)) == REFUSED == 2
     assert capsys.readouterr().out.startswith(said)
