@@ -66,6 +66,12 @@ class Namespace:
         plain = not self.tenant and agent == self.agents[0]
         return id if plain else f"{self.tenant}/{agent}/{id}"
 
+    def hidden(self, text: str) -> str:
+        """*text* with ids in the place of names in the store, for errors that quote those."""
+        for agent in self.agents:
+            text = text.replace(f"{self.tenant}/{agent}/", "")
+        return text
+
     def public(self, name: str) -> tuple[str, str] | None:
         """The agent and the id of the session with that *name* in the store; None for one of others."""
         if "/" not in name:

@@ -160,22 +160,20 @@ class AgentServer:
         """The endpoint of *operation*: it checks a request, answers it, and counts the answer."""
 
         async def answer(request: Request) -> ASGIApp:
-            hidden = ""
-            status = int(operation.status)
+            names, status = self.names(""), HTTPStatus.INTERNAL_SERVER_ERROR
             try:
                 self.access.check_page(request, request.method)
-                tenant = "" if operation.open else self.access.tenant(request)
-                names = self.names(tenant)
-                hidden = names.prefix
+                names = self.names("" if operation.open else self.access.tenant(request))
                 body = await self._body(operation, request)
                 given = await operation.handler(HttpCall(request=request, names=names, body=body))
+                status = operation.status
                 if isinstance(given, Response | EventStream):
                     return given  # an answer of its own form
                 return Response(msgspec.json.encode(given), status, media_type="application/json")
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
-                status = int(refused.status)
-                return problem(refused.status, refused.detail, refused.headers, hidden)
+                status = refused.status
+                return problem(status, names.hidden(refused.detail), refused.headers)
             finally:
                 self.metrics.count(operation.method, operation.path, status)
 

@@ -122,11 +122,15 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, until one side ends it."""
-        del scope
         try:
             async with self.opens() as one:
                 await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-                await self._stream(one, receive, send)
+                # Who asks for the head alone waits for no event.
+                if scope["method"] != "HEAD":
+                    await self._stream(one, receive, send)
+                # A reader that has left takes no end any more.
+                with suppress(OSError):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self.left()
 
@@ -141,9 +145,6 @@ class EventStream:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        # A reader that has left takes no end any more.
-        with suppress(OSError):
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _frames(self, one: LiveSession, send: Send) -> None:
         vocabulary = VOCABULARIES[self.vocabulary](one.id) if self.vocabulary else None

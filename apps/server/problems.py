@@ -47,15 +47,14 @@ STATUSES: tuple[tuple[type[BaseException], HTTPStatus], ...] = (
     (errors.QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
     (errors.CallerError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    # The session is there, and no request can mend it.
+    (errors.JournalError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 
 
-def problem(
-    status: HTTPStatus, detail: str, headers: dict[str, str] | None = None, hidden: str = ""
-) -> Response:
-    """The answer that refuses a request; *hidden*, the prefix of names in the store, is left out of it."""
-    shown = detail.replace(hidden, "") if hidden else detail
-    body = ProblemBody(status=status, title=status.phrase, detail=shown)
+def problem(status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> Response:
+    """The answer that refuses a request."""
+    body = ProblemBody(status=status, title=status.phrase, detail=detail)
     return Response(msgspec.json.encode(body), status, headers, PROBLEM_TYPE)
 
 
