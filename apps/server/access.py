@@ -13,6 +13,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import final
 from urllib.parse import urlsplit
@@ -122,7 +123,7 @@ class Access:
     def check_page(self, request: HTTPConnection, method: str) -> None:
         """Refuse a page of a stranger that a browser here has open; raises `Refused`."""
         host = request.headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = _host_of(host)
         # A token is never sent by a browser on its own, so its bearer may come by any name.
         if not self.tokens and not (is_loopback(name) or "." not in name or name in self.hosts):
             detail = f"host {name[:100]!r} is not a name of this server; pass it in hosts= of create_app"
@@ -153,13 +154,19 @@ class Access:
         return found
 
 
+def _host_of(host: str) -> str:
+    """The name in the header *host*; empty where it is none."""
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
+
+
 def _same_place(origin: str, host: str, scheme: str) -> bool:
     """Whether a page of *origin* came from the server that is called as *host*."""
-    page, here = urlsplit(origin), urlsplit(f"{scheme}://{host}")
-    try:
+    with suppress(ValueError):
+        page, here = urlsplit(origin), urlsplit(f"{scheme}://{host}")
+        # The scheme may differ: a proxy speaks HTTPS to the browser and plain HTTP to this server.
         ports = [each.port or DEFAULT_PORTS.get(each.scheme) for each in (page, here)]
-    except ValueError:
-        return False
-    # The scheme may differ: a proxy speaks HTTPS to the browser and plain HTTP to this server.
-    same_port = ports[0] == ports[1] or (page.port is None and here.port is None)
-    return page.hostname is not None and page.hostname == here.hostname and same_port
+        same_port = ports[0] == ports[1] or (page.port is None and here.port is None)
+        return page.hostname is not None and page.hostname == here.hostname and same_port
+    return False
