@@ -119,10 +119,11 @@ MALFORMED: list[tuple[str, object]] = [
     ("/api/sessions/s/control", {}),
     ("/api/sessions/s/control", {"mode": "wild"}),
     ("/api/sessions/s/fork", {"at": "x"}),
-    ("/api/sessions/s/fork", {"at": 10_000}),
     ("/api/sessions/s/fork", {"instead": {"type": "Nonsense"}}),
     ("/api/sessions/s/preview", {"event": {"type": "Entered"}}),
     ("/api/sessions/s/preview", {"event": {"type": "UserSent", "id": 3}}),
+    ("/api/sessions/s/preview", {"event": {"type": "UserSent", "id": "i", "text": {}}}),
+    ("/api/sessions/s/fork", {"instead": {"type": "UserSteered", "id": "i", "text": None}}),
 ]
 
 
@@ -154,6 +155,8 @@ async def test_what_is_malformed_is_refused_and_changes_nothing() -> None:
         ("GET", "/api/sessions/s/steps/99", None, 404),
         ("GET", "/nothing", None, 404),
         ("PUT", "/api/sessions", None, 405),
+        ("POST", "/api/sessions/s/control", {"model": "none"}, 404),
+        ("POST", "/api/sessions/s/fork", {"at": 10_000}, 409),
         ("POST", "/api/sessions/s/preview", {"event": {"type": "Interrupted"}}, 409),
     ],
 )
