@@ -187,10 +187,10 @@ class AgentServer:
             return None
         try:
             plain = msgspec.json.decode(data)
-            if isinstance(plain, dict):
+            if isinstance(plain, dict) and any(isinstance(value, float) for value in plain.values()):
                 # In JSON, 5.0 is a whole number, too.
-                plain = {name: _whole(value) for name, value in plain.items()}
-            return msgspec.convert(plain, operation.takes)
+                data = msgspec.json.encode({name: _whole(value) for name, value in plain.items()})
+            return msgspec.json.decode(data, type=operation.takes)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is malformed: {error}") from error
 
