@@ -68,7 +68,7 @@ class _Decided(_Given, tag_field="decision"):
 
 
 @final
-class Approval(_Decided, tag="approve"):
+class ApprovalForOne(_Decided, tag="approve"):
     """Yes; *arguments* take the place of the model's."""
 
     arguments: dict[str, Any] | None = None
@@ -84,7 +84,7 @@ class Denial(_Decided, tag="deny"):
     """No."""
 
 
-NewDecision = Approval | ApprovalForAll | Denial
+NewDecision = ApprovalForOne | ApprovalForAll | Denial
 
 
 @final
@@ -106,15 +106,15 @@ def _event(tag: str, **fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_WORDS = {"type": "string"}
+_ANY_TEXT = {"type": "string"}
 _DECISIONS = {"oneOf": [_event(tag) for tag in ("Approve", "ApproveAlways", "Deny")]}
 # The inputs of people. `moves` has the others as a whole, ready to be tried.
 EVENTS_OF_PEOPLE = {
     "oneOf": [
-        _event("UserSent", id=_WORDS, text=_WORDS),
-        _event("UserSteered", id=_WORDS, text=_WORDS),
-        _event("ApprovalGiven", request=_WORDS, decision=_DECISIONS),
-        _event("CallCancelled", call=_WORDS),
+        _event("UserSent", id=_ANY_TEXT, text=_ANY_TEXT),
+        _event("UserSteered", id=_ANY_TEXT, text=_ANY_TEXT),
+        _event("ApprovalGiven", request=_ANY_TEXT, decision=_DECISIONS),
+        _event("CallCancelled", call=_ANY_TEXT),
         _event("Interrupted"),
     ]
 }

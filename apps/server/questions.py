@@ -11,7 +11,7 @@ from ...engine.inspect.replay import replayed
 from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
 from ...states.rules.schema import problem as schema_problem
-from .bodies import Approval, ApprovalForAll, Denial
+from .bodies import ApprovalForAll, ApprovalForOne, Denial
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -32,10 +32,8 @@ WITHDRAWERS: dict[type, str] = {
 def decision_of(given: NewDecision) -> events.Decision:
     """The decision that was *given*."""
     match given:
-        case Approval(arguments=None):
-            return events.Approve()
-        case Approval(arguments=arguments):
-            return events.Approve(arguments=arguments)
+        case ApprovalForOne(arguments=arguments):
+            return events.Approve() if arguments is None else events.Approve(arguments=arguments)
         case ApprovalForAll():
             return events.ApproveAlways()
         case Denial():
@@ -45,7 +43,7 @@ def decision_of(given: NewDecision) -> events.Decision:
 def check_arguments(given: NewDecision, asked: AskApproval, config: Config) -> None:
     """Refuse arguments that do not fit the schema of the tool that was *asked* about."""
     spec = config.tool(asked.tool)
-    if not isinstance(given, Approval) or given.arguments is None or spec is None:
+    if not isinstance(given, ApprovalForOne) or given.arguments is None or spec is None:
         return
     if wrong := schema_problem(spec.schema, given.arguments):
         detail = f"invalid arguments for {asked.tool!r}: {wrong}"
