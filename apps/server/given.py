@@ -1,0 +1,68 @@
+"""Events and other values of the engine that a caller wrote in JSON, with their tags as in a journal."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, cast, get_args
+
+from ...effects import events
+from ...effects.errors import CallerError
+from ...effects.records import Change
+from ...engine.codec import TAG, UNREADABLE, converter, structure, tag_of
+from ...engine.inspect.fork import Replacement
+from .problems import Refused
+
+# Each kind by its tag. What a machine makes for itself is none of them.
+EVENTS = {tag_of(kind): events.Event for kind in get_args(events.Event) if kind is not events.Entered}
+REPLACEMENTS: dict[str, Any] = {
+    **EVENTS,
+    **{tag_of(kind): events.Decision for kind in get_args(events.Decision)},
+    **{tag_of(kind): Change for kind in get_args(Change)},
+}
+
+
+def event_of(plain: dict[str, Any], at: float) -> events.Event:
+    """The event that *plain* is, which happens *at* a time unless it says when."""
+    return cast("events.Event", _value_of(plain, EVENTS, at, "event"))
+
+
+def replacement_of(plain: dict[str, Any], at: float) -> Replacement:
+    """What happens instead of a step: an event, as `event_of`, a decision or a change."""
+    return cast("Replacement", _value_of(plain, REPLACEMENTS, at, "instead"))
+
+
+def _value_of(plain: dict[str, Any], kinds: dict[str, Any], at: float, what: str) -> object:
+    tag = plain.get(TAG)
+    if not isinstance(tag, str) or tag not in kinds:
+        detail = f"{what} must have a type, one of {', '.join(kinds)}; got {str(tag)[:50]!r}"
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    timed = {"at": at, **plain} if tag in EVENTS else plain
+    detail = f"{what} is no {tag}: a field is missing, unknown or of another type"
+    try:
+        made = cast("object", structure(timed, kinds[tag]))
+        # The converter makes a text of anything, and a number of a text.
+        same = _says(converter.unstructure(made, kinds[tag]), timed)
+    except CallerError:
+        raise
+    # Of the converter's errors only that there is one: they repeat what was sent, which may be long.
+    except UNREADABLE as error:
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+    if not same:
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    return made
+
+
+def _says(written: Any, given: Any) -> bool:  # noqa: ANN401  # what JSON is made of
+    """Whether *written* says what was *given*, but for fields at their default, which it leaves out."""
+    if isinstance(written, dict) and isinstance(given, dict):
+        return all(key not in written or _says(written[key], value) for key, value in given.items())
+    if isinstance(written, list) and isinstance(given, list):
+        return len(written) == len(given) and all(map(_says, written, given))
+    # True is 1 to Python, and a mistake in a number.
+    kinds = (bool, int | float, str, type(None))
+    kind = next((kind for kind in kinds if isinstance(written, kind)), object)
+    return (
+        isinstance(given, kind)
+        and isinstance(written, bool) == isinstance(given, bool)
+        and bool(written == given)
+    )
