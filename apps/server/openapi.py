@@ -72,7 +72,7 @@ def _operation(
     return plain
 
 
-STYLE = """
+DOCS_STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 code, pre { font: 14px/1.4 ui-monospace, monospace; } pre { overflow-x: auto; padding: .5rem; }
 summary { cursor: pointer; } details { border-top: 1px solid #8884; padding: .4rem 0; }
@@ -94,7 +94,7 @@ def docs_page(document: dict[str, Any]) -> str:
     return (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width'>"
-        f"<title>turnwheel</title><style>{STYLE}</style><h1>turnwheel</h1>"
+        f"<title>turnwheel</title><style>{DOCS_STYLE}</style><h1>turnwheel</h1>"
         f"<p>The same as <a href='openapi.json'>openapi.json</a>.</p>{''.join(parts)}"
         f"<h2>Bodies</h2>{''.join(schemas)}</html>"
     )
