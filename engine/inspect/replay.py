@@ -25,12 +25,14 @@ from ..codec import TAG, converter, in_json, tag_of
 from ..journal.entries import Entry, Forked, Posted, RunOpened, Stepped, time_of
 from ..journal.fold import entries_of, initial_state, read
 from ..machine import ChildLink, Machine, links_of
+from ..notebook import Card, Displayed
+from ..rendering import line_of
 from .transitions import steps as transitions
 
 
 @final
 @attrs.frozen(kw_only=True)
-class ReplayedStep:
+class ReplayedStep(Displayed):
     """
     Entry *number* of the journal of *session*, written *at* seconds since the epoch, and its consequences.
 
@@ -97,6 +99,12 @@ class ReplayedStep:
     def run(self) -> str:
         """The run that was under way, or over; empty before the first."""
         return "" if self.memory is None else self.memory.run
+
+    def _card(self) -> Card:
+        what = type(self.entry).__name__ if self.event is None else line_of(self.event)
+        lines = tuple([line_of(effect) for effect in self.effects])
+        title = f"Step {self.number}"
+        return Card(title=title, beside=what, lines=lines, folded="effects", label=self.label)
 
 
 def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
