@@ -29,6 +29,15 @@ PEOPLE: Final = (
     | events.Interrupted
 )
 
+# The requests that are drawn.
+ASKING: Final = (
+    requests.CallModel,
+    requests.RunTool,
+    requests.AskApproval,
+    requests.RunAgent,
+    requests.FireHook,
+)
+
 # Who does the work of a request.
 PARTIES: Final[dict[type[Effect], Party]] = {
     requests.CallModel: Party.MODEL,
@@ -62,8 +71,8 @@ def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
         if step.event is not None:
             told += _happened(step, step.event, parties, posted)
         for effect in step.effects:
-            if party := PARTIES.get(type(effect)):
-                parties[effect.id] = party  # type: ignore[union-attr]  # a request, which has an id
+            if isinstance(effect, ASKING):
+                party = parties[effect.id] = PARTIES[type(effect)]
                 told.append(Said(step.at, Party.MACHINE, party, _wish(effect), asks=True))
             elif isinstance(effect, RunEnded):
                 told.append(Said(step.at, Party.MACHINE, Party.PERSON, printable(f"ends: {effect.reason}")))
@@ -123,6 +132,6 @@ def took_in(steps: Sequence[ReplayedStep]) -> tuple[Took, ...]:
         for request in begun.keys() - ended.keys() - {*still}:
             ended[request] = step.at
         for effect in step.effects:
-            if (party := PARTIES.get(type(effect))) and effect.id in still:  # type: ignore[union-attr]  # as above
-                begun[effect.id] = Took(party, _wish(effect), step.at)  # type: ignore[union-attr]  # as above
+            if isinstance(effect, ASKING) and effect.id in still:
+                begun[effect.id] = Took(PARTIES[type(effect)], _wish(effect), step.at)
     return tuple([attrs.evolve(one, end=ended.get(request)) for request, one in begun.items()])
