@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Pictured(Displayed):
     """The pictures of a `Session`."""
 
+    __slots__ = ()
+
     id: str
     _log: SessionLog
 

@@ -42,6 +42,7 @@ from .lenient_json import (
     shorten_id,
     shorten_label,
 )
+from .streamed_call import StreamedCall
 from .transport import Client
 from .wire import Broken, cut_short
 
@@ -553,52 +554,6 @@ def usage_of(sent: Object) -> Usage:
     return Usage(input=total_input, output=output, cached=cached, cache_write=written, reasoning=reasoning)
 
 
-# A string, and a quote where it is closed; else nothing, or the backslash that hides what comes next.
-_LITERAL = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("|\\?)', re.DOTALL)
-
-
-@final
-@attrs.define(eq=False)
-class _OpenCall:
-    """
-    A call under way.
-
-    Some servers repeat the name with every bit, so whether the arguments are whole is asked as often as there
-    are bits. So each bit is looked at once, and all together only where no object is open any more.
-    """
-
-    number: int
-    id: str = ""
-    name: str = ""
-    # Its arguments have begun; its name, which is whole by then, was passed on.
-    begun: bool = False
-    named: bool = False
-    arguments: list[str] = attrs.Factory(list)
-    # Of the arguments that were looked at: their number, how many objects are open at their end, and how the
-    # string begins that is. And whether they are whole; None where they never will be.
-    _seen: int = 0
-    _depth: int = 0
-    _quoted: str = ""
-    _whole: bool | None = False
-
-    def is_whole(self) -> bool:
-        """Whether the arguments so far are a JSON object, so that more of them cannot belong here."""
-        new = "".join(self.arguments[self._seen :])
-        if not new or self._whole is None:
-            return bool(self._whole)
-        self._seen = len(self.arguments)
-        rest = _LITERAL.sub(lambda found: "" if found[1] == '"' else f'"{found[1]}', self._quoted + new)
-        outside, quote, hiding = rest.partition('"')
-        self._quoted = quote + hiding
-        self._depth += outside.count("{") - outside.count("}")
-        may_be = self._whole or "}" in outside
-        self._whole = False
-        if may_be and not self._depth:
-            # Text that is closed and is no object will not become one, so it is never parsed again.
-            self._whole = isinstance(decoded("".join(self.arguments)), dict) or None
-        return bool(self._whole)
-
-
 @final
 class CallAssembler:
     """
@@ -612,10 +567,10 @@ class CallAssembler:
     """
 
     def __init__(self) -> None:
-        self._calls: list[_OpenCall] = []
-        self._last: _OpenCall | None = None
-        self._by_index: dict[object, _OpenCall] = {}
-        self._by_id: dict[str, _OpenCall] = {}
+        self._calls: list[StreamedCall] = []
+        self._last: StreamedCall | None = None
+        self._by_index: dict[object, StreamedCall] = {}
+        self._by_id: dict[str, StreamedCall] = {}
 
     def read(self, delta: Object) -> list[Piece]:
         """The pieces of the calls in *delta*."""
@@ -686,7 +641,7 @@ class CallAssembler:
             named = shorten_id(new_id), shorten_label(new_name)
             pieces.append(CallPiece(call.number, *named, arguments, opaque))
 
-    def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> _OpenCall:
+    def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> StreamedCall:
         """The call that a bit belongs to; one without index or id belongs to the call before it."""
         call = self._last
         if index is not None:
@@ -703,7 +658,7 @@ class CallAssembler:
         # What tells them apart is that the arguments of the first are complete.
         another = call is not None and call.named and call.name != name
         if call is None or (name and (another or (arguments and call.is_whole()))):
-            call = _OpenCall(len(self._calls))
+            call = StreamedCall(len(self._calls))
             self._calls.append(call)
         self._last = call
         if index is not None:
