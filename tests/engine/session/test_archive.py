@@ -51,7 +51,10 @@ async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path)
     assert [step.number for step in told] == [*range(len(entries))]
     for since in range(0, len(entries) + 1, 1 + len(entries) // 3):
         for limit in (5, None):
-            assert await page(store, since, limit) == told[since:][:limit]
+            found, wanted = await page(store, since, limit), told[since:][:limit]
+            assert found == wanted
+            # Made again of where the step began, which equal steps do not compare.
+            assert [step.way for step in found] == [step.way for step in wanted]
     wishes = Wishes(entries, "s")
     for call, number in [*wishes.calls.items()][-1:]:
         assert find_wish(entries, call) == number
