@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -11,13 +10,13 @@ from uuid import uuid4
 import attrs
 from starlette.responses import Response
 
-from ...diagrams import overview, svg_of
+from ...diagrams import chart
 from ...effects.errors import ConfigError
 from ...effects.events import Event
 from ...engine.codec import converter
 from ...engine.inspect.moves import moves, preview
-from ...engine.inspect.replay import ReplayedStep, replayed
-from ...engine.session.listing import in_turns
+from ...engine.inspect.replay import ReplayedStep
+from ...engine.session.archive import replay
 from .bodies import Listing, MoveBody, PreviewBody, StepBody, StepInFull, TriedEvent
 from .given import event_of
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
@@ -27,19 +26,12 @@ from .views import plain_effects, plain_state, step_body, step_in_full
 if TYPE_CHECKING:
     from .open_sessions import OpenSessions
 
-MOST_STEPS, STEPS = 1_000, 100
+MOST_STEPS, STEPS, MOST_DIGITS = 1_000, 100, 15
 
 STEP_PARAMETERS = (
     Parameter(name="from", about="the number of the first one", schema=whole(0)),
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_STEPS)),
 )
-
-
-@cache
-def lit_overview(label: str) -> str:
-    """The picture of the machine as SVG, with the state *label* lit."""
-    # As many as there are labels.
-    return svg_of(overview(), label)
 
 
 @attrs.frozen
@@ -54,9 +46,8 @@ class StepRoutes:
         start = call.number("from", call.number("cursor", 0))
         limit = call.number("limit", STEPS, 1, MOST_STEPS)
         found: list[StepBody] = []
-        async for step in self._steps(call):
-            if step.number < start:
-                continue
+        # One more tells whether there is a next page.
+        async for step in self._steps(call, start, limit + 1):
             if len(found) == limit:
                 return Listing(items=found, next=step.number)
             found.append(step_body(step, call.names))
@@ -70,20 +61,19 @@ class StepRoutes:
     @operation("GET", ONE_SESSION + "/steps/{number}/diagram.svg", gives="image/svg+xml")
     async def diagram(self, call: HttpCall) -> Response:
         """The machine, with the state after a step lit."""
-        return Response(lit_overview((await self._step(call)).label), media_type="image/svg+xml")
+        return Response(chart((await self._step(call)).label), media_type="image/svg+xml")
 
     async def _step(self, call: HttpCall) -> ReplayedStep:
         given = call.request.path_params["number"]
-        async for step in self._steps(call):
-            if str(step.number) == given:
+        # Longer numbers are of no session.
+        if given.isdecimal() and len(given) < MOST_DIGITS:
+            async for step in self._steps(call, int(given), 1):
                 return step
         raise Refused(HTTPStatus.NOT_FOUND, f"session {call.session!r} has no step {given[:50]!r}")
 
-    async def _steps(self, call: HttpCall) -> AsyncGenerator[ReplayedStep, None]:
+    async def _steps(self, call: HttpCall, since: int, limit: int) -> AsyncGenerator[ReplayedStep, None]:
         _, name = await self.opens.find(call.names, call.session)
-        entries = await self.opens.store.load(name)
-        # Other sessions have their turns between the steps of a long one.
-        async for step in in_turns(replayed(entries, name)):
+        async for step in replay(self.opens.store, name, since, limit):
             yield step
 
     @operation("GET", f"{ONE_SESSION}/moves", gives=Listing[MoveBody])

@@ -42,7 +42,8 @@ async def replay(
     if since < 0 or (limit is not None and limit < 0):
         msg = f"replay(since=..., limit=...) must be at least 0; got {since!r} and {limit!r}"
         raise ConfigError(msg)
-    for step in await _steps(store, session, since, limit):
+    # Others have their turns between the steps of a long one.
+    async for step in in_turns(await _steps(store, session, since, limit)):
         yield step
 
 

@@ -196,7 +196,7 @@ async def test_steps_are_numbered_and_show_the_memory_and_the_picture() -> None:
         assert last["history"][-1]["parts"][0]["text"] == "Seen."
         assert last["memory"]["spent"]["turns"] == 2
         picture = await server.get(f"{at}/{len(steps) - 1}/diagram.svg")
-        assert "<title>machine: done</title>" in picture
+        assert "<title>The machine, at done</title>" in picture
 
 
 async def test_every_move_can_be_previewed_and_changes_nothing() -> None:
