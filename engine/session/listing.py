@@ -146,7 +146,7 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
             row: SessionSummary = decode(info.about, SessionSummary)
             return row
     try:
-        entries = await store.load(info.session)
+        entries = await store.load(info.session, 0, info.incarnation)
         # A journal may be long: one for each turn of the loop.
         await asyncio.sleep(0)
         found = summarize(fold(entries, info.session), info.session)

@@ -110,6 +110,8 @@ class StoreFile:
             Path(self._place).parent.mkdir(parents=True, exist_ok=True)
             # Transactions are begun by hand.
             db = sqlite3.connect(self._place, timeout=BUSY_SECONDS, isolation_level=None)
+            # What another program wrote is text of any bytes: one such row must not hide the others.
+            db.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
             try:
                 _prepare(db, self._place, self._durability, self._mark)
                 if self._suspect:
