@@ -45,9 +45,9 @@ class StoreOver:
         """*session* as `list` has it."""
         return await self.kept.info(session)
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*."""
-        return await self.kept.delete(session)
+        return await self.kept.delete(session, incarnation)
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""

@@ -108,7 +108,7 @@ class Store(Protocol):
         """*session* as `list` has it; None where it is not there."""
         ...
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*; whether there was one."""
         ...
 

@@ -136,13 +136,14 @@ class MemoryStore:
             kept = self._open().get(session)
             return kept and kept.info
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*; whether there was one."""
         with self._lock:
+            kept = self._find(session, incarnation)
             self._leases.pop(session, None)
-            kept = self._open().pop(session, None)
             if kept is None:
                 return False
+            del self._open()[session]
             self._deletions += 1
             del self._written[kept.stamp], self._names[bisect_left(self._names, session)]
             return True

@@ -133,9 +133,9 @@ class SQLiteStore:
             partial(info, session) if chain is None else partial(info_signed, session, chain)
         )
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*; whether there was one."""
-        return await self._do(partial(delete, session), "write")
+        return await self._do(partial(delete, session, incarnation), "write")
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
@@ -526,13 +526,14 @@ def _end(session: str, db: sqlite3.Connection) -> SessionEnd | None:
     return None if found is None else SessionEnd(*found)
 
 
-def delete(session: str, db: sqlite3.Connection) -> bool:
+def delete(session: str, incarnation: str, db: sqlite3.Connection) -> bool:
     """Forget *session*; whether there was one."""
+    number, _ = _number(session, incarnation, db)
     # Also of a session without entries: a lease is taken before the first one is written.
     db.execute("delete from leases where session = ?", (session,))
-    found = db.execute("select id from sessions where session = ?", (session,)).fetchone()
-    if found is None:
+    if number is None:
         return False
+    found = (number,)
     of_it = "from stretches where key between ?1 << 32 and ?1 << 32 | 0xffffffff"
     stretches = db.execute(f"select stretch {of_it}", found).fetchall()
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
