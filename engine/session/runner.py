@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects import errors
-from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserSent
+from ...effects.events import ApprovalGiven, ControlReceived, Event, Interrupted, Post, UserSent
 from ...effects.notices import ApprovalRequested, Notice, SettingChanged, Warned, notices_in
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
@@ -222,7 +222,7 @@ class SessionRunner:
             raise
         finally:
             # From here on an input is only journaled: this driver has ended.
-            self.log.listener = None
+            self.log.listener, self.log.state.interrupts = None, []
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
             try:
@@ -460,6 +460,16 @@ class SessionRunner:
             return Posted(event=made)
 
         await self.add(entry)
+
+    def interrupted(self, event: Interrupted) -> bool:
+        """Post *event* to the driver; whether there is one that goes on until it is applied."""
+        if self.driver is None or self.drains:
+            return False
+        # Not journaled first: a person who stops a run must not wait for a slow store. Known at once all the
+        # same: who answers a question behind it must not believe that it counts.
+        self.log.state.interrupts.append(event)
+        self.driver.post(event)
+        return True
 
     async def add(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
         """As `post`, for any concurrent entry, also once *closed*."""

@@ -212,6 +212,21 @@ async def test_an_answer_to_a_driven_run_is_used_or_refused(one: House, how: Ste
     assert (session.result().text, one.ran) == ("so be it", [])
 
 
+async def test_an_answer_behind_an_interrupt_of_a_driven_run_is_refused(one: House) -> None:
+    """The interrupt is in no journal: only the process that drives the run knows of it."""
+    session = one.session(calls(("pay", {})), says("hi"))
+    async for notice in session.stream("go", wait=True):
+        if isinstance(notice, ApprovalRequested):
+            await session.interrupt()
+            assert session.waiting == ()
+            with pytest.raises(UnknownRequest, match="an interrupt came before and closes it; open: none"):
+                await session.approve(notice.request)
+    assert (session.result().reason, one.ran) == (DoneReason.INTERRUPTED, [])
+    # It is forgotten with its run.
+    assert session._log.state.interrupts == []  # nothing else shows it
+    assert (await session.run("go on")).text == "hi"
+
+
 async def test_an_answer_in_a_new_process_folds_the_journal_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
