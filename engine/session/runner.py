@@ -393,6 +393,8 @@ class SessionRunner:
         # Set only now. Earlier inputs were posted just above, and there is no await in between: none comes
         # twice or is lost.
         log.listener = driver.post
+        # One that came after the last run's end was for that run.
+        log.state.interrupts = []
         if environment.redactor is not None:
             environment.redactor.mark_running()
         self._change_owner(Owner.DRIVING, driver)
