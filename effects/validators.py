@@ -75,11 +75,18 @@ def named(what: str, text: object) -> None:
     within(what, len(text), MAX_WORD)
 
 
+# In a line of a log or of a list, a line end or an escape says what is not so. Half of a pair no file takes.
+_UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
 def session_named(name: object) -> None:
-    """Refuse *name* where it cannot be the id of a session: as `named`, and where it is empty."""
+    """Refuse *name* where it cannot be the id of a session: as `named`, and what is empty or has controls."""
     named("the id of a session", name)
     if not name:
         msg = "the id of a session must not be empty; leave it out for a new session"
+        raise ConfigError(msg)
+    if _UNPRINTED.search(str(name)):
+        msg = f"the id of a session must not have control characters; got {name!r} (leave them out)"
         raise ConfigError(msg)
 
 

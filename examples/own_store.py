@@ -74,12 +74,12 @@ class FileStore:
         """*session* as `list` has it; None where it is not there."""
         return self._info(self._file(session))
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Delete *session*; return whether the store had it."""
         with self._alone():
-            there = any(self._lines(self._file(session)))
+            lines, _ = self._found(session, incarnation)
             self._file(session).unlink(missing_ok=True)
-            return there
+            return bool(lines)
 
     async def close(self) -> None:
         """Refuse all later calls. Every line is on the disk already."""

@@ -306,6 +306,8 @@ async def a_deleted_session_is_gone_and_may_come_again(store: Store) -> None:
         await store.append(name, 0, [b"old", b"older"], b"about")
     same("whether it was deleted", await store.delete("a"), promised=True)
     same("whether it was deleted again", await store.delete("a"), promised=False)
+    known = await store.append("c", 0, [b"old"])
+    same("whether the one that is known was deleted", await store.delete("c", known), promised=True)
     same("its entries", await _kept(store, "a"), [])
     same("the sessions", sorted(info.session for info in await store.list()), ["ab", "b"])
     await store.append("a", 0, [b"new"])
@@ -352,6 +354,7 @@ async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
             (store.append, (0, [b"x"], None)),
             (store.load, (0,)),
             (store.load, (2,)),
+            (store.delete, ()),
             *more,
         ]
         for call, given in calls:

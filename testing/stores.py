@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import final
 
 from ..effects.errors import StoreError
-from ..performers.stores.base import Entries, Mark, SessionInfo, Store
+from ..performers.stores.base import Entries, Mark, SessionInfo, Store, renew_each
 from ..performers.stores.memory import MemoryStore
 
 
@@ -45,9 +45,9 @@ class StoreOver:
         """*session* as `list` has it."""
         return await self.kept.info(session)
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*."""
-        return await self.kept.delete(session)
+        return await self.kept.delete(session, incarnation)
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
@@ -71,11 +71,7 @@ class StoreOver:
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """Put leases in the place of others, one by one."""
-        return [
-            name
-            for name, (held, wanted) in renewals.items()
-            if await self.lease(name, held, wanted) != wanted
-        ]
+        return await renew_each(self.lease, renewals)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """Those of *sessions* that were written to; where *kept* does not tell, it may be all."""

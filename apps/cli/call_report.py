@@ -10,7 +10,7 @@ from ...engine.inspect.explain import Explanation
 from ...engine.session.archive import explain
 from ...performers.stores.base import Store
 from ..terminal.call_summary import duration
-from ..terminal.sanitize import clean
+from ..terminal.sanitize import clean, whole_name
 from ..terminal.screen import INDENT
 from .option_types import short
 
@@ -42,7 +42,7 @@ async def find_call(store: Store, session: str, name: str) -> Explanation:
 
 def report_lines(found: Explanation) -> Iterator[str]:
     """*found* as lines: the call, then each moment with its time and the time since the one before."""
-    yield f"{clean(found.tool)}  {clean(found.call)}, session {clean(found.session)}"
+    yield f"{clean(found.tool)}  {clean(found.call)}, session {whole_name(found.session)}"
     widest = max((len(moment.what) for moment in found.moments), default=0)
     before: float | None = None
     for moment in found.moments:

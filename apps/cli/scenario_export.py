@@ -47,6 +47,7 @@ from ...engine.recovery import recover
 from ...engine.rendering import history_lines
 from ...testing.scenarios import ScenarioError, read_scenario, rewritten
 from ...testing.scenarios_world import ScenarioWorld
+from ..terminal.sanitize import whole_name
 
 
 def scenario_of(entries: Sequence[bytes], session: str) -> str:
@@ -57,7 +58,7 @@ def scenario_of(entries: Sequence[bytes], session: str) -> str:
     not one line: it went back, is a fork, or two processes sent inputs at once.
     """
     writer, folded = _ScenarioWriter(), initial_state(entries)
-    blocks = [f"# What happened in session {session}."]
+    blocks = [f"# What happened in session {whole_name(session)}."]
     for entry, effects in read(entries, session, folded):
         blocks += writer.commands(entry)
         writer.requests |= {effect.id: effect for effect in effects if is_request(effect)}

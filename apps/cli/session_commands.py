@@ -18,7 +18,7 @@ from ...engine.session.listing import listed
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
 from ..terminal.call_summary import number
-from ..terminal.sanitize import clean, in_escapes
+from ..terminal.sanitize import clean, in_escapes, whole_name
 from ..terminal.screen import Screen
 from . import run_table, session_table, usage_table
 from .fork_command import fork
@@ -166,7 +166,7 @@ def export(store: Path, session: str, output: Path | None, *, scenario: bool) ->
         except OSError as error:
             msg = f"cannot write {str(output)!r}: {error.strerror}; name another file"
             raise ConfigError(msg) from error
-        _print(f"wrote session {session} to {output}")
+        _print(f"wrote session {whole_name(session)} to {output}")
     elif sys.stdout.isatty():
         _print(document.decode())
     else:
@@ -190,12 +190,12 @@ def delete(store: Path, sessions: tuple[str, ...], *, yes: bool) -> None:
 
     # All names are checked before the question, so that a typo deletes nothing.
     with_store(store, check)
-    names = ", ".join(repr(clean(session)) for session in sessions)
+    names = ", ".join(repr(session) for session in sessions)
     if not yes:
         click.confirm(f"Delete {names} with all children for good?", abort=True, err=True)
     for session, count in zip(sessions, with_store(store, act), strict=True):
         children = f" and {number(count - 1, 'child session')}" if count > 1 else ""
-        _print(f"deleted {session}{children}")
+        _print(f"deleted {whole_name(session)}{children}")
 
 
 @click.command(short_help="Delete old sessions.")
@@ -217,7 +217,7 @@ def prune(store: Path, age: float, *, unfinished: bool) -> None:
 
     gone = with_store(store, act)
     for session in gone:
-        _print(f"deleted {session}")
+        _print(f"deleted {whole_name(session)}")
     if not gone:
         _print("no session is that old")
 

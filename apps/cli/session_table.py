@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...engine.journal.summary import SessionStatus, SessionSummary
 from ...engine.session.listing import Listed
 from ..terminal.call_summary import number
-from ..terminal.sanitize import clean
+from ..terminal.sanitize import whole_name
 from ..terminal.screen import INDENT, Screen
 from ..terminal.spend_format import cell, figures
 from .columns import show
@@ -64,7 +64,7 @@ def listing(found: Sequence[Listed], screen: Screen) -> None:
 def _cells(depth: int, one: Listed) -> tuple[str, ...]:
     about = one.about
     return (
-        INDENT * depth + clean(one.session),
+        INDENT * depth + whole_name(one.session),
         state_of(about),
         str(about.runs),
         f"{about.spent.usage.total:,}",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...effects.usage import Spent
 from ...engine.inspect.costs import Costs
 from ..terminal.call_summary import duration
-from ..terminal.sanitize import clean, one_line
+from ..terminal.sanitize import clean, one_line, whole_name
 from ..terminal.screen import INDENT, Screen
 from ..terminal.spend_format import figures, money
 from .columns import show
@@ -33,7 +33,7 @@ def listing(report: Costs, screen: Screen) -> None:
 def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
     """The row of the session, which is the sum of the indented rows below it."""
     about = report.agent or one_line(report.title, ACCOUNT_TITLE_WIDTH)
-    yield _row(clean(f"{report.session}  {about}").rstrip(), depth, report.total)
+    yield _row(f"{whole_name(report.session)}  {clean(about)}".rstrip(), depth, report.total)
     for share in report.models:
         yield _row(clean(share.model), depth + 1, share.spent)
     tools = report.own.seconds - sum(share.spent.seconds for share in report.models)

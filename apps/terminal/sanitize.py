@@ -54,6 +54,7 @@ def _shown_as_code() -> Iterator[int]:
 
 
 _CODES = {point: _code(point) for point in _shown_as_code()}
+_NAME_CODES = _CODES | {ord(control): _code(ord(control)) for control in ALLOWED_CONTROLS}
 
 # All that a terminal draws nothing for, the joiners and selectors of emoji among them.
 _UNSEEN = re.compile(
@@ -71,6 +72,11 @@ def clean(text: str) -> str:
 def exact(text: str) -> str:
     """*text* with codes for all that a terminal obeys or does not draw; line ends stay, tabs are blanks."""
     return _UNSEEN.sub(lambda unseen: _code(ord(unseen[0])), text).expandtabs(TAB_WIDTH)
+
+
+def whole_name(text: str) -> str:
+    """*text* with control characters as codes, line ends and tabs among them: a name, and all of it."""
+    return text.translate(_NAME_CODES)
 
 
 def in_escapes(line: bytes) -> bytes:

@@ -41,8 +41,10 @@ DIGEST = 16
 MESSAGES_TOGETHER = 100
 
 # The fields of a state that are written in another way, or not at all: ends are kept for branches only, and a
-# branch folds the whole journal.
-APART: dict[str, Any] = dict.fromkeys(("machine", "keeps", "ends", "full_results"), override(omit=True))
+# branch folds the whole journal. Interrupts are no entries.
+APART: dict[str, Any] = dict.fromkeys(
+    ("machine", "interrupts", "keeps", "ends", "full_results"), override(omit=True)
+)
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):

@@ -181,12 +181,14 @@ class RunEnd:
 @final
 @attrs.define
 class SessionState:
-    """The state that a journal leads to; each field changes with the entries only."""
+    """The state that a journal leads to; each field but `interrupts` changes with the entries only."""
 
     # That of the last run, over all messages before it; None before the first run.
     machine: Machine | None = None
     # Inputs that no run has applied yet. A crash leaves them here, for the next worker.
     posted: list[events.Post] = attrs.Factory(list)
+    # Interrupts that the run, which is driven here, has not applied yet: they are not journaled before.
+    interrupts: list[events.Interrupted] = attrs.Factory(list)
     # The runs whose ends are kept, to go back to; None for all. Each end holds on to its history, so a
     # session that goes on for long keeps none, and folds its journal again to branch.
     keeps: frozenset[str] | None = frozenset()
@@ -227,7 +229,8 @@ class SessionState:
     @property
     def overtaken(self) -> dict[str, events.Post]:
         """The calls about which no answer counts any more, each with the input that waits and is why."""
-        return {} if self.machine is None or not self.posted else overtaken(self.machine, self.posted)
+        waiting = [*self.posted, *self.interrupts]
+        return {} if self.machine is None or not waiting else overtaken(self.machine, waiting)
 
     @property
     def questions(self) -> tuple[AskApproval, ...]:
@@ -298,6 +301,8 @@ class SessionState:
         # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
         if self.posted:
             self.posted = [posted for posted in self.posted if posted != event]
+        if self.interrupts:
+            self.interrupts = [interrupt for interrupt in self.interrupts if interrupt != event]
         return self.count(effects)
 
     def count(self, effects: Iterable[Effect]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...effects.errors import ConfigError, UnknownCall, UnknownSession
+from ...effects.errors import ConfigError, SessionGone, UnknownCall, UnknownSession
 from ...effects.usage import Spent
 from ..inspect.bisect import Divergence, compare_labels, compare_sessions, compare_steps
 from ..inspect.costs import Account, Costs
@@ -141,10 +141,19 @@ async def delete(store: Store, session: str) -> int:
     look or write, with `SessionGone`, and ends there.
     """
     # By the naming rule: of all other sessions there may be a hundred thousand.
-    children = await _by_parent(await listed(store, prefix=f"{session}."))
-    members = _family(session, children)
+    below = await listed(store, prefix=f"{session}.")
+    known = {one.session: one.incarnation for one in below}
     # Children first, as `_family` orders them: what a crash leaves can be deleted by the same call again.
-    return sum([await store.delete(member) for member in members])
+    members = _family(session, await _by_parent(below))
+    return sum([await _forget(store, member, known.get(member, "")) for member in members])
+
+
+async def _forget(store: Store, session: str, incarnation: str) -> bool:
+    """Delete that *incarnation* of *session*, and none that was begun under its name since it was listed."""
+    try:
+        return await store.delete(session, incarnation)
+    except SessionGone:
+        return False
 
 
 async def prune(
@@ -158,6 +167,7 @@ async def prune(
     in seconds since the epoch.
     """
     # Listed once: a session that is written to meanwhile may still go, and its driver ends at its next write.
+    # One that is begun anew stays.
     sessions = await listed(store)
     known = {one.session: one async for one in in_turns(sessions)}
     children = await _by_parent(sessions)
@@ -174,7 +184,7 @@ async def prune(
         # Each member has to be old: a child may write for hours after its parent's last step.
         if all(one.updated < now - older_than for one in family) and (done or not keep_unfinished):
             # Another process may have deleted some of them meanwhile: only what was still there is reported.
-            gone += [one.session for one in family if await store.delete(one.session)]
+            gone += [one.session for one in family if await _forget(store, one.session, one.incarnation)]
     return tuple(gone)
 
 

@@ -37,7 +37,8 @@ class Listed:
     """
     A stored session: its times in seconds since the epoch, and the summary of what it is *about*.
 
-    Of two, the one that was written last has the higher *stamp*.
+    Of two, the one that was written last has the higher *stamp*. *incarnation* tells it from others that had
+    or will have its name.
     """
 
     session: str
@@ -45,6 +46,7 @@ class Listed:
     updated: float
     about: SessionSummary
     stamp: int = 0
+    incarnation: str = ""
 
 
 async def listed(
@@ -135,6 +137,7 @@ async def _described(store: Store, info: SessionInfo) -> Listed:
         updated=info.updated,
         about=summary,
         stamp=info.stamp,
+        incarnation=info.incarnation,
     )
 
 
@@ -146,7 +149,7 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
             row: SessionSummary = decode(info.about, SessionSummary)
             return row
     try:
-        entries = await store.load(info.session)
+        entries = await store.load(info.session, 0, info.incarnation)
         # A journal may be long: one for each turn of the loop.
         await asyncio.sleep(0)
         found = summarize(fold(entries, info.session), info.session)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects import errors
-from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserSent
+from ...effects.events import ApprovalGiven, ControlReceived, Event, Interrupted, Post, UserSent
 from ...effects.notices import ApprovalRequested, Notice, SettingChanged, Warned, notices_in
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
@@ -238,7 +238,7 @@ class SessionRunner:
             raise
         finally:
             # From here on an input is only journaled: this driver has ended, and nothing holds it.
-            self.log.listener = None
+            self.log.listener, self.log.state.interrupts = None, []
             self.children.wake, self.children.abort = noop, noop
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
@@ -423,6 +423,8 @@ class SessionRunner:
         # Set only now. Earlier inputs were posted just above, and there is no await in between: none comes
         # twice or is lost.
         log.listener = driver.post
+        # One that came after the last run's end was for that run.
+        log.state.interrupts = []
         if environment.redactor is not None:
             environment.redactor.mark_running()
         self._change_owner(Owner.DRIVING, driver)
@@ -499,6 +501,16 @@ class SessionRunner:
             return Posted(event=made)
 
         await self.add(entry)
+
+    def interrupted(self, event: Interrupted) -> bool:
+        """Post *event* to the driver; whether there is one that goes on until it is applied."""
+        if self.driver is None or self.drains:
+            return False
+        # Not journaled first: a person who stops a run must not wait for a slow store. Known at once all the
+        # same: who answers a question behind it must not believe that it counts.
+        self.log.state.interrupts.append(event)
+        self.driver.post(event)
+        return True
 
     async def add(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
         """As `post`, for any concurrent entry, also once *closed*."""

@@ -503,9 +503,7 @@ class Session(Pictured):
         run ends `aborted`: for a caller whose own task was cancelled.
         """
         stop = partial(Interrupted, aborted=abort)
-        if (driver := self._runner.driver) is not None and not self._runner.drains:
-            # Not journaled first: a person who stops a run must not wait for a slow store.
-            driver.post(stop(at=self._now()))
+        if self._runner.interrupted(stop(at=self._now())):
             return
         # Journaled for a run in another process, or for the next `resume`.
         await self._runner.post(lambda: stop(at=self._now()) if self.unfinished else None)

@@ -88,7 +88,7 @@ class Chain:
     def check(self, end: SessionEnd) -> None:
         """Raise `JournalError` unless *end* is as it was written."""
         if not self.holds(end):
-            raise tampered(end.session, f"its end behind entry {end.length - 1}, or its summary,")
+            raise tampered(end.session, f"its end behind {end.length} entries, or its summary,")
 
 
 def tampered(session: str, what: str) -> JournalError:

@@ -12,7 +12,7 @@ from typing import final
 import attrs
 
 from ...effects.errors import SessionGone, StoreConflict, StoreError
-from .base import Entries, Mark, SessionInfo
+from .base import Entries, Mark, SessionInfo, renew_each
 
 
 @final
@@ -136,13 +136,14 @@ class MemoryStore:
             kept = self._open().get(session)
             return kept and kept.info
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*; whether there was one."""
         with self._lock:
+            kept = self._find(session, incarnation)
             self._leases.pop(session, None)
-            kept = self._open().pop(session, None)
             if kept is None:
                 return False
+            del self._open()[session]
             self._deletions += 1
             del self._written[kept.stamp], self._names[bisect_left(self._names, session)]
             return True
@@ -179,11 +180,7 @@ class MemoryStore:
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """Put leases in the place of others; see `LeasingStore.renew`."""
-        return [
-            name
-            for name, (held, wanted) in renewals.items()
-            if await self.lease(name, held, wanted) != wanted
-        ]
+        return await renew_each(self.lease, renewals)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""

@@ -132,9 +132,9 @@ class SQLiteStore:
             partial(info, session) if chain is None else partial(info_signed, session, chain)
         )
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*; whether there was one."""
-        return await self._do(partial(delete, session), "write")
+        return await self._do(partial(delete, session, incarnation), "write")
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
@@ -321,34 +321,46 @@ DELETED = 0
 _LAST = 2**63 - 1
 
 # In SQLite << and & and | bind alike, from left to right.
-# Each session with its stamp, its last stretch and the last entry of that.
+# Each session with its last stretch and the last entry of that, which another program may have deleted.
 _ENDS = """
-    join stretches on key = (
+    left join stretches on key = (
         select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | 0xffffffff
     )
-    join entries as latest on latest.id = (
+    left join entries as latest on latest.id = (
         select max(id) from entries where id between stretch << 32 and stretch << 32 | 0xffffffff
     )
 """
+# Each session with its stamp, as far as it has one.
+_STAMPS = f"left join recents on recents.id = sessions.id and stamp < {_LAST}"
+_TOP = f"select coalesce(max(stamp), 0) from recents where stamp < {_LAST}"  # noqa: S608  # all of it stands here
 
-_COUNT = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
+_COUNT = "coalesce((key & 0xffffffff) + coalesce((latest.id & 0xffffffff) + 1, 0), 0)"
 _FIND = f"""
 select sessions.id, incarnation, {_COUNT},
-    case when stamp = (select max(stamp) from recents) then latest.id + 1 end
-    from sessions join recents using (id) {_ENDS} where session = ?
+    case when stamp = ({_TOP}) then latest.id + 1 end
+    from sessions {_STAMPS} {_ENDS} where session = ?
 """  # noqa: S608  # all of it stands here
+# Cast: another program may have put any value in any column, and one must not hide the other sessions.
+_INFO = f"""
+select cast(session as text), {_COUNT}, cast(created as real), coalesce(cast(at as real), 0.0),
+    about, incarnation, coalesce(stamp, -sessions.id) from
+"""  # noqa: S608  # as above
 # A cross join is done in the order in which it is written: by stamp, or by name.
-_INFO = f"select session, {_COUNT}, created, at, about, incarnation, stamp from "  # noqa: S608  # as above
 _LIST = f"{_INFO} recents cross join sessions using (id) {_ENDS} where stamp < ? order by stamp desc limit ?"
-_BY_NAME = f"""
-{_INFO} sessions cross join recents using (id) {_ENDS}
-    where session >= ? and session < cast(? as text) and stamp < ? order by stamp desc limit ?
+# Those without a stamp come behind all others.
+_UNSTAMPED = f"""
+{_INFO} sessions {_STAMPS} {_ENDS}
+    where stamp is null and -sessions.id < ? order by sessions.id limit ?
 """
-_ONE = f"{_INFO} sessions cross join recents using (id) {_ENDS} where session = ?"
-_STAMP = "insert or replace into recents select ?, coalesce(max(stamp), 0) + 1 from recents"
+_BY_NAME = f"""
+{_INFO} sessions {_STAMPS} {_ENDS}
+    where session >= ? and session < cast(? as text) and coalesce(stamp, -sessions.id) < ?
+    order by coalesce(stamp, -sessions.id) desc limit ?
+"""
+_ONE = f"{_INFO} sessions {_STAMPS} {_ENDS} where session = ?"
+_STAMP = f"insert or replace into recents select ?, ({_TOP}) + 1"
 # A row for each entry, or one without a body: one statement, for the session may be begun anew between two.
-_TOP = "select coalesce(max(stamp), 0) from recents"
-_STAMPED = f"select latest.id from recents join sessions using (id) {_ENDS} where stamp = ?"  # noqa: S608  # as above
+_STAMPED = f"select coalesce(latest.id, 0) from recents join sessions using (id) {_ENDS} where stamp = ?"  # noqa: S608  # as above
 _SINCE = "select id, session from recents left join sessions using (id) where stamp > ?"
 _THERE = "select session from recents join sessions using (id) where stamp = ?"
 _ROWS = """
@@ -432,12 +444,14 @@ def list_sessions(
 ) -> list[SessionInfo]:
     """The sessions whose names begin with *prefix*, last written first."""
     part = (_LAST if after is None else after, -1 if limit is None else limit)
-    # No text has a byte that is higher than all bytes of UTF-8.
-    found = (
-        db.execute(_BY_NAME, (prefix, prefix.encode() + b"\xff", *part))
-        if prefix
-        else db.execute(_LIST, part)
-    )
+    if prefix:
+        # No text has a byte that is higher than all bytes of UTF-8.
+        found = db.execute(_BY_NAME, (prefix, prefix.encode() + b"\xff", *part)).fetchall()
+    else:
+        found = db.execute(_LIST, part).fetchall()
+        if limit is None or len(found) < limit:
+            rest = -1 if limit is None else limit - len(found)
+            found += db.execute(_UNSTAMPED, (part[0], rest))
     return [_info(row) for row in found]
 
 
@@ -535,13 +549,14 @@ def _end(session: str, db: sqlite3.Connection) -> SessionEnd | None:
     return None if found is None else SessionEnd(*found)
 
 
-def delete(session: str, db: sqlite3.Connection) -> bool:
+def delete(session: str, incarnation: str, db: sqlite3.Connection) -> bool:
     """Forget *session*; whether there was one."""
+    number, _ = _number(session, incarnation, db)
     # Also of a session without entries: a lease is taken before the first one is written.
     db.execute("delete from leases where session = ?", (session,))
-    found = db.execute("select id from sessions where session = ?", (session,)).fetchone()
-    if found is None:
+    if number is None:
         return False
+    found = (number,)
     of_it = "from stretches where key between ?1 << 32 and ?1 << 32 | 0xffffffff"
     stretches = db.execute(f"select stretch {of_it}", found).fetchall()
     db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)

@@ -35,6 +35,8 @@ _WAYS_OUT = {
     sqlite3.SQLITE_BUSY: f"another process kept it for {BUSY_SECONDS:.0f} seconds; end that or try again",
     sqlite3.SQLITE_CANTOPEN: "is it a directory, or one you may not write in? name another path",
     sqlite3.SQLITE_CORRUPT: "take a backup, or save what can be read with sqlite3's .recover",
+    sqlite3.SQLITE_ERROR: "a version between two releases wrote the file, or another program changed it:"
+    " restore it from a backup, or name another path",
     sqlite3.SQLITE_FULL: "free some space and try again; nothing was written",
     sqlite3.SQLITE_IOERR: "the disk or its quota failed; look at the system's log and try again",
     sqlite3.SQLITE_NOTADB: "name another path, or move this file away",
@@ -110,6 +112,8 @@ class StoreFile:
             Path(self._place).parent.mkdir(parents=True, exist_ok=True)
             # Transactions are begun by hand.
             db = sqlite3.connect(self._place, timeout=BUSY_SECONDS, isolation_level=None)
+            # What another program wrote is text of any bytes: one such row must not hide the others.
+            db.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
             try:
                 _prepare(db, self._place, self._durability, self._mark)
                 if self._suspect:
@@ -337,9 +341,10 @@ alter table sessions add column seal blob;
 create table signed (mark blob not null);
 """
 
-# Found like the stretches of a session. They are large beside entries, and so in a table of their own.
+# Found like the stretches of a session. They are large beside entries, and so in a table of their own. What
+# is in it can be made again, and so can the table.
 _CHECKPOINTS = """
-create table checkpoints (
+create table if not exists checkpoints (
     key integer primary key, -- id of the session << 32 | how many entries led there
     body blob not null,
     mac blob -- as of an entry
@@ -407,6 +412,7 @@ def _prepare(db: sqlite3.Connection, path: str, durability: Durability, mark: by
     db.execute("pragma fullfsync = on")
     if layout != LAYOUT_VERSION:
         _lay_out(db, path, mark)
+    db.execute(_CHECKPOINTS)
     _check_mark(db, path, mark)
     # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
     db.execute("select 1 from sessions").fetchone()

@@ -238,6 +238,33 @@ def test_replay_as_lines_of_json_is_what_python_has(runs: Runs) -> None:
     ]
 
 
+def test_an_id_with_controls_of_an_older_session_is_shown_as_one_word(runs: Runs) -> None:
+    name, shown = "a\n\tdeleted b\x1b[2J", r"a\x0a\x09deleted b\x1b[2J"
+
+    async def rename() -> None:
+        store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
+        await store.append(name, 0, await store.load("s"))
+        await store.close()
+
+    runs("run", "--stand-in", "--session", "s", "hello")
+    asyncio.run(rename())
+    for command in (
+        ("sessions",),
+        ("usage", name),
+        ("export", "--scenario", name),
+        ("delete", "--yes", name),
+    ):
+        code, written, _ = runs(*command)
+        assert code == 0
+        assert [line for line in written.splitlines() if shown in line], command
+        assert "\x1b" not in written
+        assert "\tdeleted" not in written
+    code, _, told = runs("run", "--stand-in", "--session", name, "hello")
+    assert code == Exit.USAGE
+    assert "must not have control characters" in told
+    assert "\x1b" not in told
+
+
 @pytest.mark.parametrize(
     ("picture", "mark"), [("path", "traced"), ("sequence", ">person<"), ("calls", "bar model")]
 )

@@ -336,6 +336,10 @@ def test_a_wire_that_is_not_there_is_named() -> None:
         (5, ArgumentError, "the id of a session is text; got 5"),
         (b"s", ArgumentError, "the id of a session is text; got b's'"),
         ("", ConfigError, "the id of a session must not be empty; leave it out for a new session"),
+        *[
+            (f"a{control}b", ConfigError, f"must not have control characters; got {f'a{control}b'!r}")
+            for control in ("\n", "\0", "\x1b[2J", "\x7f", "\x9b", "\u2028", "\ud800")
+        ],
     ],
 )
 async def test_a_session_is_called_by_a_text(name: Any, kind: type[CallerError], why: str) -> None:

@@ -18,9 +18,14 @@ from turnwheel.engine.journal.summary import SessionKind, SessionStatus, Session
 from turnwheel.engine.session.archive import delete, export, prune
 from turnwheel.projections import AgentEvents
 from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.stores import StoreOver
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.inspect.conftest import Made
+
+    from turnwheel.performers.stores.base import SessionInfo, Store
 
 
 RECORDED = Path(__file__).parent / "export.json"
@@ -192,6 +197,33 @@ async def test_a_session_that_was_gone_on_with_or_cannot_be_read_is_kept() -> No
     shelf.at = 1_000.0
     assert await prune(shelf.store, 50.0, 100.0) == ()
     assert {*await prune(shelf.store, 0.0, 1_001.0, keep_unfinished=False)} == {"a", "b"}
+
+
+class BegunAnew(StoreOver):
+    """Another process deletes each session, and begins another one under its name, while it is listed."""
+
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        found = await super().list(limit, after, prefix)
+        for info in found:
+            await self.kept.delete(info.session)
+            await self.kept.append(info.session, 0, [b"new"])
+        return found
+
+
+@pytest.mark.parametrize("file", [False, True], ids=["memory", "file"])
+async def test_what_is_begun_anew_after_it_was_listed_is_not_deleted(tmp_path: Path, *, file: bool) -> None:
+    kept: Store = SQLiteStore(tmp_path / "a.db", "process", now=lambda: 0.0) if file else Shelf().store
+    for name, about in (("a", OVER), ("a.1", KID)):
+        await kept.append(name, 0, [b"{}"], encode(about, SessionSummary))
+    assert await prune(BegunAnew(kept), 50.0, 100.0) == ()
+    assert {info.session for info in await kept.list()} == {"a", "a.1"}
+    # A person who names a session means the one that has the name; children are those that were listed.
+    await kept.append("a.1", 1, [], encode(KID, SessionSummary))
+    assert await delete(BegunAnew(kept), "a") == 1
+    assert [info.session for info in await kept.list()] == ["a.1"]
+    await kept.close()
 
 
 async def test_pruning_a_real_store(made: Made, tmp_path: Path) -> None:

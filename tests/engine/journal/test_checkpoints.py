@@ -82,8 +82,8 @@ def test_from_a_checkpoint_at_any_entry_a_journal_leads_where_it_leads(path: Pat
 # All that a state has
 
 FIELDS = (
-    *("machine", "posted", "keeps", "ends", "runs", "messages", "summary", "opening", "prompt", "title"),
-    *("title_spent", "unbilled", "copied", "origins", "copied_spent", "unbegun", "begun", "tries"),
+    *("machine", "posted", "interrupts", "keeps", "ends", "runs", "messages", "summary", "opening", "prompt"),
+    *("title", "title_spent", "unbilled", "copied", "origins", "copied_spent", "unbegun", "begun", "tries"),
     "full_results",
 )
 """Those of a state in checkpoints of the present version."""
@@ -95,7 +95,7 @@ def test_a_checkpoint_has_all_of_a_state() -> None:
 
     An older checkpoint lacks it, and would be read as if the journal had led to its default.
     """
-    assert {*APART} == {"machine", "keeps", "ends", "full_results"}
+    assert {*APART} == {"machine", "interrupts", "keeps", "ends", "full_results"}
     assert tuple([field.name for field in attrs.fields(SessionState)]) == FIELDS
     assert [field.name for field in attrs.fields(FullResults)] == ["most", "places", "ended", "held"]
     # `test_snapshots` holds the memory to it; the settings and the state of a machine are written whole.

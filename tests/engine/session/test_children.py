@@ -607,6 +607,19 @@ async def test_a_childs_question_is_overtaken_by_a_steer_that_stops_the_child(ho
             await who.approve(question.id)
 
 
+async def test_a_childs_question_is_overtaken_by_an_interrupt_of_its_driven_parent(house: House) -> None:
+    session = house.process(hires("payer"), **PAYS)
+    watch = Watch(session)
+    await until(lambda: session.waiting)
+    (question,) = session.waiting
+    await session.interrupt()
+    assert session.waiting == ()
+    with pytest.raises(errors.UnknownRequest, match="an interrupt came before and closes it; open: none"):
+        await session.approve(question.id)
+    await watch.task
+    assert session.result().reason is DoneReason.INTERRUPTED
+
+
 async def test_an_approval_that_starts_a_child_is_given_once(one: House) -> None:
     session = one.process(hires("digger"), **DIGS, rules=[Rule(verdict="ask", tool="run_agent")])
     (question,) = (await session.run("go")).waiting

@@ -33,7 +33,7 @@ from turnwheel.effects.events import (
     ToolProgressed,
 )
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.notices import ApprovalRequested, DoneReason, ToolStarted
+from turnwheel.effects.notices import ApprovalRequested, DoneReason, RunEnded, ToolStarted
 from turnwheel.effects.requests import RunTool
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
@@ -210,6 +210,33 @@ async def test_an_answer_to_a_driven_run_is_used_or_refused(one: House, how: Ste
             with pytest.raises(UnknownRequest):
                 await session.approve(notice.request)
     assert (session.result().text, one.ran) == ("so be it", [])
+
+
+async def test_an_answer_behind_an_interrupt_of_a_driven_run_is_refused(one: House) -> None:
+    """The interrupt is in no journal: only the process that drives the run knows of it."""
+    session = one.session(calls(("pay", {})), calls(("pay", {})), says("paid"))
+    async for notice in session.stream("go", wait=True):
+        if isinstance(notice, ApprovalRequested):
+            await session.interrupt()
+            assert session.waiting == ()
+            with pytest.raises(UnknownRequest, match="an interrupt came before and closes it; open: none"):
+                await session.approve(notice.request)
+    assert (session.result().reason, one.ran) == (DoneReason.INTERRUPTED, [])
+    # It is forgotten with its run.
+    (question,) = (await session.run("go on")).waiting
+    await session.approve(question.id)
+    assert (await session.resume()).text == "paid"
+
+
+async def test_an_interrupt_of_a_run_that_was_over_closes_no_question_of_the_next(one: House) -> None:
+    session = one.session(says("hi"), calls(("pay", {})), says("paid"))
+    await session.send("first")
+    async for notice in session.stream("second", wait=True):
+        if isinstance(notice, RunEnded) and notice.reason is DoneReason.END_TURN and not one.ran:
+            await session.interrupt()
+        if isinstance(notice, ApprovalRequested):
+            await session.approve(notice.request)
+    assert (session.result().text, one.ran) == ("paid", ["pay 1"])
 
 
 async def test_an_answer_in_a_new_process_folds_the_journal_once(

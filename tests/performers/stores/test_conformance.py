@@ -224,16 +224,18 @@ class Mistaken(StoreOver):
             case _:
                 return found
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         self._open()
         match self.mistake:
+            case "deletes any":
+                return await self.kept.delete(session)
             case "deletes nothing":
                 return bool(await self.kept.load(session))
             case "deletes more":  # all that begin alike are gone
                 alike = [info.session for info in await self.kept.list() if info.session.startswith(session)]
                 return any([await self.kept.delete(name) for name in alike])
             case _:
-                return await self.kept.delete(session) or self.mistake == "says yes"
+                return await self.kept.delete(session, incarnation) or self.mistake == "says yes"
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
@@ -375,6 +377,7 @@ MISTAKES = {
         "reads any",
         "calls all alike",
         "leases of any",
+        "deletes any",
     ],
     "an unknown session is empty": ["says yes"],
     "a closed store says so": ["stays open", "complains"],

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from turnwheel.effects.errors import JournalError, StoreConflict
+from turnwheel.effects.errors import JournalError, StoreConflict, StoreError
 from turnwheel.performers.stores.base import SessionInfo, Store
 from turnwheel.performers.stores.sqlite import SQLiteStore
 from turnwheel.performers.stores.sqlite_file import APPLICATION_ID, LAYOUT_VERSION, UPGRADES
@@ -141,6 +141,41 @@ async def test_a_file_that_is_brought_up_to_date_while_it_is_open_is_told(path: 
         await store.append("s", 1, [b"b"])
     with pytest.raises(JournalError, match="upgrade turnwheel"):
         await store.append("s", 1, [b"b"])
+    await store.close()
+
+
+@pytest.mark.parametrize("key", [None, b"k" * 32], ids=["unsigned", "signed"])
+async def test_a_file_without_the_table_of_checkpoints_gets_it(path: Path, key: bytes | None) -> None:
+    """Versions between two releases wrote some; what is in that table can be made again."""
+    store = SQLiteStore(path, key=key)
+    await store.append("s", 0, [b"a"])
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("drop table checkpoints")
+    store = SQLiteStore(path, key=key)
+    assert list(await store.checkpoints("s")) == []
+    await store.keep_checkpoint("s", 1, b"at one", 1)
+    assert list(await store.checkpoints("s")) == [b"at one"]
+    assert list(await store.load("s")) == [b"a"]
+    assert await store.delete("s")
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["drop table recents", "drop table stretches", "alter table sessions drop column incarnation"],
+)
+async def test_a_file_that_lacks_something_else_says_what_it_is(path: Path, statement: str) -> None:
+    store = SQLiteStore(path)
+    await store.append("s", 0, [b"a"])
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(statement)
+    says = r"no such (table|column): .*; a version between two releases wrote the file, or another program"
+    store = SQLiteStore(path)
+    for call in (store.list(), store.append("s", 1, [b"b"])):
+        with pytest.raises(StoreError, match=says):
+            await call
     await store.close()
 
 

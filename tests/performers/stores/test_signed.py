@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from turnwheel import SQLiteStore
 from turnwheel.effects.errors import ArgumentError, ConfigError, JournalError, StoreError, TurnwheelError
 from turnwheel.engine.journal.summary import SessionStatus
+from turnwheel.engine.session.archive import prune
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers.stores.chain import Chain, SessionEnd
 from turnwheel.testing.store_contract import Check, checks
@@ -66,15 +68,15 @@ CHANGES: dict[str, tuple[str, str]] = {
     "an entry, to that of another": (f"{COPY} where other.id = :t1) where id = :s1", "entry 1"),
     "an entry, to the one before": (f"{COPY} where other.id = :s0) where id = :s1", "entry 1"),
     "a signature": ("update entries set mac = null where id = :s1", "entry 1"),
-    "an end, which is cut off": ("delete from entries where id = :s3", "its end behind entry 2"),
-    "a stretch, which is cut off": ("delete from stretches where stretch = 3", "its end behind entry 1"),
+    "an end, which is cut off": ("delete from entries where id = :s3", "its end behind 3 entries"),
+    "a stretch, which is cut off": ("delete from stretches where stretch = 3", "its end behind 2 entries"),
     "its stretches, to those of another": (
         "update stretches set stretch = case stretch when 3 then 4 else 3 end where stretch in (3, 4)",
         "its end",
     ),
     "an end, to which is added": (
         "insert into entries (id, at, body, mac) select id + 1, at, body, mac from entries where id = :s3",
-        "its end behind entry 4",
+        "its end behind 5 entries",
     ),
     "its summary": ("update sessions set about = x'00' where session = 's'", "its end"),
     "its summary, to text": ("update sessions set about = 'about' where session = 's'", "its end"),
@@ -121,6 +123,76 @@ async def test_a_session_that_was_changed_is_listed_as_one_that_cannot_be_read(
 ) -> None:
     change(path, "update sessions set about = x'7b7d' where session = 's'")
     assert {one.session: one.about.state for one in await listed(store)}["s"] is SessionStatus.UNREADABLE
+
+
+# Another type than a column has: SQLite keeps any value in any column.
+TYPES = ("null", "5", "1.5", "'abc'", "cast(x'ff00fe' as text)", "x'00'")
+SIGNED = [("sessions", column, "session = 's'") for column in ("created", "about", "incarnation", "seal")] + [
+    ("entries", column, f"id = {ROWS[f's{number}']}")  # as above
+    for number in (0, 3)
+    for column in ("at", "body", "mac")
+]
+
+
+@pytest.mark.parametrize("value", TYPES)
+@pytest.mark.parametrize(("table", "column", "row"), SIGNED, ids=[" ".join(one) for one in SIGNED])
+async def test_a_value_of_any_type_names_its_session_and_hides_no_other(
+    store: SQLiteStore, path: Path, table: str, column: str, row: str, value: str
+) -> None:
+    with suppress(sqlite3.IntegrityError):
+        change(path, f"update {table} set {column} = {value} where {row}")  # noqa: S608  # all of it stands here
+        with pytest.raises(JournalError, match="session 's' was tampered with"):
+            await store.load("s")
+    assert {info.session for info in await store.list()} == {"s", "t"}
+    assert {one.session for one in await listed(store)} == {"s", "t"}
+    assert await prune(store, 1e10, time.time()) == ()  # their times can be compared
+
+
+@pytest.mark.parametrize("value", TYPES[1:])
+async def test_a_session_whose_name_became_another_value_is_listed_as_unreadable(
+    store: SQLiteStore, path: Path, value: str
+) -> None:
+    change(path, f"update sessions set session = {value} where session = 's'")  # noqa: S608  # all of it stands here
+    found = {one.session: one.about.state for one in await listed(store)}
+    assert set(map(type, found)) == {str}
+    del found["t"]
+    assert [*found.values()] == [SessionStatus.UNREADABLE]
+
+
+@pytest.mark.parametrize("gone", ["entries", "stretches"])
+async def test_a_session_that_lost_all_its_entries_was_tampered_with(
+    store: SQLiteStore, path: Path, gone: str
+) -> None:
+    where = {"entries": "id in (:s0, :s1, :s2, :s3)", "stretches": "stretch in (1, 3)"}[gone]
+    change(path, f"delete from {gone} where {where}")  # noqa: S608  # all of it stands here
+    told = r"session 's' was tampered with: its end behind . entries"
+    for call in (store.load("s"), store.load("s", 4), store.append("s", 0, [b"x"]), store.append("s", 4, [])):
+        with pytest.raises(JournalError, match=told):
+            await call
+    found = {one.session: one.about.state for one in await listed(store)}
+    assert found["s"] is SessionStatus.UNREADABLE
+    assert {"s", "t"} == set(found)
+
+
+@pytest.mark.parametrize(
+    "statement", ["delete from recents where id = 1", "update recents set stamp = 'abc' where id = 1"]
+)
+async def test_a_session_that_lost_its_stamp_is_listed_and_goes_on(
+    store: SQLiteStore, path: Path, statement: str
+) -> None:
+    change(path, statement)
+    known = (await store.load("s")).incarnation
+    for size in (1, None):
+        first = await store.list(size)
+        rest = await store.list(size, first[-1].stamp)
+        assert [info.session for info in (*first, *rest)] == ["t", "s"]
+    assert [info.session for info in await store.list(prefix="s")] == ["s"]
+    assert (found := await store.info("s")) is not None
+    assert found.length == 4
+    assert found.about == b"about"
+    assert await store.append("s", 4, [b"e"], None, known) == known
+    assert [info.session for info in await store.list()] == ["s", "t"]
+    assert list(await store.load("s", 3)) == [b"d", b"e"]
 
 
 FORGED = {

@@ -201,9 +201,9 @@ class PointedStore:
                         found.append(entry.event.request)
         return found
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*."""
-        return await self._kept.delete(session)
+        return await self._kept.delete(session, incarnation)
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""

@@ -122,9 +122,9 @@ class FlakyStore:
         """*session* as `list` has it."""
         return await self.store.info(session)
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*."""
-        return await self.store.delete(session)
+        return await self.store.delete(session, incarnation)
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
