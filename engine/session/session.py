@@ -35,7 +35,8 @@ from .checkpointing import copy_checkpoints
 from .delivery import Subscription
 from .environment import Environment, Result
 from .pictured import Pictured
-from .runner import RUNNING, Owner, Put, SessionRunner, child_refusal
+from .refusals import child_refusal
+from .runner import RUNNING, Owner, Put, SessionRunner
 from .session_log import SessionLog
 from .watching import Watched, position, watch
 

@@ -1,0 +1,69 @@
+"""What a session refuses, before anything is written: runs that others own, and inputs that no run reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...effects import errors
+from ...states.context import INPUTS
+from ...states.rules.hooks import guards
+
+if TYPE_CHECKING:
+    from ...effects.events import Post
+    from ..machine import Machine
+    from .environment import Environment
+    from .session_log import SessionLog
+
+
+def child_refusal(session: str) -> errors.ConfigError:
+    """What refuses to run the child *session* by itself."""
+    return errors.ConfigError(f"session {session!r} is a child; resume its parent")
+
+
+def check_runner(log: SessionLog, environment: Environment) -> None:
+    """Refuse to run a child by itself."""
+    # Its tools and limits are what the parent grants, and only the parent's process knows them.
+    agent = environment.config.agent if log.state.machine is None else log.state.agent
+    if agent and (agent != environment.config.agent or environment.task is None):
+        raise child_refusal(log.session)
+
+
+def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> None:
+    """Refuse to take over the run of *machine* without its tools, or without a hook that may deny."""
+    # Its model would read that there are no such tools, even of a call that a person has allowed. The tools
+    # of a child are its parent's to grant.
+    if log.state.agent:
+        return
+    config = environment.config
+    lacking = {
+        "tools": [*{tool.name for tool in machine.config.tools} - {tool.name for tool in config.tools}],
+        # A guard that is not here cannot deny what it is there to look at.
+        "hooks": [*guards(machine.config) - {hook.name for hook in config.hooks}],
+    }
+    for kind, names in lacking.items():
+        if gone := sorted({*names} - {*environment.retired}):
+            way = "resume it where they are, or name them in Agent(retired=...)"
+            msg = f"session {log.session!r} has {kind} that are not here: {', '.join(map(repr, gone))}; {way}"
+            raise errors.ConfigError(msg)
+
+
+def models_of(log: SessionLog, environment: Environment) -> set[str]:
+    """The models that the next run asks: the session's, if it is still there, and the fallback."""
+    config = environment.config
+    chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
+    names = [model.name for model in (config.model, *config.models)]
+    return {chosen if chosen in names else config.model.name, config.fallback} - {""}
+
+
+def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
+    """Refuse an input to a child that has ended: no run would ever read it."""
+    # Approvals and cancels pass: they fail by themselves where nothing is open.
+    if not isinstance(event, INPUTS):
+        return
+    if log.state.machine is None:
+        # A child that was named but never begun has no journal yet: its task has to be the first entry.
+        if environment.config.agent and environment.task is None:
+            raise errors.UnknownSession(log.session)
+    elif log.state.agent and log.state.machine.done:
+        msg = f"child session {log.session!r} has ended; speak to its parent"
+        raise errors.ConfigError(msg)
