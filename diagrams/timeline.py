@@ -21,9 +21,11 @@ from .look import Box, arrow, page, rect, rule, text
 # Rows of a picture.
 ROWS_DRAWN = 400
 
-MARGIN, ROW_STEP, LANE_STEP = 16, 34, 178
+MARGIN, ROW_STEP, LANE_STEP = 16, 34, 200
 # Beside a sequence stands the time; beside a bar the call, and behind it how long it took.
 TIME_WIDTH, CALL_WIDTH, BARS_WIDTH, TOOK_WIDTH = 62, 230, 560, 70
+# Units of time in seconds, from the longest.
+TIME_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 # How long waiting for people alone may be drawn, as a share of the rest; it may take days.
 IDLE_SHARE = 0.2
 
@@ -190,7 +192,7 @@ class _Scale:
         """Moments to name: those that stand apart enough for their words."""
         ticks: list[float] = []
         for moment in self.places:
-            if not ticks or self.of(moment) - self.of(ticks[-1]) >= 64:  # noqa: PLR2004  # the words' room
+            if not ticks or self.of(moment) - self.of(ticks[-1]) >= 76:  # noqa: PLR2004  # the words' room
                 ticks.append(moment)
         return ticks
 
@@ -202,9 +204,15 @@ def since(moment: float, first: float) -> str:
 
 def lasting(seconds: float) -> str:
     """*seconds* as people say them."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
+    # Two units, since the rows of a picture that are hours from its first are seconds from each other.
+    whole = round(seconds)
+    for size, unit, smaller, other in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {other}"
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004  # two digits are enough
 
 

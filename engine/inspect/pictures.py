@@ -13,7 +13,7 @@ from ...effects.messages import Role
 from ...effects.notices import RunEnded
 from ...effects.records import AppendMessage
 from ..journal.entries import Posted, Stepped
-from ..rendering import line_of, message_line, printable, quoted, short
+from ..rendering import decision_of, line_of, message_line, printable, quoted, short
 from .replay import ReplayedStep, path_of
 
 # The pictures that there are.
@@ -74,6 +74,9 @@ def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
             if isinstance(effect, ASKING):
                 party = parties[effect.id] = PARTIES[type(effect)]
                 told.append(Said(step.at, Party.MACHINE, party, _wish(effect), asks=True))
+            elif isinstance(effect, requests.Cancel) and (asked := parties.get(effect.request)):
+                words = "withdrawn" if asked is Party.PERSON else "cancel"
+                told.append(Said(step.at, Party.MACHINE, asked, words))
             elif isinstance(effect, RunEnded):
                 told.append(Said(step.at, Party.MACHINE, Party.PERSON, printable(f"ends: {effect.reason}")))
     return tuple(told)
@@ -91,12 +94,30 @@ def _happened(
             return
         if isinstance(step.entry, Posted):
             posted.add(words)
-        yield Said(step.at, Party.PERSON, Party.MACHINE, words)
-    elif isinstance(event, events.ModelStreamed):
+        yield Said(step.at, Party.PERSON, Party.MACHINE, _spoken(event))
+    elif isinstance(event, events.ModelStreamed | events.ToolProgressed | events.AgentProgressed):
         # Pieces of an answer: the whole of it follows.
         return
     elif party := parties.get(getattr(event, "request", "")):
         yield Said(step.at, party, Party.MACHINE, _answer(step, event))
+
+
+def _spoken(event: events.Event) -> str:
+    """What a person says by *event*: an arrow has no room for ids."""
+    match event:
+        case events.UserSent():
+            return quoted(event.text)
+        case events.UserSteered():
+            return f"steer {quoted(event.text)}"
+        case events.ApprovalGiven():
+            by = f" ({event.by})" if event.by else ""
+            return printable(f"{decision_of(event.decision)}{by}")
+        case events.CallCancelled():
+            return "cancel"
+        case events.Interrupted():
+            return "interrupt"
+        case _:
+            return line_of(event)
 
 
 def _wish(effect: Effect) -> str:
@@ -107,6 +128,8 @@ def _wish(effect: Effect) -> str:
             return printable(f"{effect.tool} {short(effect.arguments)}")
         case requests.RunAgent():
             return printable(f"{effect.agent} {quoted(effect.prompt)}")
+        case requests.FireHook():
+            return printable(f"{effect.hook}: {', '.join(effect.names)}")
         case _:
             return line_of(effect)
 
@@ -119,7 +142,9 @@ def _answer(step: ReplayedStep, event: events.Event) -> str:
         return answers[0].partition(" ")[2] if answers else str(event.stop)
     if isinstance(event, events.ToolFinished | events.AgentFinished):
         return quoted(event.content)
-    return line_of(event)
+    # Without its name and its request: the arrow says who answers what.
+    kind, *words = line_of(event).split(" ", 2)
+    return words[-1] if len(words) > 1 else kind
 
 
 def took_in(steps: Sequence[ReplayedStep]) -> tuple[Took, ...]:

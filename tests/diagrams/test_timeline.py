@@ -53,9 +53,9 @@ def test_a_night_of_waiting_for_a_person_hides_no_call() -> None:
     )
     drawn = calls(took)
     (_, asked), (title, waited), (_, paid) = bars(drawn)
-    assert title == "person pay: 8.0 h"
+    assert title == "person pay: 7 h 59 min"
     assert waited < asked < paid
-    assert "8.0 h, drawn short" in drawn
+    assert "7 h 59 min, drawn short" in drawn
     assert "drawn short" not in calls([*took, Took(Party.TOOLS, "long", 1.0, night)])
 
 

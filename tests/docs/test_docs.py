@@ -6,7 +6,9 @@ import ast
 import asyncio
 import importlib
 import inspect
+import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 ROOMS = (
     "effects",
     "states",
@@ -39,6 +42,12 @@ DOTTED = re.compile(r"`turnwheel\.(\w+)\.(\w+)")
 NAME = re.compile(r"`([A-Z]\w*[a-z]\w*)(?:\(|`)")
 PLACE = re.compile(rf"`((?:apps|benchmarks|tests|examples|{'|'.join(ROOMS)})/[\w/]*(?:\.\w+|/|\w))`")
 """A file or folder of the checkout, such as ``states/rules/retry.py``."""
+
+OF_A_MACHINE = re.compile(
+    r"/(?:home|root|tmp|Users|work|var)/|0x[0-9a-f]{6,}|\b[0-9a-f]{12,}\b|\b1[6-9]\d{8}\b"
+    '|"output_type": "error"'
+)
+"""What only one execution shows: folders, addresses, random ids, seconds since the epoch; and an error."""
 
 UNNAMED = re.compile(r"\b((who|whom)ever|(some|no|any|every)body)\b", re.IGNORECASE)
 """Pronouns that hide the actor."""
@@ -103,6 +112,33 @@ def test_a_page_imports_from_rooms_only(page: Path) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_an_example_imports_from_rooms_only(example: Path) -> None:
     assert wrong(parsed(example.read_text("utf-8"))) == []
+
+
+def code_of(notebook: Path) -> str:
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
+def test_a_notebook_imports_from_rooms_only(notebook: Path) -> None:
+    assert wrong(parsed(code_of(notebook))) == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
+def test_the_outputs_of_a_notebook_name_no_machine_and_no_moment(notebook: Path) -> None:
+    """No folder, no address of an object, no random id, no time of day; and no cell failed."""
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    shown = [cell["outputs"] for cell in cells if cell["cell_type"] == "code"]
+    assert all(shown)
+    assert OF_A_MACHINE.findall(json.dumps(shown)) == []
+
+
+@pytest.mark.real
+def test_notebooks_show_what_happens() -> None:
+    """`make notebooks` writes them again."""
+    check = [sys.executable, str(ROOT / "tests" / "docs" / "notebooks.py"), "--check"]
+    ran = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.returncode) == ("", 0), ran.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -172,7 +208,7 @@ def test_a_file_that_a_page_names_is_there(page: Path) -> None:
 def test_the_index_has_every_page_and_every_example() -> None:
     index = (DOCS / "README.md").read_text("utf-8")
     linked = {(DOCS / link.partition("#")[0]).resolve() for link in LINK.findall(index)}
-    wanted = {page for page in DOCS.glob("*.md") if page.name != "README.md"} | set(EXAMPLES)
+    wanted = {page for page in DOCS.glob("*.md") if page.name != "README.md"} | {*EXAMPLES, *NOTEBOOKS}
     assert {name(path) for path in wanted - linked} == set()
 
 
