@@ -22,7 +22,7 @@ from turnwheel.effects.config import (
 from turnwheel.effects.events import Failure, ModelFailed
 from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.effects.messages import StopReason
+from turnwheel.effects.messages import Finish, StopReason
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import MachineHarness, call, calls, config
@@ -233,7 +233,7 @@ def test_of_an_answer_that_a_person_stops_the_text_is_kept_and_nothing_else() ->
 
 def test_of_an_answer_that_a_person_stops_before_any_text_nothing_is_kept() -> None:
     run = MachineHarness()
-    run.stream(ReasoningPiece("hm", "proof"))
+    run.stream(TextPiece(""), ReasoningPiece("hm", "proof"))
     run.interrupt()
     run.fail(Failure.CANCELLED)
     assert (run.got(notices.AnswerKept), run.talk) == ([], [("user", "hello")])
@@ -343,6 +343,26 @@ def test_no_tool_runs_that_the_request_did_not_offer_or_its_performer_left_out()
     assert run.started == ["note"]
     run.end("note")
     assert [(tool, outcome) for tool, outcome in run.outcomes] == [("look", "error"), ("note", "ok")]
+
+
+def test_the_stop_sequence_that_ended_an_answer_is_kept_and_told() -> None:
+    run = MachineHarness()
+    run.feed(
+        events.ModelFinished(
+            at=1.0,
+            request=run.machine.state.open[0],
+            stop=StopReason.STOP_SEQUENCE,
+            usage=Usage(input=1),
+            pieces=(TextPiece("well"),),
+            sequence="END",
+        )
+    )
+    (ended,) = run.got(notices.TurnEnded)
+    assert (ended.sequence, ended.message.parts[-1]) == (
+        "END",
+        Finish(reason=StopReason.STOP_SEQUENCE, sequence="END"),
+    )
+    assert (run.reason, run.machine.memory.history[-1]) == ("stop_sequence", ended.message)
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -497,6 +517,8 @@ def test_a_summary_that_was_lost_is_asked_for_again_and_has_not_failed(failure: 
     fails(run, failure)
     assert (run.label, len(run.got(requests.CallModel))) == ("compacting.summary", 1)
     assert run.machine.memory.session.compaction_failures == 0
+    fails(run, failure, should_retry=False)
+    assert (run.label, run.machine.memory.session.compaction_failures) == ("streaming", 1)
 
 
 @pytest.mark.parametrize(
