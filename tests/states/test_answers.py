@@ -12,6 +12,7 @@ from turnwheel.effects import events, notices, requests
 from turnwheel.effects.config import (
     Compaction,
     Limits,
+    Loops,
     ModelSpec,
     OnMaxTokens,
     Policy,
@@ -536,6 +537,25 @@ def test_a_steer_that_cannot_wait_ends_the_pause_before_a_summary() -> None:
     run.steer("left", Steering.NOW)
     assert run.got(requests.Cancel) == [requests.Cancel(request=timer)]
     assert (run.label, [one.attempt for one in run.got(requests.CallModel)]) == ("compacting.summary", [2])
+
+
+def test_a_conversation_that_is_refused_for_its_size_is_shortened_by_what_it_is_and_twice_at_most() -> None:
+    """Its window is smaller than it was taken for."""
+    run = MachineHarness(config(loops=Loops.never()))
+    for number in range(40):
+        run.say(call(0, "look", path=str(number)), usage=Usage())
+        run.end("look", "word " * 40)
+    for _ in range(2):
+        fails(run, Failure.OVERFLOW)
+        assert run.label == "compacting.summary"
+        run.say("they talked", usage=Usage())
+        assert run.label == "streaming"
+    fails(run, Failure.OVERFLOW)
+    assert run.reason == "error"
+    (ended,) = run.got(notices.RunEnded)
+    assert ended.detail == (
+        "the conversation is larger than the model's window, and a summary was tried just before (as told)"
+    )
 
 
 COACH = HookSpec(name="coach", hook=Hook.PRE_COMPACT)
