@@ -9,7 +9,7 @@ import pytest
 
 from turnwheel.effects import errors
 from turnwheel.effects.history import History
-from turnwheel.effects.messages import Finish, Message, Role, StopReason, Text, user
+from turnwheel.effects.messages import Finish, Message, Role, StopReason, Text, ToolCall, user
 from turnwheel.effects.notices import DoneReason
 from turnwheel.engine.machine import Machine
 from turnwheel.states.context import RECALL
@@ -120,3 +120,11 @@ def test_an_account_may_be_as_large_as_a_whole_number_is_exact() -> None:
         for wrong in ({"unpriced": 2**53 + 1}, {"unpriced": -1}, {"usage": {"input": 2**53 + 1}}):
             with pytest.raises(errors.JournalError, match="an account that cannot be"):
                 restored(machine, {**data, name: wrong})
+
+
+def test_a_history_with_a_call_that_has_no_result_is_refused_unless_it_is_the_last() -> None:
+    wish = ToolCall(id="r-9", wire_id="w", name="look", arguments="{}")
+    history = History.of(user("go"), Message(role=Role.ASSISTANT, parts=(wish,)), user("well"))
+    data = json.loads(Machine.start(config(), "more", run="r").snapshot()) | {"length": 3}
+    with pytest.raises(errors.JournalError, match=r"invalid history: .*r-9"):
+        Machine.restore(json.dumps(data).encode(), config(), history)

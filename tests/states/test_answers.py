@@ -426,6 +426,37 @@ def test_a_steer_that_came_while_hooks_thought_about_the_end_is_answered() -> No
     assert (run.label, run.talk[-1]) == ("streaming", ("user", "left"))
 
 
+PORTER = HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT)
+
+
+def test_a_steer_that_is_blocked_ends_nothing_though_a_prompt_waits() -> None:
+    """That is for the next run."""
+    run = MachineHarness(config(hooks=(PORTER,)))
+    run.answer()
+    run.send("more")
+    run.say(*calls("note"))
+    run.steer("left")
+    run.end("note")
+    run.answer(HookAnswer(verdict="deny", reason="not now"))
+    assert run.label == "streaming"
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["more"]
+
+
+def test_a_prompt_that_is_blocked_ends_its_run() -> None:
+    run = MachineHarness(config(hooks=(PORTER,)))
+    run.answer(HookAnswer(verdict="deny", reason="not now"))
+    (blocked,), (ended,) = run.got(notices.InputBlocked), run.got(notices.RunEnded)
+    assert (run.reason, blocked.reason, ended.detail) == ("blocked", "porter: not now", "porter: not now")
+    assert run.machine.memory.session.mail == ()
+
+
+def test_an_answer_is_bounded_by_the_budget_where_nothing_else_bounds_it() -> None:
+    run = MachineHarness(config(limits=Limits(tokens=5_000)))
+    (asked,) = run.got(requests.CallModel)
+    assert asked.max_output is not None
+    assert 4_000 < asked.max_output < 5_000
+
+
 # Summaries
 
 
