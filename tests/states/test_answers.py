@@ -450,8 +450,10 @@ def test_a_prompt_that_is_blocked_ends_its_run() -> None:
     assert run.machine.memory.session.mail == ()
 
 
-def test_an_answer_is_bounded_by_the_budget_where_nothing_else_bounds_it() -> None:
-    run = MachineHarness(config(limits=Limits(tokens=5_000)))
+@pytest.mark.parametrize("most", [None, 50_000])
+def test_an_answer_is_bounded_by_the_budget_where_its_model_would_give_more(most: int | None) -> None:
+    model = ModelSpec(name="wire:model", max_output=most)
+    run = MachineHarness(config(model=model, limits=Limits(tokens=5_000)))
     (asked,) = run.got(requests.CallModel)
     assert asked.max_output is not None
     assert 4_000 < asked.max_output < 5_000
