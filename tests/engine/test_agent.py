@@ -6,6 +6,7 @@ import asyncio
 import re
 from contextlib import aclosing
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,18 +16,23 @@ from provers.tasks import turns
 
 from turnwheel import (
     Agent,
+    Approve,
+    ApproveAlways,
     ChildSpec,
+    Deny,
     DoneReason,
     Hook,
     HookCall,
     Limits,
     MemoryStore,
+    ModelSpec,
     Policy,
     Rule,
+    SQLiteStore,
     hook,
     tool,
 )
-from turnwheel.effects.config import OnLost, SideEffect, Steering
+from turnwheel.effects.config import Compaction, Loops, OnLost, Retries, SideEffect, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Outcome, StopReason
@@ -354,3 +360,175 @@ async def test_a_session_is_called_by_a_text(name: Any, kind: type[CallerError],
 
 def test_a_generated_name_of_a_session_has_128_bits() -> None:
     assert len(bytes.fromhex(Agent().session().id)) == 16
+
+
+# What is made of what it is given
+
+
+@tool(side_effect="read_only")
+def peek(at: str = "it") -> str:
+    """Look."""
+    return f"saw {at}"
+
+
+@pytest.mark.parametrize(
+    ("children", "says_", "reads"),
+    [
+        (
+            (ChildSpec(name="scout", description="Looks around", tools=("peek",)), ChildSpec(name="idle")),
+            "There are: scout: Looks around; idle.",
+            True,
+        ),
+        ((ChildSpec(name="payer", tools=("p*",)),), "There are: payer.", False),
+        (
+            (ChildSpec(name="scout", tools=("peek",)), ChildSpec(name="payer", tools=("pay",))),
+            "payer.",
+            False,
+        ),
+    ],
+)
+def test_the_tool_that_starts_children_says_which_there_are_and_only_reads_where_they_do(
+    children: tuple[ChildSpec, ...], says_: str, *, reads: bool
+) -> None:
+    agent, _ = scripted(tools=[pay, peek], children=children)
+    *others, spawn = agent.config.tools
+    assert [one.name for one in others] == ["pay", "peek"]
+    assert (spawn.name, spawn.description.endswith(says_)) == ("run_agent", True)
+    assert spawn.side_effect is (SideEffect.READ_ONLY if reads else SideEffect.UNSAFE)
+    assert [one.name for one in Agent(model="m", tools=[pay]).config.tools] == ["pay"]
+
+
+def test_what_decides_about_later_calls_is_protected_and_so_is_the_store(tmp_path: Path) -> None:
+    plain = ("*/.git", "*/.git/*", "*/turnwheel.toml")
+    assert Agent(model="m").config.protected == plain
+    assert Agent(model="m", store=MemoryStore()).config.protected == plain
+    path = tmp_path / "a[b].db"
+    assert Agent(model="m", store=SQLiteStore(path)).config.protected == (
+        *plain,
+        f"{tmp_path}/a[[]b].db*",
+    )
+
+
+ANTHROPIC = ChildSpec(name="x", model=ModelSpec(name="anthropic:b"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({"model": "openai:a"}, True),
+        ({"model": "openai:a", "models": ["openai:b"], "fallback": "openai:c"}, True),
+        ({"model": "openai:a", "models": ["anthropic:b"]}, False),
+        ({"model": "openai:a", "fallback": "anthropic:b"}, False),
+        (
+            {"model": "openai:a", "children": [ChildSpec(name="x", model=ModelSpec(name="anthropic:b"))]},
+            False,
+        ),
+        ({"model": "anthropic:a"}, False),
+        ({"model": "openai:a", "base_url": "http://proxy.example"}, False),
+    ],
+)
+def test_betas_need_a_model_that_has_some(settings: dict[str, Any], *, refused: bool) -> None:
+    if not refused:
+        assert Agent(**settings, betas=["x"]).betas == ("x",)
+        return
+    with pytest.raises(ConfigError, match="betas: 'openai:a' has none"):
+        Agent(**settings, betas=["x"])
+    assert Agent(**settings).betas == ()
+
+
+def test_what_a_machine_decides_by_is_in_its_configuration() -> None:
+    given: dict[str, Any] = {
+        "system": "be brief",
+        "instructions": ("AGENTS.md",),
+        "limits": Limits(turns=3),
+        "session_limits": Limits(turns=9),
+        "policy": Policy(continues=1),
+        "retries": Retries(failed=7),
+        "compaction": Compaction(tokens=99),
+        "loops": Loops(warn=9),
+        "rules": (deny("pay"),),
+        "stop": ("END",),
+    }
+    config = Agent(model="m", tools=[pay], **given).config
+    assert {name: getattr(config, name) for name in given} == given
+
+
+def test_a_fallback_is_one_of_the_models_once() -> None:
+    for models in ([], ["spare"], [ModelSpec(name="spare", window=7)]):
+        config = Agent(model="m", models=models, fallback="spare").config
+        assert (config.fallback, [one.name for one in config.models]) == ("spare", ["spare"])
+        assert config.models[0].window == (7 if models and isinstance(models[0], ModelSpec) else 200_000)
+    assert (Agent(model="m", fallback="m").config.models, Agent(model="m").config.fallback) == ((), "")
+
+
+class AsyncApprover:
+    """An approver that is an object."""
+
+    async def __call__(self, question: AskApproval) -> Approve:
+        assert (question.tool, question.run != "", question.session != "") == ("pay", True, True)
+        return Approve()
+
+
+async def _later(_: AskApproval) -> Approve | None:
+    return Approve()
+
+
+def _promises(question: AskApproval) -> Any:
+    return _later(question)
+
+
+@pytest.mark.parametrize(
+    ("approver", "paid"),
+    [
+        (AsyncApprover(), True),
+        (_later, True),
+        (_promises, True),
+        (lambda _: ApproveAlways(), True),
+        (lambda _: Deny("no"), False),
+        (lambda _: None, None),
+    ],
+)
+async def test_an_approver_is_a_function_or_an_object_and_may_leave_a_question_open(
+    approver: Any, *, paid: bool | None
+) -> None:
+    agent, asked = scripted(calls(("pay", {})), says("well"), approver=approver, store=MemoryStore())
+    async with agent.session("s") as session:
+        result = await session.run("go")
+    if paid is None:
+        assert [question.tool for question in result.waiting] == ["pay"]
+        return
+    assert [one.outcome for one in asked.seen[1][-1].results] == [Outcome.OK if paid else Outcome.DENIED]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("broken"), "The approver failed: ValueError: broken"),
+        (SystemExit(3), "The approver failed: RuntimeError: SystemExit(3)"),
+    ],
+)
+async def test_an_approver_that_fails_has_said_no_and_never_ends_the_process(
+    error: BaseException, words: str
+) -> None:
+    def approver(_: AskApproval) -> Approve:
+        raise error
+
+    agent, asked = scripted(calls(("pay", {})), says("well"), approver=approver, store=MemoryStore())
+    async with agent.session("s") as session:
+        await session.run("go")
+    (result,) = asked.seen[1][-1].results
+    assert (result.outcome, result.content) == (Outcome.DENIED, words)
+
+
+@pytest.mark.parametrize("chosen", [["peek"], [], ["pay", "peek"], ["fly"]])
+async def test_a_turn_offers_the_tools_that_are_chosen_for_it(chosen: list[str]) -> None:
+    agent, asked = scripted(says("well"), tools=[pay, peek], tools_for=lambda _: chosen)
+    if chosen == ["fly"]:
+        result = await agent.run("go")
+        assert (result.reason, "tools_for: no tool 'fly'; there are: pay, peek" in result.detail) == (
+            "error",
+            True,
+        )
+        return
+    await agent.run("go")
+    assert [one.tools for one in asked.requests] == [tuple(chosen)]

@@ -269,9 +269,9 @@ def test_a_summary_counts_anew() -> None:
     while run.label != "compacting.summary":
         reads(run, 1)
         in_order(run)
-    left_out_before = run.machine.memory.conversation.cleared
+    left_out_before, shown_before = run.machine.memory.conversation.cleared, shown_size(run)
     run.say("they talked", usage=UNTOLD)
-    assert len(run.got(Compacted)) == 1
+    assert run.got(Compacted) == [Compacted(before=shown_before, after=shown_size(run))]
     assert left_out_before > run.machine.memory.conversation.cleared >= 0
     in_order(run)
     for _ in range(5):

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwheel.effects import messages, notices, records
+from turnwheel.effects import messages, notices, records, requests
 from turnwheel.effects.config import Loops
 from turnwheel.effects.history import History
 from turnwheel.states.rules.loops import (
@@ -456,6 +456,18 @@ def test_a_tool_is_away_until_its_turn_has_come() -> None:
         ["look"],
         [],
     ]
+
+
+def test_a_tool_that_was_taken_away_is_not_offered_for_some_turns() -> None:
+    run = MachineHarness(config(loops=Loops(withdraw=3, turns=2)))
+    offered: list[bool] = []
+    for path in "aaabc":
+        run.work(call(0, "look" if path == "a" else "note", path=path))
+        (request,) = run.got(requests.CallModel)
+        offered.append("look" in request.tools)
+        assert "note" in request.tools
+    assert offered == [True, True, False, False, True]
+    assert [one.until for one in run.all(records.WithdrawTool)] == [5]
 
 
 def test_what_is_remembered_to_be_quick_changes_nothing() -> None:

@@ -24,6 +24,7 @@ from turnwheel.effects.config import (
 )
 from turnwheel.effects.events import Failure, ModelFailed
 from turnwheel.effects.history import CallPiece, History, TextPiece
+from turnwheel.effects.hooks import HookAnswer, HookSaid
 from turnwheel.effects.messages import (
     Binary,
     Message,
@@ -39,6 +40,7 @@ from turnwheel.effects.usage import Spent, Usage, cost
 from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import compaction
 from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.hooks import opinion
 from turnwheel.states.rules.limits import Left, child_tools, exceeded, granted, left
 from turnwheel.states.rules.retry import retry_delay
 from turnwheel.states.rules.schema import arguments_of, problem
@@ -483,3 +485,20 @@ def test_a_preset_is_a_policy_that_a_run_takes_and_no_two_are_the_same() -> None
         machine.advance()
         assert machine.state.label == "streaming"
     assert len({Policy(), *PRESETS.values()}) == len(PRESETS) + 1 == 5
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict", "because"),
+    [
+        ([HookAnswer()], None, ""),
+        ([HookAnswer(reason="well")], None, ""),
+        ([HookAnswer(verdict="ask")], "ask", "h0"),
+        ([HookAnswer(), HookAnswer(verdict="deny", reason="no")], "deny", "h1: no"),
+        ([], None, ""),
+    ],
+)
+def test_hooks_are_named_for_what_they_decide_and_not_for_saying_nothing(
+    answers: list[HookAnswer], verdict: str | None, because: str
+) -> None:
+    said = opinion(tuple([HookSaid(name=f"h{n}", answer=one) for n, one in enumerate(answers)]))
+    assert (said.verdict, said.because) == (verdict, because)

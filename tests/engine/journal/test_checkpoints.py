@@ -25,6 +25,7 @@ from turnwheel.engine.journal.entries import VERSION
 from turnwheel.engine.journal.fold import FullResults, SessionState, branch_targets, initial_state, read
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.snapshots import SNAPSHOT_VERSION
+from turnwheel.testing.harness import config
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))
@@ -101,6 +102,56 @@ def test_a_checkpoint_has_all_of_a_state() -> None:
     # `test_snapshots` holds the memory to it; the settings and the state of a machine are written whole.
     assert Machine.__slots__ == ("config", "memory", "state")
     assert CHECKPOINT_VERSION == (1, SNAPSHOT_VERSION, VERSION)
+
+
+def at_work(machine: Machine) -> SessionState:
+    state = initial_state([])
+    state.machine = machine
+    return state
+
+
+def test_a_checkpoint_goes_on_from_another_where_that_is_a_beginning_of_it() -> None:
+    """Also where no message is new; not where there are fewer, or others, or where it is no later."""
+    history = History.of(user("a"), user("b"))
+    machine = Machine.start(config(), "go", run="r", history=history)
+    _, first = checkpoint(at_work(machine), 1, b"1")
+    assert (first.first, first.last, first.messages) == (1, 1, 2)
+    _, same = checkpoint(at_work(machine), 2, b"2", first)
+    assert (same.first, same.last, same.messages) == (1, 2, 2)
+    longer = Machine.start(config(), "go", run="r", history=history.append(user("c")))
+    _, more = checkpoint(at_work(longer), 3, b"3", same)
+    assert (more.first, more.last, more.messages) == (1, 3, 3)
+    for state, position in (
+        (at_work(machine), 4),
+        (at_work(Machine.start(config(), "go", run="r", history=History.of(*history))), 4),
+        (at_work(longer), 3),
+        (at_work(longer), 2),
+    ):
+        _, anew = checkpoint(state, position, b"4", more)
+        assert (anew.first, anew.last) == (position, position)
+
+
+def test_entries_of_another_journal_do_not_follow_from_a_checkpoint() -> None:
+    body, _ = checkpoint(initial_state([]), 1, b"1")
+    found = got([body])
+    assert found.behind([b"1", b"2", b"3"]) == [b"2", b"3"]
+    for other in ([], [b"2"], [b"2", b"1"]):
+        with pytest.raises(JournalError, match="a checkpoint at 1 does not go with the journal"):
+            found.behind(other)
+
+
+def test_the_latest_checkpoint_that_is_early_enough_is_taken_and_needs_those_before_it() -> None:
+    state = at_work(Machine.start(config(), "go", run="r"))
+    first, chain = checkpoint(state, 1, b"1")
+    second, _ = checkpoint(state, 3, b"3", chain)
+    for most, position in ((None, 3), (3, 3), (2, 1), (1, 1)):
+        assert got([second, first], most).position == position
+    assert restored([first, second], 0) is None
+    assert restored([]) is None
+    with pytest.raises(JournalError, match="a checkpoint at 3 goes on from one at 1, which is not there"):
+        restored([second])
+    with pytest.raises(JournalError, match="a checkpoint is damaged"):
+        restored([first[:-1]])
 
 
 # What is read, and when

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects.config import Config, ModelSpec, Policy
-from turnwheel.effects.errors import JournalError, NewerVersion
+from turnwheel.effects.errors import JournalError, NewerVersion, TooLarge
 from turnwheel.effects.hooks import OnError
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.engine.codec import make_converter
+from turnwheel.engine.journal import encoding
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened, TakenOver
 from turnwheel.engine.journal.migrations import CHANGES, OLDEST, Changed, teach
@@ -237,3 +238,15 @@ def test_entries_are_written_and_read_in_one_place() -> None:
     calls = re.compile(r"\b(?:encode|decode|structure)\([^\n]*\bEntry\b")
     sources = [path for room in ROOMS for path in (ROOT / room).rglob("*.py") if path.name not in ITSELF]
     assert [path.name for path in sources if calls.search(path.read_text("utf-8"))] == []
+
+
+def test_an_entry_may_have_so_many_bytes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = TakenOver(at=1.0)
+    data = encode_entry(entry)
+    monkeypatch.setattr(encoding, "MAX_ENTRY", len(data))
+    assert decode_entry(encode_entry(entry)) == entry
+    monkeypatch.setattr(encoding, "MAX_ENTRY", len(data) - 1)
+    with pytest.raises(TooLarge):
+        encode_entry(entry)
+    with pytest.raises(JournalError, match=f"this entry has {len(data)} bytes, and may have {len(data) - 1}"):
+        decode_entry(data)

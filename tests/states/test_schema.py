@@ -1,0 +1,213 @@
+"""What arguments are, what is wrong with them by a schema, and what a schema says of those left out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from turnwheel.effects.secrets import ANY, placeholder
+from turnwheel.states.rules.schema import arguments_of, defaults_of, nulls_of, problem
+
+HIDDEN = placeholder("key", "0123456789ab")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ('{"a": ' + "[" * 99 + "]" * 99 + "}", True),
+        ('{"a": ' + "[" * 100 + "]" * 100 + "}", False),
+        ('{"a": ' * 100 + "1" + "}" * 100, True),
+        ('{"a": ' * 101 + "1" + "}" * 101, False),
+        ('{"a": [' + ", ".join(["[[], {}]"] * 100) + "]}", True),
+        ('{"a": [' + "[" * 98 + "]" * 98 + ", " + "[" * 98 + "]" * 98 + "]}", True),
+        ('{"a": [' + "[" * 98 + "]" * 98 + ", " + "[" * 99 + "]" * 99 + "]}", False),
+        ('{"a": [{}, ' + "[" * 98 + "]" * 98 + "]}", True),
+        ('{"a": [{}, ' + "[" * 99 + "]" * 99 + "]}", False),
+        ('{"a": [[], ' + "[" * 99 + "]" * 99 + "]}", False),
+        ('{"a": "' + "[{" * 200 + '"}', True),
+        ('{"a": "\\"' + "[{" * 200 + '", "b": [[]]}', True),
+        ('{"a": 1e308}', True),
+        ('{"a": 1e309}', False),
+        ('{"a": [-1e999]}', False),
+        ('{"a": {"b": Infinity}}', False),
+        (" \n", True),
+    ],
+)
+def test_arguments_are_read_as_deep_as_any_tool_wants_and_with_numbers_that_are_some(
+    text: str, *, whole: bool
+) -> None:
+    expected = json.loads(text.strip() or "{}") if whole else None
+    assert arguments_of(text) == expected
+
+
+# What is wrong
+
+
+def nested(levels: int) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
+LINKED = json.dumps(
+    {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/node"}},
+        "$defs": {"node": {"type": "object", "properties": {"x": {"$ref": "#/$defs/node"}}}},
+    }
+)
+
+
+@pytest.mark.parametrize(("levels", "fits"), [(1, True), (64, True), (65, False)])
+def test_values_may_be_nested_so_deep_and_no_deeper(levels: int, *, fits: bool) -> None:
+    path = ".".join("x" * levels)
+    assert problem(LINKED, nested(levels)) == ("" if fits else f"{path} is nested too deeply")
+
+
+def test_plain_values_may_be_nested_as_deep_as_others() -> None:
+    deep = {"type": "object", "properties": {"x": {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}
+    schema = json.dumps({**deep, "$defs": {"node": deep}})
+
+    def with_number(levels: int) -> dict[str, object]:
+        value: dict[str, object] = {"n": 1}
+        for _ in range(levels):
+            value = {"x": value}
+        return value
+
+    assert problem(schema, with_number(63)) == ""
+    assert problem(schema, with_number(64)).endswith(".n is nested too deeply")
+
+
+def test_a_schema_of_nothing_but_itself_is_told() -> None:
+    rules = json.dumps(
+        {
+            "type": "object",
+            "properties": {"x": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+        }
+    )
+    assert problem(rules, {"x": 1}) == "x cannot be checked: the schema refers to itself"
+
+
+@pytest.mark.parametrize(
+    ("rules", "value", "says"),
+    [
+        # the last alternative, and what none of them takes
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, ""),
+        ({"oneOf": [{"type": "string"}, {"type": "null"}]}, 1, "x must be of type string"),
+        ({"anyOf": []}, 1, ""),
+        # values of each kind behind one that is right
+        ({"enum": ["a", "b"]}, "b", ""),
+        ({"enum": [1, True]}, True, ""),
+        ({"enum": [0]}, False, "x must be one of [0]"),
+        ({"const": "a"}, "a", ""),
+        ({"const": "a"}, "b", 'x must be "a"'),
+        ({"const": None}, 0, "x must be null"),
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2, "3"], "x[2] must be of type integer"),
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2], ""),
+        ({"type": "object", "properties": {"a": {"enum": [1]}}}, {"a": 2}, "x.a must be one of [1]"),
+        ({"type": "object", "properties": {"a": {"type": "array"}}}, {"a": {}}, "x.a must be of type array"),
+        (
+            {"type": "object", "additionalProperties": False},
+            {"a": 1},
+            "x.a is not a parameter; there are: none",
+        ),
+        (
+            {"type": "object", "properties": {"b": {}, "c": {}}, "additionalProperties": False},
+            {"b": 1, "a": 1},
+            "x.a is not a parameter; there are: b, c",
+        ),
+        ({"type": "object", "properties": {"b": {}}, "additionalProperties": False}, {"b": 1}, ""),
+        (
+            {"type": "object", "properties": {"b": {"type": "string"}}},
+            {"a": 1, "b": 1},
+            "x.b must be of type string",
+        ),
+        ({"type": "object", "required": ["a", "b"]}, {"a": 1}, "x.b is missing"),
+        ({"type": "integer"}, 2.5, "x must be of type integer"),
+        ({"type": "integer"}, 2.0, ""),
+        ({"type": "string"}, 2.0, "x must be of type string"),
+        ({"type": "number"}, True, "x must be of type number"),
+        ({"type": "boolean"}, False, ""),
+        ({"type": ["integer", "null"]}, "a", "x must be of type integer or null"),
+        (True, 1, ""),
+        (False, 1, "x is not allowed"),
+        # what is not understood is let through
+        ({"enum": "ab"}, "c", ""),
+        ({"type": "object", "properties": ["a"]}, {"a": 1}, ""),
+        ({"type": "object", "required": "abc"}, {}, ""),
+        ({"anyOf": {"type": "string"}}, 1, ""),
+        ({"type": "date"}, 1, ""),
+        ({"$ref": "#/$defs/gone/further"}, 1, ""),
+        ([], 1, ""),
+    ],
+)
+def test_the_first_thing_that_is_wrong_is_told(rules: object, value: object, says: str) -> None:
+    schema = json.dumps({"type": "object", "properties": {"x": rules}})
+    assert problem(schema, {"x": value}) == says
+    if says:
+        # Also behind an argument that is right, and inside of others.
+        assert problem(schema, {"w": 1, "x": value}) == says
+        inside = json.dumps({"type": "object", "properties": {"y": json.loads(schema)}})
+        assert problem(inside, {"y": {"x": value}}) == f"y.{says}"
+
+
+def test_all_that_is_missing_is_told_at_once_and_the_whole_has_a_name() -> None:
+    schema = json.dumps({"type": "object", "required": ["a", "b", "c"]})
+    assert problem(schema, {"b": 1}) == "a, c is missing"
+    assert problem(json.dumps({"type": "object", "const": {}}), {"a": 1}) == "the arguments must be {}"
+
+
+# Secrets
+
+KEY = {"type": "object", "properties": {"key": {"type": "integer"}, "id": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "secrets", "says"),
+    [
+        ({"key": HIDDEN}, ("key",), ""),
+        ({"key": HIDDEN}, (ANY,), ""),
+        ({"id": HIDDEN}, (ANY,), ""),
+        ({"key": HIDDEN}, (), "key must be of type integer"),
+        ({"id": HIDDEN}, ("key",), "id must be of type integer"),
+        ({"key": "a text"}, ("key",), "key must be of type integer"),
+        ({"key": HIDDEN, "id": HIDDEN}, ("key",), "id must be of type integer"),
+    ],
+)
+def test_what_stands_for_a_secret_is_right_where_one_may_be(
+    arguments: dict[str, object], secrets: tuple[str, ...], says: str
+) -> None:
+    assert problem(json.dumps(KEY), arguments, secrets) == says
+
+
+@pytest.mark.parametrize(
+    ("secrets", "says"), [(("keys",), ""), (("key",), ""), ((), "keys[0].key must be of type integer")]
+)
+def test_what_is_inside_of_a_secret_argument_may_be_one_too(secrets: tuple[str, ...], says: str) -> None:
+    inside = {"type": "object", "properties": {"keys": {"type": "array", "items": KEY}}}
+    assert problem(json.dumps(inside), {"keys": [{"key": HIDDEN}]}, secrets) == says
+
+
+# What is left out
+
+
+def test_defaults_are_values_and_null_is_none() -> None:
+    schema = json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "a": {"default": 1},
+                "b": {"default": None},
+                "c": {"type": "string"},
+                "d": True,
+                "e": {"default": False},
+            },
+        }
+    )
+    assert defaults_of(schema) == {"a": 1, "e": False}
+    assert nulls_of(schema) == {"b": None}
+    for nothing in ("{}", '{"properties": ["a"]}', '{"properties": {}}'):
+        assert (defaults_of(nothing), nulls_of(nothing)) == ({}, {})
