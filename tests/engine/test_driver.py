@@ -81,15 +81,15 @@ def driver_of(model: Any, **settings: Any) -> Driver:
     )
 
 
-async def driven(driver: Driver, *, anew: bool = True, wait: bool = False) -> list[Effect]:
+async def driven(driver: Driver, *, anew: bool = True, **settings: bool) -> list[Effect]:
     async with asyncio.timeout(5):
-        return [effect async for effect in told(driver, anew=anew, wait=wait)]
+        return [effect async for effect in told(driver, anew=anew, **settings)]
 
 
-async def told(driver: Driver, *, anew: bool = True, wait: bool = False) -> AsyncGenerator[Effect, None]:
+async def told(driver: Driver, *, anew: bool = True, **settings: bool) -> AsyncGenerator[Effect, None]:
     """The effects of *driver*, one by one."""
     first = driver.machine.advance(at=AT) if anew else ()
-    async with aclosing(driver.steps(first, wait=wait)) as steps:
+    async with aclosing(driver.steps(first, **settings)) as steps:
         async for effects in steps:
             for effect in effects:
                 yield effect

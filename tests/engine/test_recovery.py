@@ -21,6 +21,7 @@ from turnwheel.effects.events import (
     ModelFailed,
     ToolFinished,
 )
+from turnwheel.effects.findings import Finding, PathFound
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetMode
@@ -347,3 +348,23 @@ def test_a_child_whose_settings_are_gone_keeps_what_it_reported_on_the_account()
             assert isinstance(event, AgentFinished)
             assert event.spent == Spent(seconds=2.0)
             assert event.content == (f"No agent named {'kid'!r}." if unbegun else model_messages.LOST)
+
+
+@pytest.mark.parametrize(
+    ("rule", "runs"), [(None, True), (("path", "z"), True), (("path", "a"), False), (("agent", "k*"), False)]
+)
+def test_what_may_be_denied_was_asked_about_before_it_began(
+    rule: tuple[str, str] | None, *, runs: bool
+) -> None:
+    """A person allowed a call of which no look could tell whether it is denied; rules may be new since."""
+    tools = tuple([attrs.evolve(each, paths=("path",)) if each.name == "write" else each for each in TOOLS])
+    asks = Rule(verdict="deny", tool="write", where=(("path", "x"),))
+    doubtful = PathFound(argument="path", value="a", written=("a",), real=("a",), doubt="a link")
+    run = MachineHarness(config(tools=tools, rules=(asks,)))
+    run.say(*calls("write"))
+    run.inspect("write", Finding(paths=(doubtful,)))
+    run.decide("write", Approve())
+    run.inspect("write", Finding(paths=(doubtful,)))
+    new = () if rule is None else (Rule(verdict="deny", tool="write", where=(rule,)),)
+    run.machine.reconfigure(config(tools=tools, rules=(asks, *new)))
+    assert words(run.machine, unbegun=True) == (TOOL if runs else STOPPED)

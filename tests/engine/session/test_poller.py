@@ -279,8 +279,8 @@ async def test_one_that_comes_is_woken_also_by_what_the_store_told_before() -> N
 class Broken(StoreOver):
     """A store with a bug, which is no failure of the world."""
 
-    async def news(self, *_: object) -> tuple[Mark, Sequence[str]]:
-        msg = "a bug"
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        msg = f"a bug: {sessions} {since}"
         raise RuntimeError(msg)
 
 

@@ -275,7 +275,7 @@ async def test_an_input_is_refused_where_another_process_was_faster_also_while_i
     log = await opened(store)
     await store.write(Posted(event=prompt("and")))
     same = Posted(event=prompt("and"))
-    assert await asyncio.gather(log.add(same), log.add(same)) == [False, False]
+    assert [*await asyncio.gather(log.add(same), log.add(same))] == [False, False]
     assert log.state.posted == [prompt("and")]
     assert await log.add(Posted(event=prompt("more")))
     assert log.state.posted == [prompt("and"), prompt("more")]
