@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from provers.tasks import turns
 from support.session_stage import until
 
 from turnwheel import Agent, Session, Singleton, SQLiteStore, tool
@@ -277,9 +278,14 @@ async def test_one_that_comes_is_woken_also_by_what_the_store_told_before() -> N
 
 
 class Broken(StoreOver):
-    """A store with a bug, which is no failure of the world."""
+    """A store with a bug, which is no failure of the world, and whether it was met."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met = asyncio.Event()
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        self.met.set()
         msg = f"a bug: {sessions} {since}"
         raise RuntimeError(msg)
 
@@ -288,6 +294,7 @@ async def test_a_poller_that_broke_says_so_to_the_last_that_leaves() -> None:
     store, one = Broken(), Waits("a")
     poller = Poller.of(store, 0.001)
     poller.add(one)
-    await asyncio.sleep(0.01)
+    await store.met.wait()
+    await turns(2)
     with pytest.raises(RuntimeError, match="a bug"):
         await poller.leave(one)
