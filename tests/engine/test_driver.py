@@ -458,6 +458,16 @@ async def test_a_caller_that_waits_hears_each_time_a_run_rests() -> None:
     assert machine.done
 
 
+async def test_a_driver_that_drains_begins_nothing_also_where_inputs_wait() -> None:
+    model = ScriptedModel(says("hi"))
+    driver = driver_of(model)
+    driver.drain()
+    driver.post(UserSent(at=AT, id="more", text="more"))
+    await driven(driver, wait=True)
+    assert model.requests == []
+    assert driver.unbegun == driver.machine.state.open != ()
+
+
 class Kid:
     """Performs a child that rests the first *rests* times, and then works until it is stopped."""
 

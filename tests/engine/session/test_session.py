@@ -301,6 +301,9 @@ async def test_a_session_that_is_unknown_or_closed_says_so(one: House) -> None:
     session = one.session()
     with pytest.raises(UnknownSession, match="no session 's' in this store"):
         await session.resume()
+    with pytest.raises(UnknownSession):
+        async with aclosing(session.stream()) as notices:
+            await anext(notices)
     await session.close()
     await session.close()
     with pytest.raises(SessionClosed, match="session 's' is closed"):

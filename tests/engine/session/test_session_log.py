@@ -360,6 +360,11 @@ async def test_going_back_keeps_an_entry_and_to_where_it_stands_none(store: Watc
     assert (log.state.machine.memory.run, log.state.messages) == ("r", 1)
     # What is only needed for a branch is not held: each has a whole history.
     assert (log.state.ends, log.state.keeps) == ({}, frozenset())
+    await log.branch("", AT)
+    assert log.state.messages == 0
+    with pytest.raises(UnknownRun) as caught:
+        await log.branch("r3", AT)
+    assert caught.value.runs == ("r", "r2")
 
 
 @pytest.mark.parametrize(
