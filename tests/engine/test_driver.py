@@ -327,6 +327,19 @@ async def test_a_run_goes_no_further_than_what_was_posted_while_its_reader_is_bu
     assert b"UserSent" in journal.entries[-1]
 
 
+async def test_what_comes_behind_the_end_of_a_run_is_left_also_while_its_reader_is_busy() -> None:
+    journal, stop = Told(), Interrupted(at=AT)
+    driver = driver_of(ScriptedModel(calls(("write", {}))), tool=ScriptedTools(write=str), journal=journal)
+    async with asyncio.timeout(5):
+        async for effect in told(driver, wait=True):
+            if isinstance(effect, AskApproval):
+                driver.post(stop)
+                driver.post(UserSent(at=AT, id="more", text="more"))
+                await journal.has(stop)
+    assert driver.machine.done
+    assert len(driver.inbox) == 1
+
+
 async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
     before, journal = asyncio.all_tasks(), Told()
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
