@@ -841,7 +841,8 @@ async def test_a_subscriber_of_a_child_sees_its_end(house: House) -> None:
                 await asyncio.sleep(0)
             if isinstance(notice, AgentNoticed) and isinstance(notice.notice, ApprovalRequested):
                 await session.approve(notice.notice.request)
-    await asyncio.gather(*tasks)
+        # The child is over, and its parent is not closed yet.
+        await asyncio.gather(*tasks)
     assert isinstance(seen[-1], RunEnded)
 
 
