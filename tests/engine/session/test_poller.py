@@ -298,3 +298,5 @@ async def test_a_poller_that_broke_says_so_to_the_last_that_leaves() -> None:
     await turns(2)
     with pytest.raises(RuntimeError, match="a bug"):
         await poller.leave(one)
+    # It is known as long as its broken look is.
+    del POLLERS[id(store)]
