@@ -173,8 +173,10 @@ class Redactor:
         # Not "yes" or "1": masking such a value would spoil every text and give it away.
         if secrets.is_searchable(plain):
             self._shown.setdefault(plain, stands)
-            # Also as it stands in JSON: tools often return what they were given.
-            self._shown.setdefault(text[1:-1] if plain is value else text, stands)
+            # Also as it stands in JSON, where all but ASCII may be escaped: tools often return what they were
+            # given.
+            for written in (text, json.dumps(value)):
+                self._shown.setdefault(written[1:-1] if plain is value else written, stands)
         # Bounded: a session may live for months. The vault has those that go.
         while len(self._values) > MAX_REMEMBERED:
             del self._values[next(iter(self._values))]

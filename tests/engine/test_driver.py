@@ -81,15 +81,15 @@ def driver_of(model: Any, **settings: Any) -> Driver:
     )
 
 
-async def driven(driver: Driver, *, anew: bool = True, wait: bool = False) -> list[Effect]:
+async def driven(driver: Driver, *, anew: bool = True, **settings: bool) -> list[Effect]:
     async with asyncio.timeout(5):
-        return [effect async for effect in told(driver, anew=anew, wait=wait)]
+        return [effect async for effect in told(driver, anew=anew, **settings)]
 
 
-async def told(driver: Driver, *, anew: bool = True, wait: bool = False) -> AsyncGenerator[Effect, None]:
+async def told(driver: Driver, *, anew: bool = True, **settings: bool) -> AsyncGenerator[Effect, None]:
     """The effects of *driver*, one by one."""
     first = driver.machine.advance(at=AT) if anew else ()
-    async with aclosing(driver.steps(first, wait=wait)) as steps:
+    async with aclosing(driver.steps(first, **settings)) as steps:
         async for effects in steps:
             for effect in effects:
                 yield effect
@@ -327,6 +327,19 @@ async def test_a_run_goes_no_further_than_what_was_posted_while_its_reader_is_bu
     assert b"UserSent" in journal.entries[-1]
 
 
+async def test_what_comes_behind_the_end_of_a_run_is_left_also_while_its_reader_is_busy() -> None:
+    journal, stop = Told(), Interrupted(at=AT)
+    driver = driver_of(ScriptedModel(calls(("write", {}))), tool=ScriptedTools(write=str), journal=journal)
+    async with asyncio.timeout(5):
+        async for effect in told(driver, wait=True):
+            if isinstance(effect, AskApproval):
+                driver.post(stop)
+                driver.post(UserSent(at=AT, id="more", text="more"))
+                await journal.has(stop)
+    assert driver.machine.done
+    assert len(driver.inbox) == 1
+
+
 async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
     before, journal = asyncio.all_tasks(), Told()
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
@@ -456,6 +469,16 @@ async def test_a_caller_that_waits_hears_each_time_a_run_rests() -> None:
     await driven(driver, wait=True)
     assert labels == ["confirming", "confirming"]
     assert machine.done
+
+
+async def test_a_driver_that_drains_begins_nothing_also_where_inputs_wait() -> None:
+    model = ScriptedModel(says("hi"))
+    driver = driver_of(model)
+    driver.drain()
+    driver.post(UserSent(at=AT, id="more", text="more"))
+    await driven(driver, wait=True)
+    assert model.requests == []
+    assert driver.unbegun == driver.machine.state.open != ()
 
 
 class Kid:

@@ -10,17 +10,29 @@ import pytest
 
 from turnwheel import PermissionMode, Rule
 from turnwheel.effects import is_request
-from turnwheel.effects.config import Config
-from turnwheel.effects.events import Approve, Event, ModelFailed, ToolFinished
+from turnwheel.effects.config import Config, Gates, Policy
+from turnwheel.effects.events import (
+    AgentFinished,
+    Approve,
+    Event,
+    Failure,
+    HookAnswered,
+    InstructionsRead,
+    ModelFailed,
+    ToolFinished,
+)
+from turnwheel.effects.findings import Finding, PathFound
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetMode
-from turnwheel.effects.requests import Cancel, Request, RunTool
+from turnwheel.effects.requests import Cancel, FireHook, Request, RunTool
+from turnwheel.effects.usage import Spent
+from turnwheel.engine import recovery
 from turnwheel.engine.driver import check_answer, failed_answer
 from turnwheel.engine.journal.entries import HandedOver, TakenOver
 from turnwheel.engine.journal.fold import SessionState, apply_entry, try_name
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.recovery import recover
+from turnwheel.engine.recovery import WHY, recover
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
@@ -129,6 +141,44 @@ def test_what_was_begun_often_enough_is_not_begun_once_more(place: str) -> None:
         machine.advance(event)
         # Otherwise it would be asked again at once, and kill the next process.
         assert machine.state.label != before or not isinstance(event, ModelFailed)
+
+
+@pytest.mark.parametrize("place", ["streaming", "compacting.summary", "thinking.opening", "thinking.reading"])
+def test_what_was_begun_often_enough_says_so(place: str) -> None:
+    said = recovery.TOO_OFTEN
+    machine = run_at(place).machine
+    names = {try_name(request, machine): machine.config.policy.takeovers for request in machine.state.open}
+    (event,) = recover(machine, NOW, tries=names).events
+    match event:
+        case ModelFailed(message=text, should_retry=again):
+            assert (text, again) == (said, False)
+        case HookAnswered(said=answers):
+            asked = [spec.name for spec in machine.config.hooks if spec.hook is Hook.SESSION_START]
+            assert [(one.name, one.fault) for one in answers] == [(name, said) for name in asked]
+        case InstructionsRead(text=text, faults=faults):
+            assert (text, faults) == ("", (said,))
+        case _:
+            raise AssertionError(event)
+
+
+@each_place
+def test_what_no_worker_had_begun_uses_up_no_try(place: str) -> None:
+    machine = run_at(place).machine
+    unbegun = frozenset(machine.state.open)
+    names = dict.fromkeys([try_name(request, machine) for request in unbegun], 99)
+    assert recover(machine, NOW, unbegun, names) == recover(machine, NOW, unbegun)
+
+
+@pytest.mark.parametrize("place", ["streaming", "compacting.summary"])
+def test_a_model_is_asked_anew_for_a_reason_that_is_told(place: str) -> None:
+    machine = run_at(place).machine
+    for unbegun, failure in (
+        (frozenset[str](), Failure.LOST),
+        (frozenset(machine.state.open), Failure.UNBEGUN),
+    ):
+        (event,) = recover(machine, NOW, unbegun).events
+        assert isinstance(event, ModelFailed)
+        assert (event.failure, event.message) == (failure, WHY[failure])
 
 
 # A call at work, by its side effect, and by the changes since
@@ -250,3 +300,71 @@ def test_hooks_that_have_spoken_are_not_asked_again() -> None:
     run.machine.reconfigure(config(hooks=hooks[:1]))
     (again,) = recover(run.machine, NOW).again
     assert getattr(again, "names", ()) == ("one",)
+
+
+@pytest.mark.parametrize(
+    ("tool", "path", "heard"), [("note", "a", True), ("note", "b", False), ("edit", "a", False)]
+)
+@pytest.mark.parametrize("place", [Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE])
+def test_only_hooks_that_hear_of_a_call_are_asked_again(
+    place: Hook, tool: str, path: str, *, heard: bool
+) -> None:
+    all_, some = [HookSpec(name=name, hook=place) for name in ("all", "some")]
+    settings = config(hooks=(all_, some), policy=Policy(gates=Gates.HOOKS_FIRST))
+    run = MachineHarness(settings)
+    run.say(*calls("note"))
+    if place is Hook.POST_TOOL_USE:
+        run.end("note", "seen")
+    (before,) = [one for one in run.told if isinstance(one, FireHook)]
+    assert recover(run.machine, NOW).again == (before,)
+    run.machine.reconfigure(
+        attrs.evolve(settings, hooks=(all_, attrs.evolve(some, tool=tool, where=(("path", path),))))
+    )
+    (again,) = recover(run.machine, NOW).again
+    # Before a call, the machine counts the answers of those that it asked.
+    asked = ("all", "some") if heard or place is Hook.PRE_TOOL_USE else ("all",)
+    assert again == attrs.evolve(before, names=asked)
+
+
+def test_the_hooks_at_the_end_of_a_child_are_its_own() -> None:
+    hooks = (HookSpec(name="stop", hook=Hook.STOP), HookSpec(name="sub", hook=Hook.SUBAGENT_STOP))
+    for agent, name in (("", "stop"), ("kid", "sub")):
+        run = MachineHarness(config(hooks=hooks, agent=agent))
+        run.say("done")
+        (asked,) = [one for one in run.told if isinstance(one, FireHook)]
+        assert asked.names == (name,)
+        assert recover(run.machine, NOW).again == (asked,)
+
+
+def test_a_child_whose_settings_are_gone_keeps_what_it_reported_on_the_account() -> None:
+    run = MachineHarness()
+    run.say(*calls("send"))
+    run.progress("send", Spent(seconds=2.0))
+    gone = {"tools": config(tools=TOOLS[:1]), "children": config(children=())}
+    for settings in gone.values():
+        run.machine.reconfigure(settings)
+        for unbegun in (frozenset[str](), frozenset(run.machine.state.open)):
+            (event,) = recover(run.machine, NOW, unbegun).events
+            assert isinstance(event, AgentFinished)
+            assert event.spent == Spent(seconds=2.0)
+            assert event.content == (f"No agent named {'kid'!r}." if unbegun else model_messages.LOST)
+
+
+@pytest.mark.parametrize(
+    ("rule", "runs"), [(None, True), (("path", "z"), True), (("path", "a"), False), (("agent", "k*"), False)]
+)
+def test_what_may_be_denied_was_asked_about_before_it_began(
+    rule: tuple[str, str] | None, *, runs: bool
+) -> None:
+    """A person allowed a call of which no look could tell whether it is denied; rules may be new since."""
+    tools = tuple([attrs.evolve(each, paths=("path",)) if each.name == "write" else each for each in TOOLS])
+    asks = Rule(verdict="deny", tool="write", where=(("path", "x"),))
+    doubtful = PathFound(argument="path", value="a", written=("a",), real=("a",), doubt="a link")
+    run = MachineHarness(config(tools=tools, rules=(asks,)))
+    run.say(*calls("write"))
+    run.inspect("write", Finding(paths=(doubtful,)))
+    run.decide("write", Approve())
+    run.inspect("write", Finding(paths=(doubtful,)))
+    new = () if rule is None else (Rule(verdict="deny", tool="write", where=(rule,)),)
+    run.machine.reconfigure(config(tools=tools, rules=(asks, *new)))
+    assert words(run.machine, unbegun=True) == (TOOL if runs else STOPPED)

@@ -263,19 +263,21 @@ C, D = notices.ReasoningDelta("c"), notices.ReasoningDelta("d")
             [HEARD, notices.TextDelta("ab"), notices.ReasoningDelta("cd"), A, TURN],
         ),
         ([A, DROPPED, B, TURN], [B, TURN]),
+        ([notices.CallDelta(index=0, arguments="{"), HEARD], [HEARD]),
         ([A, B], [notices.TextDelta("ab")]),
     ],
 )
 async def test_a_text_comes_whole_where_deltas_are_not_wanted(
     came: list[notices.Notice], whole: list[notices.Notice]
 ) -> None:
-    async def come() -> AsyncGenerator[Sequence[notices.Notice], None]:
-        for notice in came:
-            yield [notice]
+    async def come(*steps: list[notices.Notice]) -> AsyncGenerator[Sequence[notices.Notice], None]:
+        for step in steps:
+            yield step
 
-    seen = [each async for step in Delivery(include_partial=False).shown(come()) for each in step]
-    assert seen == whole
-    assert [each async for step in Delivery().shown(come()) for each in step] == came
+    for steps in ([[notice] for notice in came], [came]):
+        shown = Delivery(include_partial=False).shown(come(*steps))
+        assert [each async for step in shown for each in step] == whole
+        assert [each async for step in Delivery().shown(come(*steps)) for each in step] == came
 
 
 async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is() -> None:

@@ -172,6 +172,8 @@ FAMILIES: list[tuple[dict[str, tuple[float, SessionSummary]], set[str], set[str]
     # A child whose parent is over goes on never: it keeps no family.
     ({"a": (1.0, OVER), "a.1": (1.0, child_of("a", SessionStatus.RESTING))}, {"a", "a.1"}, {"a", "a.1"}),
     ({"a": (1.0, OVER), "a.1": (1.0, child_of("a", SessionStatus.UNFINISHED))}, {"a", "a.1"}, {"a", "a.1"}),
+    # One that cannot be read may be a newer version's, and open.
+    ({"a": (1.0, OVER), "a.1": (1.0, child_of("a", SessionStatus.UNREADABLE))}, set(), {"a", "a.1"}),
     # A row that makes a session its own parent, or that of another family, does not make it hang.
     ({"a": (1.0, KID), "b": (1.0, child_of("c")), "c": (1.0, child_of("b"))}, {*"abc"}, {*"abc"}),
 ]

@@ -285,7 +285,10 @@ async def test_one_that_cannot_be_kept_is_made_up_for_by_the_next(folded: list[i
     async with house.process(*[reply for _ in range(6) for reply in rounds(4)]) as session:
         for number in range(6):
             store.fails = number in {1, 3}
-            assert (await session.run(f"go {number}")).text == "seen"
+            with logged() as told:
+                assert (await session.run(f"go {number}")).text == "seen"
+            said = [(line["event"], line["error"]) for line in told if line["log_level"] == "warning"]
+            assert {*said} == ({("a checkpoint was not kept", "StoreError")} if store.fails else set())
             folded.clear()
             with logged() as logs:
                 assert (await house.process().load()).machine == (await whole(house)).machine

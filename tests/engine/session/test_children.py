@@ -46,6 +46,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.engine.agent import ask
 from turnwheel.engine.machine import ChildLink
+from turnwheel.engine.session import children
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session_log import SessionLog
@@ -819,6 +820,14 @@ async def test_a_child_is_taken_over_from_a_process_that_does_not_know_yet_that_
 # Letting go
 
 
+async def test_the_last_try_to_take_a_child_over_counts(one: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "TAKE_OVER_TRIES", 0)
+    one.release()
+    async with one.process(hires("digger"), says("done"), **DIGS) as session:
+        assert (await session.run("go")).text == "done"
+    assert told(session) == ["dug"]
+
+
 async def test_a_child_that_is_let_go_of_works_on(one: House) -> None:
     session, watch = await begun(one)
     async with session.child(session.children[0].call) as child:
@@ -845,7 +854,8 @@ async def test_a_subscriber_of_a_child_sees_its_end(house: House) -> None:
                 await asyncio.sleep(0)
             if isinstance(notice, AgentNoticed) and isinstance(notice.notice, ApprovalRequested):
                 await session.approve(notice.notice.request)
-    await asyncio.gather(*tasks)
+        # The child is over, and its parent is not closed yet.
+        await asyncio.gather(*tasks)
     assert isinstance(seen[-1], RunEnded)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from provers.tasks import turns
-from support.session_stage import House, Tape, Watch, outcomes, said, until
+from support.session_stage import CHILDREN, House, Tape, Watch, outcomes, said, until
 
 from turnwheel import MemoryStore, Singleton
 from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
@@ -167,6 +167,42 @@ async def test_a_run_that_waits_for_an_answer_has_none_until_it_goes_on(house: H
     house.release()
     await watch.task
     assert outcomes(here) == [Outcome.OK] * 2
+
+
+async def test_a_child_has_none_since_it_is_its_parents_work(one: House) -> None:
+    hires = calls(("run_agent", {"agent": "digger", "prompt": "dig"}))
+    session = one.session(hires, says("done"), children=CHILDREN, digger=[DIGS, says("found")])
+    running = asyncio.ensure_future(session.run("go"))
+    await until(lambda: one.ran)
+    (child,) = session.children
+    swap = getattr(one.store, "lease", None)
+    assert swap is not None
+    assert await lease_of(one) is not None
+    assert await swap(child.session, None, None) is None
+    one.release()
+    assert (await running).text == "done"
+
+
+@pytest.mark.parametrize(
+    ("other", "at_work"),
+    [
+        ({}, Workplace.ELSEWHERE),
+        ({"machine": ""}, None),
+        ({"machine": "another"}, None),
+        ({"seconds": -1.0}, Workplace.NOWHERE),
+        ({"born": "1"}, Workplace.NOWHERE),
+        ({"pid": os.getpid(), "born": born(os.getpid())}, Workplace.NOWHERE),
+    ],
+)
+def test_where_the_process_of_a_record_is_at_work(other: dict[str, Any], at_work: Workplace | None) -> None:
+    found = decoded(record(**other))
+    assert found is not None
+    assert found.at_work is at_work
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"{}", b"[]", b"no json", b'{"host": "h"}'])
+def test_a_record_that_cannot_be_read_stands_for_no_process(damaged: bytes | None) -> None:
+    assert decoded(damaged) is None
 
 
 async def test_a_singleton_leaves_the_queue_to_a_process_at_work(one: House) -> None:

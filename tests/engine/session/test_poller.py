@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from provers.tasks import turns
 from support.session_stage import until
 
 from turnwheel import Agent, Session, Singleton, SQLiteStore, tool
@@ -229,3 +230,73 @@ async def test_an_idle_singleton_reads_its_journal_only_where_others_wrote() -> 
             await until(lambda: "two" in [each.text for each in singleton.session.history])
             await singleton.idle()
         assert not POLLERS
+
+
+class Waits:
+    """A session without a lease that waits, and whether it was *woken*."""
+
+    writer: object = None
+    lease = None
+    works = False
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.woken = asyncio.Event()
+
+    def wake(self) -> None:
+        self.woken.set()
+
+
+async def test_those_that_look_as_often_share_a_poller() -> None:
+    store = Asked()
+    often, seldom = Poller.of(store, 1.0), Poller.of(store, 60.0)
+    assert Poller.of(store, 1.0) is often
+    assert Poller.of(store, 60.0) is seldom is not often
+    for poller in (often, seldom):
+        one = Waits("a")
+        poller.add(one)
+        await poller.leave(one)
+    assert id(store) not in POLLERS
+
+
+async def test_one_that_comes_is_woken_also_by_what_the_store_told_before() -> None:
+    """It was written between its own look and its coming."""
+    store = Asked()
+    poller, first, second = Poller.of(store, 0.001), Waits("a"), Waits("b")
+    poller.add(first)
+    await store.append("b", 0, [b"{}"])
+    await store.looks(2)
+    poller.add(second)
+    async with asyncio.timeout(5):
+        await second.woken.wait()
+    await store.looks(1)
+    second.woken.clear()
+    await store.looks(2)
+    assert not second.woken.is_set()
+    for one in (first, second):
+        await poller.leave(one)
+
+
+class Broken(StoreOver):
+    """A store with a bug, which is no failure of the world, and whether it was met."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met = asyncio.Event()
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        self.met.set()
+        msg = f"a bug: {sessions} {since}"
+        raise RuntimeError(msg)
+
+
+async def test_a_poller_that_broke_says_so_to_the_last_that_leaves() -> None:
+    store, one = Broken(), Waits("a")
+    poller = Poller.of(store, 0.001)
+    poller.add(one)
+    await store.met.wait()
+    await turns(2)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await poller.leave(one)
+    # It is known as long as its broken look is.
+    del POLLERS[id(store)]

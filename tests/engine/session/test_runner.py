@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
@@ -522,3 +524,15 @@ async def test_letting_go_that_is_given_up_at_any_moment_still_lets_go() -> None
         await watch.task
         assert house.ended == [("s", "unfinished")], moment
         assert [notice async for notice in watched] == watch.notices
+
+
+async def test_an_agent_holds_no_session_whose_run_has_ended(one: House) -> None:
+    agent = one.agent(says("one"), says("two"))
+    streamed, started = agent.session("a"), agent.session("b")
+    await streamed.run("go")
+    async with started.start("go") as handle:
+        await handle.wait()
+    held = [weakref.ref(streamed), weakref.ref(started)]
+    del streamed, started, handle
+    gc.collect()
+    assert [ref() for ref in held] == [None, None]

@@ -531,6 +531,15 @@ async def test_a_secret_that_is_known_is_found_in_any_text(desk: Desk) -> None:
     assert session.history[4].results[0].content == f'export THE_KEY={stands}; # "{stands}"'
 
 
+@pytest.mark.parametrize("secret", ['pässwörd "of" 3', "correct horse\nbattery", "päss-wörd-17"])
+def test_a_secret_is_found_in_a_text_however_json_writes_it(secret: str) -> None:
+    """As it is, with quotes and lines escaped, and with all but ASCII escaped, as many tools write."""
+    redactor = sealer_of(MemoryVault())
+    stands = redactor.redact("password", secret)
+    forms = (secret, *[json.dumps(secret, ensure_ascii=ascii_)[1:-1] for ascii_ in (False, True)])
+    assert [redactor.output("show", f"it is {form}!") for form in forms] == [f"it is {stands}!"] * 3
+
+
 async def test_a_tool_says_which_of_its_names_are_no_secrets(desk: Desk) -> None:
     """In the results of one that splits a text into tokens, as in arguments that may have any names."""
 

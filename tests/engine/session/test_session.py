@@ -324,10 +324,25 @@ async def test_a_bug_in_a_handler_ends_the_run_and_not_the_session(
     assert (await one.session(says("yes")).run("still?")).text == "yes"
 
 
+async def test_the_result_is_that_of_the_prompts_own_run_although_others_follow(one: House) -> None:
+    one.held = {1}
+    session = one.session(says("first"), says("second"), says("third"))
+    running = asyncio.ensure_future(session.run("go"))
+    await until(lambda: one.models[0].requests)
+    for text in ("more", "and more"):
+        await session.send(text)
+    one.release()
+    assert (await running).text == "first"
+    assert session.result().text == "third"
+
+
 async def test_a_session_that_is_unknown_or_closed_says_so(one: House) -> None:
     session = one.session()
     with pytest.raises(UnknownSession, match="no session 's' in this store"):
         await session.resume()
+    with pytest.raises(UnknownSession):
+        async with aclosing(session.stream()) as notices:
+            await anext(notices)
     await session.close()
     await session.close()
     with pytest.raises(SessionClosed, match="session 's' is closed"):

@@ -240,6 +240,8 @@ async def test_a_model_that_finds_none_leaves_the_session_without(reply: Reply, 
         guessed = again.spent.usage.estimated
         assert (guessed > 0) == (cost is None)
         assert again.spent.cost == 15 + 15 + (guessed if cost is None else cost)
+    # What was paid for is on the account of the session, and nothing else is written.
+    assert [entry.title for entry in await titled(agent)] == ([] if cost == 0 else [""])
 
 
 async def test_what_goes_wrong_is_a_line_in_the_log() -> None:

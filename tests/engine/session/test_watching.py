@@ -86,6 +86,17 @@ async def test_a_late_watcher_sees_what_was_and_what_comes(house: House) -> None
     assert seen.got(TextDelta) == [TextDelta("four "), TextDelta("five "), TextDelta("six")]
 
 
+async def test_a_journal_tells_what_its_run_told(one: House) -> None:
+    drives = Watch(one.process(*WORK))
+    await drives.task
+    whole = await journal(one)
+    assert [watched.notice for watched in whole] == [
+        notice for notice in drives.notices if not isinstance(notice, PASSING)
+    ]
+    # A prompt, the run that it opens, and what it does.
+    assert whole[0].id == "1.0"
+
+
 @pytest.mark.parametrize("subscribed", [False, True])
 async def test_a_watcher_that_comes_in_the_middle_of_an_answer_sees_the_rest_of_it(
     one: House, *, subscribed: bool
