@@ -78,7 +78,7 @@ behaviours: $(INSTALLED)
 
 # The yardstick is a loop as one writes it after `pip install httpx`: it gets an environment with that alone.
 bench: $(INSTALLED) .cache/floor/installed
-	$(BIN)/python benchmarks/run.py --floor .cache/floor/bin/python $(ARGS)
+	$(BIN)/python -m benchmarks.run --floor .cache/floor/bin/python $(ARGS)
 
 .cache/floor/installed: requirements.lock
 	rm -rf .cache/floor

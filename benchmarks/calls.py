@@ -127,6 +127,7 @@ async def count(
             seen = await contender.run(store)
         finally:
             sys.setprofile(None)
+        await contender.aclose()
     if (tally.calls, asked, seen.text) != (rounds, rounds + 1, "".join(words(deltas))):
         msg = f"a wrong run: {tally.calls} calls and {asked} requests in {rounds} rounds, and {seen.text!r}"
         raise RuntimeError(msg)

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from .work import KEY, MODEL, PROMPT, SYSTEM, Seen
+from .work import KEY, MODEL, PROMPT, SESSION, SYSTEM, Seen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,8 +91,9 @@ class Floor:
         self._client = client
         self._calculator = calculator
 
-    async def run(self, store: Path | None = None) -> Seen:
+    async def run(self, store: Path | None = None, session: str = SESSION) -> Seen:
         """Ask, call the tool, ask again; see `Contender.run`."""
+        del session  # each has a file of its own
         table = Table(store) if store else None
         messages: list[Message] = []
         new: list[Message] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": PROMPT}]
@@ -113,6 +114,9 @@ class Floor:
         if table:
             table.close()
         return Seen("".join(answer.text), deltas)
+
+    async def aclose(self) -> None:
+        """Leave the client open, which the worker made."""
 
     async def _ask(self, messages: list[Message]) -> Answer:
         body = {

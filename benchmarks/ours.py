@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from turnwheel import Agent, Limits, SQLiteStore, tool
 from turnwheel.effects import Secrets, TextDelta
 
-from .work import KEY, MODEL, PROMPT, SYSTEM, Seen
+from .work import KEY, MODEL, PROMPT, SESSION, SYSTEM, Seen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ class Ours:
         self,
         url: str,
         calculator: Calculator,
-        client: httpx.AsyncClient | Literal["httpx"] = "httpx",
+        client: httpx.AsyncClient | Literal["httpx", "aiohttp"],
         secrets: Secrets | None = None,
     ) -> None:
         self._agent = Agent(
@@ -34,20 +34,23 @@ class Ours:
             limits=Limits(turns=None),
             base_url=url,
             api_key=KEY,
-            client=client,  # by default the library by which the yardstick asks, too
+            client=client,
             secrets=secrets or Secrets(),
         )
 
-    async def run(self, store: Path | None = None) -> Seen:
-        """Run a session of its own and watch it; see `Contender.run`."""
+    async def run(self, store: Path | None = None, session: str = SESSION) -> Seen:
+        """Run *session* and watch it; see `Contender.run`."""
         kept = SQLiteStore(store) if store else None
         deltas = 0
-        async with self._agent.session("bench", kept) as session:
-            async for notice in session.stream(PROMPT):
+        async with self._agent.session(session, kept) as opened:
+            async for notice in opened.stream(PROMPT):
                 if isinstance(notice, TextDelta):
                     deltas += 1
-            text = session.result().text
+            text = opened.result().text
         if kept:
             await kept.close()
-        await self._agent.aclose()
         return Seen(text, deltas)
+
+    async def aclose(self) -> None:
+        """Close the agent."""
+        await self._agent.aclose()

@@ -1,7 +1,7 @@
 """
 turnwheel's benchmark: the cost of a step, beside a loop written by hand in the same run.
 
-``python benchmarks/run.py [--quick] [--json FILE] [--floor PYTHON]``. Contenders take turns, each in a
+``python -m benchmarks.run [--quick] [--json FILE] [--floor PYTHON]``. Contenders take turns, each in a
 process of its own. Each repetition gives a ratio, and the table shows the median of these. So a busy machine
 slows both sides of a ratio.
 """
@@ -23,11 +23,14 @@ import time
 import tomllib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
 
 from packaging.requirements import Requirement
+
+from .work import FAST, FLOOR, OURS
 
 ROOT = Path(__file__).resolve().parent.parent
 Figures = dict[str, float]
@@ -54,6 +57,7 @@ class Sizes:
     per_round: tuple[int, int]
     per_delta: tuple[int, ...]
     growth: tuple[int, ...]
+    together: tuple[int, int, int]
     kept: tuple[int, int]
     pure: tuple[int, int]
     store: tuple[int, int, int, int]
@@ -61,25 +65,48 @@ class Sizes:
     waiting: int
 
 
-WAITING = (
-    ("one at rest", "bytes", "rests", "4,000"),
-    ("one in a run that waits", "bytes", "waits", ""),
-    ("CPU while all wait", "%", "idle", ""),
-)
-"""The rows of sessions that wait: name, unit, figure and bar."""
-
 FULL = Sizes(
-    7,
+    5,
     (50, 3),
     (2_000, 2_000, 20_000, 100_000),
     (10, 100, 400),
+    (200, 10, 20),
     (10, 1_000),
     (1_000, 20_000),
     (300, 200, 50, 100_000),
     5_000,
     1_000,
 )
-QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000), 300, 100)
+QUICK = Sizes(
+    3,
+    (20, 2),
+    (100, 500, 2_000),
+    (10, 50),
+    (20, 5, 20),
+    (10, 50),
+    (200, 2_000),
+    (50, 50, 5, 1_000),
+    300,
+    100,
+)
+
+BESIDE = {
+    "per_round": (FLOOR, OURS, FAST),
+    "per_delta": (FLOOR, OURS, FAST),
+    "growth": (FLOOR, OURS),
+    "together": (FLOOR, OURS, FAST),
+    "kept": (FLOOR, OURS),
+}
+"""The contenders of each measure of `benchmarks.worker`."""
+
+BARRED = 20_000
+"""The deltas of the answer that has a bar by aiohttp."""
+
+REPEATED = {
+    "together": 3,  # it takes long, and says the same of thousands of rounds
+    "kept": 1,  # the bytes are the same in each repetition
+}
+"""The measures that are not taken in each repetition."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +185,7 @@ def counted() -> dict[str, Figures]:
 def collect(sizes: Sizes, floor: str) -> Results:
     """Run all measures, in turns; the Python *floor* runs the floor."""
     results: Results = {}
-    pythons = {"floor": floor, "turnwheel": sys.executable}
+    pythons = {FLOOR: floor, OURS: sys.executable, FAST: sys.executable}
 
     def add(who: str, what: str, figures: Figures) -> None:
         results.setdefault((who, what), []).append(figures)
@@ -166,21 +193,21 @@ def collect(sizes: Sizes, floor: str) -> Results:
     with server() as url, tempfile.TemporaryDirectory(prefix="bench-") as cache:
         imports(cache)  # fills the cache
         for number in range(sizes.repetitions):
-            for what in ("per_round", "per_delta", "growth", "kept"):
-                if what == "kept" and number:
-                    continue  # the bytes are the same in each repetition
-                for who in random.sample(sorted(pythons), len(pythons)):
+            for what, contenders in BESIDE.items():
+                if number >= REPEATED.get(what, sizes.repetitions):
+                    continue
+                for who in random.sample(contenders, len(contenders)):
                     started = ("-m", "benchmarks.worker", who, what, url, json.dumps(getattr(sizes, what)))
                     add(who, what, figures_of(*started, python=pythons[who]))
-            add("turnwheel", "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
-            add("turnwheel", "store", figures_of("-m", "benchmarks.store", *map(str, sizes.store)))
-            add("turnwheel", "import", imports(cache))
+            add(OURS, "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
+            add(OURS, "store", figures_of("-m", "benchmarks.store", *map(str, sizes.store)))
+            add(OURS, "import", imports(cache))
             if not number:  # it takes half a minute, and its bar is far away
-                add("turnwheel", "long", figures_of("-m", "benchmarks.long", str(sizes.long)))
-                add("turnwheel", "waiting", figures_of("-m", "benchmarks.waiting", str(sizes.waiting)))
+                add(OURS, "long", figures_of("-m", "benchmarks.long", str(sizes.long)))
+                add(OURS, "waiting", figures_of("-m", "benchmarks.waiting", str(sizes.waiting)))
             if not number:  # the calls are the same in each repetition
                 for name, measure in counted().items():
-                    add("turnwheel", name, measure)
+                    add(OURS, name, measure)
             print(f"repetition {number + 1} of {sizes.repetitions}", file=sys.stderr)
     return results
 
@@ -202,6 +229,11 @@ def distributions() -> int:
 # Reading
 
 
+def quotient(above: str, below: str, figures: Figures) -> float:
+    """The figure *above* as a multiple of the one *below*."""
+    return figures[above] / figures[below]
+
+
 class Report:
     """Makes the rows of the table from *results*."""
 
@@ -209,10 +241,18 @@ class Report:
         self._results = results
         self.rows: list[Row] = []
 
-    def beside(self, name: str, unit: str, what: str, key: str, bar: str = "") -> None:
-        """Add our figure *key* of the measure *what* beside the floor's."""
-        ours = [figures[key] for figures in self._results["turnwheel", what]]
-        floor = [figures[key] for figures in self._results["floor", what]]
+    def measures(self, prefix: str) -> list[tuple[str, list[Figures]]]:
+        """Our measures whose names begin with *prefix*, and the figures of each."""
+        return [
+            (what, figures)
+            for (who, what), figures in self._results.items()
+            if who == OURS and what.startswith(prefix)
+        ]
+
+    def beside(self, name: str, unit: str, what: str, key: str, bar: str = "", who: str = OURS) -> None:
+        """Add the figure *key* of the measure *what*, of the contender *who*, beside the floor's."""
+        ours = [figures[key] for figures in self._results[who, what]]
+        floor = [figures[key] for figures in self._results[FLOOR, what]]
         ratios = [mine / theirs for mine, theirs in zip(ours, floor, strict=True) if theirs > 0]
         spread = (min(ratios), max(ratios)) if len(ratios) > 1 else None
         ratio = statistics.median(ratios) if ratios else None
@@ -224,26 +264,43 @@ class Report:
         self, name: str, unit: str, value: Callable[[Figures], float], what: str, bar: str = ""
     ) -> None:
         """Add a figure that the floor does not have."""
-        values = [value(figures) for figures in self._results["turnwheel", what]]
+        values = [value(figures) for figures in self._results[OURS, what]]
         self.rows.append(Row(name, unit, statistics.median(values), bar=bar))
 
 
 def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     """The whole table."""
     report = Report(results)
+    steps(report, sizes)
+    growing(report, sizes)
+    stores(report, sizes)
+    sessions(report, sizes)
+    parts(report)
+    return report.rows
+
+
+def steps(report: Report, sizes: Sizes) -> None:
+    """Add what a round and a delta cost, by either library, and many sessions at once."""
     report.beside("tool round", "µs", "per_round", "memory", "1.2x")
+    report.beside("tool round, by aiohttp", "µs", "per_round", "memory", "0.65x", FAST)
     report.beside("tool round, kept in SQLite", "µs", "per_round", "durable")
-    report.alone(
-        "the same, to one in memory",
-        "x",
-        lambda figures: figures["durable"] / figures["memory"],
-        "per_round",
-        "1.6",
-    )
+    to_memory = partial(quotient, "durable", "memory")
+    report.alone("the same, to one in memory", "x", to_memory, "per_round", "1.6")
     alone, *replies = sizes.per_delta
     for size in replies:
         report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.2x")
+    for size in replies:
+        bar = "0.7x" if size == BARRED else ""
+        report.beside(f"delta, of {size:,}, by aiohttp", "µs", "per_delta", str(size), bar, FAST)
     report.beside(f"delta, of {alone:,} arriving one by one", "µs", "per_delta", "alone", "1.2x")
+    many, rounds, _ = sizes.together
+    at_once = f"{many} sessions at once, of {rounds} rounds"
+    report.beside(at_once, "s", "together", "cpu", "0.5x")
+    report.beside(f"{at_once}, by aiohttp", "s", "together", "cpu", "0.2x", FAST)
+
+
+def growing(report: Report, sizes: Sizes) -> None:
+    """Add what a long conversation costs, in time and in bytes."""
     for size in sizes.growth:
         report.beside(f"round, of {size:,}", "µs", "growth", str(size))
     report.beside("added to a round by each before it", "µs", "growth", "slope", "0.3x")
@@ -251,46 +308,62 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     report.beside(f"kept of round {early:,}", "bytes", "kept", "early")
     report.beside(f"kept of round {late:,}", "bytes", "kept", "late")
     report.alone(
-        f"round {late:,}, to round {early:,}",
-        "x",
-        lambda figures: figures["late"] / figures["early"],
-        "kept",
-        "1.05",
+        f"round {late:,}, to round {early:,}", "x", partial(quotient, "late", "early"), "kept", "1.05"
     )
     report.beside("written per round, pages and all", "bytes", "kept", "written")
-    report.alone("store: append, waiting for the disk", "µs", lambda figures: figures["append"], "store")
-    report.alone("store: appends of one session", "/s", lambda figures: figures["alone"], "store")
+
+
+def stores(report: Report, sizes: Sizes) -> None:
+    """Add what the store does by itself."""
     _, many, size, listed = sizes.store
-    report.alone(
-        f"store: appends of {many} sessions at once", "/s", lambda figures: figures["together"], "store"
-    )
-    report.alone("store: commits for each of those", "", lambda figures: figures["commits"], "store")
-    report.alone(f"store: an older file of {size} MB", "s", lambda figures: figures["upgrade"], "store")
-    report.alone(f"store: 50 of {listed:,} sessions", "ms", lambda figures: figures["page"], "store")
-    report.alone(f"store: all {listed:,} sessions", "s", lambda figures: figures["all"], "store")
-    report.alone(
-        "store: the loop at a stretch, for that", "ms", lambda figures: figures["held"], "store", "20 ms"
-    )
-    report.alone("store: an append meanwhile", "ms", lambda figures: figures["waited"], "store")
+    for name, unit, key, bar in (
+        ("append, waiting for the disk", "µs", "append", ""),
+        ("appends of one session", "/s", "alone", ""),
+        (f"appends of {many} sessions at once", "/s", "together", ""),
+        ("commits for each of those", "", "commits", ""),
+        (f"an older file of {size} MB", "s", "upgrade", ""),
+        (f"50 of {listed:,} sessions", "ms", "page", ""),
+        (f"all {listed:,} sessions", "s", "all", ""),
+        ("the loop at a stretch, for that", "ms", "held", "20 ms"),
+        ("an append meanwhile", "ms", "waited", ""),
+    ):
+        report.alone(f"store: {name}", unit, itemgetter(key), "store", bar)
+
+
+def sessions(report: Report, sizes: Sizes) -> None:
+    """Add what is done with a long session, and what many cost that wait."""
     session = f"session of {sizes.long:,} rounds"
-    report.alone(f"{session}: load", "ms", itemgetter("load"), "long", "50 ms")
-    report.alone("the same, without a checkpoint", "ms", itemgetter("whole"), "long")
-    report.alone("the same, and every message", "ms", itemgetter("read"), "long")
-    for name in ("fork", "why", "export"):
-        report.alone(f"{session}: {name}", "ms", itemgetter(name), "long")
-    for _, what in [key for key in results if key[1].startswith("calls: ")]:
-        (figures,) = results["turnwheel", what]
-        report.alone(what, "", lambda figures: figures["calls"], what, f"{figures['bound']:,.0f}")
-    for name, unit, key, bar in WAITING:
+    for name, key, bar in (
+        (f"{session}: load", "load", "50 ms"),
+        ("the same, without a checkpoint", "whole", ""),
+        ("the same, and every message", "read", ""),
+        (f"{session}: fork", "fork", ""),
+        (f"{session}: why", "why", ""),
+        (f"{session}: export", "export", ""),
+    ):
+        report.alone(name, "ms", itemgetter(key), "long", bar)
+    for name, unit, key, bar in (
+        ("one at rest", "bytes", "rests", "4,000"),
+        ("one in a run that waits", "bytes", "waits", ""),
+        ("CPU while all wait", "%", "idle", ""),
+    ):
         report.alone(f"{sizes.waiting:,} sessions: {name}", unit, itemgetter(key), "waiting", bar)
-    report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
-    report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
-    report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")
-    report.alone("fold: entry of a journal", "µs", lambda figures: figures["entry"], "pure")
-    report.alone("import httpx", "s", lambda figures: figures["httpx"], "import")
-    report.alone("import turnwheel after it", "s", lambda figures: figures["turnwheel"], "import", "0.12 s")
+
+
+def parts(report: Report) -> None:
+    """Add the calls of a step, the machine by itself, and what installing and importing cost."""
+    for what, (figures,) in report.measures("calls: "):
+        report.alone(what, "", itemgetter("calls"), what, f"{figures['bound']:,.0f}")
+    for name, key in (
+        ("machine: tool round", "round"),
+        ("machine: step of one delta", "delta"),
+        ("machine: delta, 50 in a step", "batched"),
+        ("fold: entry of a journal", "entry"),
+    ):
+        report.alone(name, "µs", itemgetter(key), "pure")
+    report.alone("import httpx", "s", itemgetter("httpx"), "import")
+    report.alone("import turnwheel after it", "s", itemgetter("turnwheel"), "import", "0.12 s")
     report.rows.append(Row("distributions installed", "", float(distributions()), bar="15"))
-    return report.rows
 
 
 def table(rows: list[Row]) -> str:

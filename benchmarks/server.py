@@ -1,9 +1,10 @@
 """
 The model of the benchmark: OpenAI's chat completions, prepared once, in a process of its own.
 
-The scenario stands in the address, so the server keeps no session: ``/ROUNDS/DELTAS/PAUSE`` answers ROUNDS
-times with one call ``add(a=<round>, b=1)`` and then with a text of DELTAS deltas. Every event is an HTTP
-chunk of its own. They leave together, or PAUSE milliseconds apart where that is more than 0.
+The scenario stands in the address, so the server keeps no session: ``/ROUNDS/DELTAS/PAUSE/LATENCY`` answers
+ROUNDS times with one call ``add(a=<round>, b=1)`` and then with a text of DELTAS deltas. An answer begins
+LATENCY milliseconds after its request. Every event is an HTTP chunk of its own. They leave together, or PAUSE
+milliseconds apart where that is more than 0.
 
 ``GET /requests`` gives the number of requests so far. The server prints its port, and ends when its standard
 input closes.
@@ -20,6 +21,9 @@ from .work import words
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 ARGUMENT_PIECES = 5
+
+BACKLOG = 1_000
+"""Connections that may wait to be accepted: of more, each tries again a second later."""
 
 
 def event(content: object) -> bytes:
@@ -98,8 +102,10 @@ class Model:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(count), count))
             return
         self.requests += 1
-        rounds, deltas, pause = map(int, path.split("/")[1:4])
+        rounds, deltas, pause, latency = map(int, path.split("/")[1:5])
         body_chunks = chunks(rounds, deltas, body.count(b'"role":"tool"'))
+        if latency:
+            await asyncio.sleep(latency / 1000)
         if not pause:
             writer.write(HEAD + b"".join(body_chunks))
             return
@@ -110,7 +116,7 @@ class Model:
 
 async def main() -> None:
     """Serve until standard input closes: the process that started this has ended then."""
-    server = await asyncio.start_server(Model().serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(Model().serve, "127.0.0.1", 0, backlog=BACKLOG)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.buffer.read)
 

@@ -11,6 +11,12 @@ SYSTEM = "You are a calculator. Use the tool for every addition."
 PROMPT = "Add the numbers."
 MODEL = "played"
 KEY = "none"
+SESSION = "bench"
+
+# The contenders: turnwheel asks by the same library as the floor, and as FAST by aiohttp.
+FLOOR = "floor"
+OURS = "turnwheel"
+FAST = "turnwheel[fast]"
 
 _WORDS = ("lorem", " ipsu", "m dol", "or si", "t ame", "t, co", "nsect", "etur ")
 
@@ -35,9 +41,23 @@ class Seen(NamedTuple):
     deltas: int
 
 
-class Contender(Protocol):
-    """One way to run the agent's loop, set up once and run many times."""
+class Waits(NamedTuple):
+    """Milliseconds that the model waits *before* each answer, and *between* its events."""
 
-    async def run(self, store: Path | None = None) -> Seen:
-        """Run the loop to its end, keeping the conversation in the file *store* unless it is None."""
+    before: int = 0
+    between: int = 0
+
+
+NO_WAITS = Waits()
+
+
+class Contender(Protocol):
+    """One way to run the agent's loop, set up once and run many times, also at the same time."""
+
+    async def run(self, store: Path | None = None, session: str = SESSION) -> Seen:
+        """Run the loop of *session* to its end; keep it in the file *store* unless that is None."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what this opened."""
         ...

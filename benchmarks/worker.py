@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from .work import words
+from .work import FAST, FLOOR, NO_WAITS, OURS, Seen, Waits, words
 
 if TYPE_CHECKING:
     from .work import Contender
@@ -33,7 +33,7 @@ MICRO = 1e6
 WARM_UP = 5
 """Rounds before the first timed one: late imports, caches, the connection."""
 
-BODIES = {"floor": "messages", "turnwheel": "entries"}
+BODIES = {FLOOR: "messages", OURS: "entries"}
 """The table in the file of each contender whose `body` holds the conversation."""
 
 
@@ -80,21 +80,24 @@ class Bench:
         rounds: int,
         deltas: int = 5,
         *,
-        pause: int = 0,
+        sessions: int = 1,
+        waits: Waits = NO_WAITS,
         store: Path | None = None,
         watch: Callable[[int], None] | None = None,
     ) -> float:
-        """Run *rounds* of the tool and a reply of *deltas*; return the CPU seconds it took."""
+        """Run *rounds* of the tool and a reply of *deltas* in each of *sessions*; return the CPU seconds."""
         tally = Tally(watch)
-        contender = self._set_up(f"{self._url}/{rounds}/{deltas}/{pause}", tally)
+        contender = self._set_up(f"{self._url}/{rounds}/{deltas}/{waits.between}/{waits.before}", tally)
         asked = await self._requests()
         gc.collect()
         begun = time.process_time()
-        seen = await contender.run(store)
+        seen = await asyncio.gather(*[contender.run(store, f"session {each}") for each in range(sessions)])
         seconds = time.process_time() - begun
+        await contender.aclose()
         asked = await self._requests() - asked
-        did = (tally.calls, tally.total, asked, seen.deltas, seen.text)
-        should = (rounds, rounds * (rounds + 1) // 2, rounds + 1, deltas, "".join(words(deltas)))
+        did = (tally.calls, tally.total, asked, {*seen})
+        calls, total = sessions * rounds, sessions * rounds * (rounds + 1) // 2
+        should = (calls, total, calls + sessions, {Seen("".join(words(deltas)), deltas)})
         if did != should:
             msg = f"a wrong run of {self.who}: {str(did)[:200]} instead of {str(should)[:200]}"
             raise RuntimeError(msg)
@@ -102,13 +105,13 @@ class Bench:
 
     def _set_up(self, url: str, tally: Tally) -> Contender:
         # The floor may run in an environment without turnwheel, so only one contender is imported.
-        if self.who == "floor":
+        if self.who == FLOOR:
             from .floor import Floor  # noqa: PLC0415  # see above
 
             return Floor(url, self._client, tally)
         from .ours import Ours  # noqa: PLC0415  # see above
 
-        return Ours(url, tally)
+        return Ours(url, tally, "aiohttp" if self.who == FAST else "httpx")
 
     async def _requests(self) -> int:
         return int((await self._client.get(f"{self._url}/requests")).text)
@@ -128,7 +131,7 @@ async def per_round(bench: Bench, rounds: int, repeats: int) -> Figures:
 async def per_delta(bench: Bench, alone: int, *sizes: int) -> Figures:
     """CPU of a text delta in µs, in replies of *sizes*, and in one of *alone* deltas that come one by one."""
     figures = {str(size): await bench.run(0, size) / size * MICRO for size in sizes}
-    return figures | {"alone": await bench.run(0, alone, pause=1) / alone * MICRO}
+    return figures | {"alone": await bench.run(0, alone, waits=Waits(between=1)) / alone * MICRO}
 
 
 async def growth(bench: Bench, *sizes: int) -> Figures:
@@ -145,6 +148,11 @@ async def growth(bench: Bench, *sizes: int) -> Figures:
         rounds = [later - earlier for earlier, later in pairwise(stamps)]
         figures["slope"] = statistics.linear_regression(range(len(rounds)), rounds).slope * MICRO
     return figures
+
+
+async def together(bench: Bench, sessions: int, rounds: int, latency: int) -> Figures:
+    """CPU of *sessions* at once of so many *rounds*, whose model waits *latency* ms before each answer."""
+    return {"cpu": await bench.run(rounds, sessions=sessions, waits=Waits(before=latency))}
 
 
 async def kept(bench: Bench, early: int, late: int) -> Figures:
@@ -178,6 +186,7 @@ MEASURES: dict[str, Callable[..., Awaitable[Figures]]] = {
     "per_round": per_round,
     "per_delta": per_delta,
     "growth": growth,
+    "together": together,
     "kept": kept,
 }
 

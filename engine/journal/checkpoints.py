@@ -104,6 +104,18 @@ def digest(data: bytes) -> bytes:
 
 # To bytes
 
+# What is written as its class says, the inner ones first.
+WRITTEN: tuple[Any, ...] = (tuple[Message, ...], Config | None, Snapshot, SessionState)
+
+
+def prepare(part: Any) -> None:  # noqa: ANN401  # a class, or a closed union
+    """Make what writes a *part* of checkpoints, which otherwise the first one does."""
+    # A function is generated for each class, which takes a thousand times as long as to call it.
+    if part is SessionState:
+        _to_plain()
+    else:
+        converter.get_unstructure_hook(part)
+
 
 def checkpoint(
     state: SessionState, position: int, entry: bytes, chain: CheckpointChain | None = None

@@ -94,6 +94,19 @@ async def copy_checkpoints(store: Store, found: FoundState, session: str, incarn
                 await keep(session, position, body, bodies[0][0], incarnation)
 
 
+async def _prepare() -> None:
+    """Load what makes checkpoints, in parts: all of it at once would hold up other sessions for 20 ms."""
+    from .. import snapshots  # noqa: F401, PLC0415  # as above
+
+    await asyncio.sleep(0)
+    from ..journal import checkpoints  # noqa: PLC0415  # as above
+
+    for part in checkpoints.WRITTEN:
+        await asyncio.sleep(0)
+        checkpoints.prepare(part)
+    await asyncio.sleep(0)
+
+
 @final
 class Checkpoints:
     """Keeps the checkpoints of *session* in *store*, where there is one that keeps any."""
@@ -140,9 +153,10 @@ class Checkpoints:
     async def _kept(
         self, keep: Callable[[bytes, int], Awaitable[None]], state: SessionState, length: int, entry: bytes
     ) -> None:
-        from ..journal.checkpoints import checkpoint  # noqa: PLC0415  # as above
-
         try:
+            await _prepare()
+            from ..journal.checkpoints import checkpoint  # noqa: PLC0415  # as above
+
             body, chain = checkpoint(state, length, entry, self._chain)
             await keep(body, chain.first)
             self._chain = chain

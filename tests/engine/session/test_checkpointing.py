@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -276,6 +278,51 @@ async def test_no_step_waits_for_a_checkpoint_and_the_end_of_the_stream_does() -
     await watch.task
     await session.close()
     assert len(await bodies(house)) == 1
+
+
+FIRST = """
+import asyncio, sys
+from turnwheel import Agent, MemoryStore
+from turnwheel.effects import CallModel
+from turnwheel.engine.session import checkpointing
+from turnwheel.testing import ScriptedModel, says
+
+calls, spans, step, keep = 0, [], asyncio.Handle._run, checkpointing.Checkpoints.keep
+
+def count(*_):
+    global calls
+    calls += 1
+
+def counted(handle):
+    before = calls
+    step(handle)
+    spans.append(calls - before)
+
+def kept(*given):
+    asyncio.Handle._run = counted
+    sys.setprofile(count)
+    return keep(*given)
+
+async def main():
+    checkpointing.EVERY, checkpointing.Checkpoints.keep = 20, kept
+    model = ScriptedModel(*[says(str(turn)) for turn in range(8)])
+    async with Agent(performers={CallModel: model}, store=MemoryStore()).session("s") as session:
+        for turn in range(8):
+            await session.run(str(turn))
+
+asyncio.run(main())
+sys.setprofile(None)
+assert 'turnwheel.engine.journal.checkpoints' in sys.modules
+print(sum(spans), max(spans))
+"""
+
+
+def test_what_makes_the_first_checkpoint_is_loaded_bit_by_bit() -> None:
+    """In calls of functions, since a busy machine makes no more of them: other sessions go on in between."""
+    command = [sys.executable, "-c", FIRST]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    total, longest = map(int, printed.split())
+    assert longest < total / 3
 
 
 async def test_one_that_cannot_be_kept_is_made_up_for_by_the_next(folded: list[int]) -> None:
