@@ -21,7 +21,7 @@ from ..effects.errors import ArgumentError
 from ..effects.events import Approve, ApproveAlways, Decision, Deny
 from ..effects.messages import Binary
 
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 @final
@@ -69,7 +69,7 @@ def posted_to_ag_ui(body: object) -> ClientPost:
     )
 
 
-def _resumed(entry: Json) -> tuple[str, Decision]:
+def _resumed(entry: JsonObject) -> tuple[str, Decision]:
     request, payload = _text(entry.get("interruptId"), "resume[].interruptId"), entry.get("payload")
     if entry.get("status") == "cancelled":
         return request, Deny("cancelled")
@@ -88,7 +88,7 @@ def _resumed(entry: Json) -> tuple[str, Decision]:
     return request, Approve(arguments=json.dumps(_object(said["arguments"], "resume[].payload.arguments")))
 
 
-def _ag_ui_parts(message: Json) -> Iterator[str | Binary]:
+def _ag_ui_parts(message: JsonObject) -> Iterator[str | Binary]:
     content = message.get("content")
     if isinstance(content, str):
         yield content
@@ -136,7 +136,7 @@ def _approvals(parts: Iterable[object]) -> Iterator[tuple[str, Decision]]:
             yield request, Approve() if approval.get("approved") is True else Deny(reason)
 
 
-def _ui_parts(message: Json) -> Iterator[str | Binary]:
+def _ui_parts(message: JsonObject) -> Iterator[str | Binary]:
     for part in map(_part, _list(message.get("parts"), "parts")):
         match part.get("type"):
             case "text":
@@ -147,7 +147,7 @@ def _ui_parts(message: Json) -> Iterator[str | Binary]:
                 pass
 
 
-def _file(part: Json) -> Binary:
+def _file(part: JsonObject) -> Binary:
     head, comma, data = _text(part.get("url"), "parts[].url").partition(",")
     if not comma or not head.startswith("data:"):
         msg = f"a file must come as a data: URL; got {_shown(head)}"
@@ -160,7 +160,9 @@ def _file(part: Json) -> Binary:
 # What both have
 
 
-def _last_said(messages: list[Any], parts_of: Callable[[Json], Iterator[str | Binary]]) -> ClientInput | None:
+def _last_said(
+    messages: list[Any], parts_of: Callable[[JsonObject], Iterator[str | Binary]]
+) -> ClientInput | None:
     """The last of *messages*, if it is the user's."""
     last = _object(messages[-1], "messages[]") if messages else {}
     if last.get("role") != "user":
@@ -171,15 +173,15 @@ def _last_said(messages: list[Any], parts_of: Callable[[Json], Iterator[str | Bi
     return ClientInput(id=_text(last.get("id"), "messages[].id"), text=text, files=files)
 
 
-def _part(value: object) -> Json:
+def _part(value: object) -> JsonObject:
     return _object(value, "a part")
 
 
-def _object(value: object, what: str) -> Json:
+def _object(value: object, what: str) -> JsonObject:
     if not isinstance(value, dict):
         msg = f"{what} must be an object; got {_shown(value)}"
         raise ArgumentError(msg)
-    return cast("Json", value)
+    return cast("JsonObject", value)
 
 
 def _list(value: object, what: str) -> list[Any]:

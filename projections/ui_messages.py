@@ -20,7 +20,7 @@ from .run_view import RunView
 from .streamed import Block, OpenQuestions, StreamedProjection, agents_at_work, call_name
 
 # Why a message is complete; of an error it is told before.
-FINISHES = {
+FINISH_WORDS = {
     DoneReason.END_TURN: "stop",
     DoneReason.STOP_SEQUENCE: "stop",
     DoneReason.MAX_TOKENS: "length",
@@ -72,7 +72,7 @@ class UiMessageChunks(StreamedProjection):
             "costUsd": float(spent.cost),
             "unpricedTokens": spent.unpriced,
         }
-        finish = FINISHES.get(reason, "error" if reason in ERROR_ENDS else "other")
+        finish = FINISH_WORDS.get(reason, "error" if reason in ERROR_ENDS else "other")
         yield {"type": "finish", "finishReason": finish, "messageMetadata": metadata}
 
     def inputs(self, first: int, taken: notices.InputTaken) -> Iterator[JsonEvent]:
