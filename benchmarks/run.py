@@ -58,7 +58,15 @@ class Sizes:
     pure: tuple[int, int]
     store: tuple[int, int, int, int]
     long: int
+    waiting: int
 
+
+WAITING = (
+    ("one at rest", "bytes", "rests", "4,000"),
+    ("one in a run that waits", "bytes", "waits", ""),
+    ("CPU while all wait", "%", "idle", ""),
+)
+"""The rows of sessions that wait: name, unit, figure and bar."""
 
 FULL = Sizes(
     7,
@@ -69,8 +77,9 @@ FULL = Sizes(
     (1_000, 20_000),
     (300, 200, 50, 100_000),
     5_000,
+    1_000,
 )
-QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000), 300)
+QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5, 1_000), 300, 100)
 
 
 @dataclass(frozen=True)
@@ -168,6 +177,7 @@ def collect(sizes: Sizes, floor: str) -> Results:
             add("turnwheel", "import", imports(cache))
             if not number:  # it takes half a minute, and its bar is far away
                 add("turnwheel", "long", figures_of("-m", "benchmarks.long", str(sizes.long)))
+                add("turnwheel", "waiting", figures_of("-m", "benchmarks.waiting", str(sizes.waiting)))
             if not number:  # the calls are the same in each repetition
                 for name, measure in counted().items():
                     add("turnwheel", name, measure)
@@ -270,8 +280,9 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
         report.alone(f"{session}: {name}", "ms", itemgetter(name), "long")
     for _, what in [key for key in results if key[1].startswith("calls: ")]:
         (figures,) = results["turnwheel", what]
-        bound = f"{figures['bound']:,.0f}"
-        report.alone(what, "", lambda figures: figures["calls"], what, bound)
+        report.alone(what, "", lambda figures: figures["calls"], what, f"{figures['bound']:,.0f}")
+    for name, unit, key, bar in WAITING:
+        report.alone(f"{sizes.waiting:,} sessions: {name}", unit, itemgetter(key), "waiting", bar)
     report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
     report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
     report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")

@@ -331,7 +331,8 @@ class ToolSpec:
 
     *paths* are the names of its arguments that are paths of files, *command* is that of one which a shell
     runs; rules judge those by what they reach and run. *fills*: an argument that is left out gets the default
-    of the schema before anything is decided by it.
+    of the schema before anything is decided by it. *searches*: it shows something of any file below its
+    paths, so rules that ask about paths of `read` speak about it, too.
     """
 
     name: str = attrs.field(validator=tool_name)
@@ -349,6 +350,7 @@ class ToolSpec:
     paths: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
     command: str = ""
     fills: bool = True
+    searches: bool = False
 
 
 @final

@@ -407,21 +407,16 @@ class Agent:
         self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
     ) -> Session:
         # A process that only builds agents needs no session, whose import is half of this library's.
-        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see above
+        from .session.redactor import Redactor  # noqa: PLC0415  # see above
         from .session.session import Session  # noqa: PLC0415  # see above
 
-        # The fallback is the weakest: a caller's own performer or approver replaces it.
-        performers = {**fallback, **self._performers()}
-        # One redactor, which all performers of the session share.
-        redactor = Redactor(name, self.vault, self._secret_names)
-        # A tool without injected arguments has no way to emit before it ends. A host's own performer of tools
-        # may emit at any time.
-        ours = self.tools if performers[effects.RunTool] is self._runner else ()
-        silent = frozenset([tool.spec.name for tool in ours if not tool.injected])
         environment = Environment(
             config=self.config,
-            performers=redacting(performers, redactor, silent),
-            redactor=redactor,
+            # The fallback is the weakest: a caller's own performer or approver replaces it. Without one, all
+            # sessions share the mapping: thousands of them may wait in one process.
+            performers={**fallback, **self._performers} if fallback else self._performers,
+            # One redactor, which all performers of the session share.
+            redactor=Redactor(name, self.vault, self._secret_names),
             clock=self.clock,
             new_id=_new_id,
             # Without hooks closing a session stays free of an await.
@@ -444,8 +439,13 @@ class Agent:
 
         # Only tools that say so: looking a tool up in an empty mapping is what most calls do.
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
-        return SecretNames(self.secrets, self.config.tools, plain)
+        # A tool without injected arguments has no way to emit before it ends. A host's own performer of tools
+        # may emit at any time.
+        ours = self.tools if self._performers[effects.RunTool] is self._runner else ()
+        silent = frozenset([tool.spec.name for tool in ours if not tool.injected])
+        return SecretNames(self.secrets, self.config.tools, plain, silent)
 
+    @cached_property
     def _performers(self) -> dict[type, Performer[Any]]:
         found: dict[type, Performer[Any]] = {
             effects.CallModel: self._models,

@@ -87,6 +87,7 @@ SETTINGS = (
 # before them.
 NEWER_FIELDS: dict[type, dict[str, Any]] = {
     effects.HookSpec: {"on_error": override(omit_if_default=True)},
+    effects.ToolSpec: {"searches": override(omit_if_default=True)},
     effects.Policy: {name: override(omit_if_default=True) for name in ("coalesce_longest", "takeovers")},
     effects.Config: {"ceiling": override(omit_if_default=True)},
 }

@@ -43,11 +43,10 @@ from ..effects.requests import (
     SetTimer,
 )
 from ..states.batch.batch import Forever, Order
-from ..states.batch.permission import fault_in, question
+from ..states.batch.permission import fault_in, law, question
 from ..states.batch.start import child_run, tool_run
 from ..states.rules import hooks, model_messages
 from ..states.rules.limits import child_prompt
-from ..states.rules.permission import PermissionPolicy
 from ..states.rules.rule_fit import NO_FINDING
 from ..states.rules.schema import arguments_of
 from ..states.thinking import source_of
@@ -260,20 +259,14 @@ def _inspection(
     spec = machine.config.tool(wish.name)
     if spec is None:
         return CallInspected(at=now, request=request)
-    return _law(machine).inspection(wish, spec, request)
-
-
-def _law(machine: Machine) -> PermissionPolicy:
-    # Rules granted for good count here, too. Without them, each restart would deny what a person allowed.
-    session, config = machine.memory.session, machine.config
-    return PermissionPolicy(
-        mode=session.mode, rules=config.rules, granted=session.granted, protected=config.protected
-    )
+    return law(machine.config, machine.memory).inspection(wish, spec, request)
 
 
 def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool:
     """Whether rules or mode deny *call* now: the configuration may be another one than when it began."""
-    rules, finding = _law(machine), getattr(call.phase, "finding", NO_FINDING)
+    # Rules granted for good count here, too. Without them, each restart would deny what a person allowed.
+    rules = law(machine.config, machine.memory)
+    finding = getattr(call.phase, "finding", NO_FINDING)
     denial = rules.denial(spec, arguments_of(call.call.arguments) or {}, None, finding)
     # What may be denied was asked about when it began, unless no rule that is new spoke about it then.
     return denial is not None and (denial.verdict is Verdict.DENY or finding == NO_FINDING)

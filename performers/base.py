@@ -124,7 +124,7 @@ def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was confi
 
 
 def warn(session: str, fault: str, error: BaseException, **about: str) -> None:
-    """Log a warning that the host's code raised *error*: *fault*, what it is *about*, and the traceback."""
+    """Log a warning that code raised *error*: *fault*, what it is *about*, and the traceback."""
     if (log := logger(session)) is not None:
         # The frames and the type, not the text: that may hold a secret, and is redacted where it is kept.
         frames = "".join(traceback.format_tb(error.__traceback__))

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .bodies import RULES
 from .operations import Operation
 from .problems import PROBLEM_TYPE, ProblemBody
 
@@ -24,6 +25,8 @@ def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]
     (problem, *schemas), components = msgspec.json.schema_components(
         [ProblemBody, *types], ref_template=REFERENCE
     )
+    for name, rule in RULES.items():
+        components[name] |= rule
     known = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
@@ -50,7 +53,7 @@ def _operation(
         for name in re.findall(r"{(\w+)}", each.path)
     ]
     others = [
-        {"name": one.name, "in": one.place, "description": one.about, "schema": {"type": one.kind}}
+        {"name": one.name, "in": one.place, "description": one.about, "schema": one.schema}
         for one in each.parameters
     ]
     plain: dict[str, Any] = {
@@ -69,7 +72,7 @@ def _operation(
     return plain
 
 
-STYLE = """
+DOCS_STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 code, pre { font: 14px/1.4 ui-monospace, monospace; } pre { overflow-x: auto; padding: .5rem; }
 summary { cursor: pointer; } details { border-top: 1px solid #8884; padding: .4rem 0; }
@@ -91,7 +94,7 @@ def docs_page(document: dict[str, Any]) -> str:
     return (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width'>"
-        f"<title>turnwheel</title><style>{STYLE}</style><h1>turnwheel</h1>"
+        f"<title>turnwheel</title><style>{DOCS_STYLE}</style><h1>turnwheel</h1>"
         f"<p>The same as <a href='openapi.json'>openapi.json</a>.</p>{''.join(parts)}"
         f"<h2>Bodies</h2>{''.join(schemas)}</html>"
     )

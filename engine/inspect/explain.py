@@ -7,15 +7,16 @@ again yields every decision with its grounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, final
 
 import attrs
 
 from ... import effects
 from ..journal.entries import Entry, Forked, HandedOver, Stepped, TakenOver
-from ..machine import calls_in
-from .replay import replayed
+from ..machine import calls_at, calls_in
+from .replay import ReplayedStep, replayed
 
 
 @final
@@ -59,62 +60,85 @@ class _Occurrence(NamedTuple):
 
 
 @final
-class Timeline:
-    """The journal *entries* of *session* as the calls of its model went through it."""
+class Wishes:
+    """The calls that the model of *session* wished, with the steps at which it did, and the *children*."""
 
     def __init__(self, entries: Sequence[bytes], session: str) -> None:
-        self._session = session
-        # A list, since each account goes through all of it, and to fold the journal costs the most.
-        self._occurrences = list(_occurrences(entries, session))
         # By our own ids: a provider repeats its ids from turn to turn.
-        turns = [one.what for one in self._occurrences if isinstance(one.what, effects.TurnEnded)]
+        self.calls: dict[str, int] = {}
+        self.children: list[str] = []
         # Calls of a copied run come out as well: a fork explains what it took over without the original's
         # file.
-        self.calls: dict[str, effects.ToolCall] = {call.id: call for turn in turns for call in turn.calls}
+        for step in replayed(entries, session):
+            for effect in step.effects:
+                if isinstance(effect, effects.TurnEnded):
+                    self.calls |= dict.fromkeys([call.id for call in effect.calls], step.number)
+                elif isinstance(effect, effects.AgentStarted):
+                    # A child that was begun before a fork is kept under the original's name.
+                    self.children.append(f"{step.session}.{effect.call}")
 
-    @property
-    def children(self) -> list[str]:
-        """The sessions of the children that calls started."""
-        return [
-            # A child that was begun before a fork is kept under the original's name.
-            f"{one.session}.{one.what.call}"
-            for one in self._occurrences
-            if isinstance(one.what, effects.AgentStarted)
-        ]
-
-    def explain(self, call: str) -> list[Explanation]:
-        """The accounts of the calls whose id is *call*, or ends with it where none is."""
+    def named(self, call: str) -> list[tuple[str, int]]:
+        """The calls whose id is *call*, or ends with it where none is, each with its step."""
         # A full id first: it may be the end of another one, and then it still means itself.
         if call in self.calls:
-            return [self._account(self.calls[call])]
+            return [(call, self.calls[call])]
         # People type the number at the end of an id, with or without the dash before it.
         end = f"-{call.removeprefix('-')}"
-        return [self._account(wish) for name, wish in self.calls.items() if name.endswith(end)]
-
-    def _account(self, wish: effects.ToolCall) -> Explanation:
-        # Answers name the question only, so the account remembers which ones are its own.
-        asked: set[str] = set()
-        # A pass over all occurrences for one call: asking why is rare, and an index would take as long.
-        moments = [
-            Moment(at=one.at, what=what, text=text)
-            for one in self._occurrences
-            for what, text in _words(wish.id, asked, one)
-        ]
-        return Explanation(
-            session=self._session,
-            call=wish.id,
-            tool=wish.name,
-            arguments=wish.arguments,
-            # An answer may be dated before the step that applied it. Moments of one time stay in the
-            # journal's order.
-            moments=tuple(sorted(moments, key=lambda moment: moment.at)),
-        )
+        return [(name, number) for name, number in self.calls.items() if name.endswith(end)]
 
 
-def _occurrences(entries: Sequence[bytes], session: str) -> Iterator[_Occurrence]:
-    """Each effect and each interference, as the journal is gone through again."""
+def find_wish(entries: Sequence[bytes], call: str) -> int | None:
+    """The step of *entries* at which *call*, by its full id, can only have been wished; None if unknown."""
+    # An id is its run's name and a number, and numbers only grow: a call's is the next behind the request of
+    # the answer that has it. No text can look like that, for quotes within one are escaped.
+    run, _, number = call.rpartition("-")
+    asked = re.compile(rb'"request":"' + re.escape(run.encode()) + rb'-([0-9]{1,18})"')
+    wish = None
+    for at, data in enumerate(entries):
+        if number.isdecimal() and b'"ModelFinished"' in data and (request := asked.search(data)):
+            if int(request[1]) > int(number):
+                break
+            wish = at
+    return wish
+
+
+def account(steps: Iterable[ReplayedStep], call: str, session: str) -> Explanation | None:
+    """The account of *call* of *session*, from *steps* that begin with its wish; None where they do not."""
+    occurrences = list(_occurrences(_with_call(steps, call)))
+    turns = [one.what for one in occurrences if isinstance(one.what, effects.TurnEnded)]
+    wish = next((wish for turn in turns for wish in turn.calls if wish.id == call), None)
+    if wish is None:
+        return None
+    # Answers name the question only, so the account remembers which ones are its own.
+    asked: set[str] = set()
+    moments = [
+        Moment(at=one.at, what=what, text=text)
+        for one in occurrences
+        for what, text in _words(call, asked, one)
+    ]
+    return Explanation(
+        session=session,
+        call=call,
+        tool=wish.name,
+        arguments=wish.arguments,
+        # An answer may be dated before the step that applied it. Moments of one time stay in the
+        # journal's order.
+        moments=tuple(sorted(moments, key=lambda moment: moment.at)),
+    )
+
+
+def _with_call(steps: Iterable[ReplayedStep], call: str) -> Iterator[ReplayedStep]:
+    """Those of *steps* until the batch of *call* is over: nothing that comes later is about it."""
+    for step in steps:
+        yield step
+        if step.state is None or call not in [one.call.id for one in calls_at(step.state)]:
+            return
+
+
+def _occurrences(steps: Iterable[ReplayedStep]) -> Iterator[_Occurrence]:
+    """Each effect and each interference of *steps*."""
     now = 0.0
-    for step in replayed(entries, session):
+    for step in steps:
         # An input has the time at which its sender sent it, which may be long before it is applied. Its
         # effects are of when it was applied, perhaps by another process: time must not run backwards.
         posted = isinstance(step.event, effects.Post)

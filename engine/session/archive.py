@@ -15,7 +15,7 @@ from ...effects.errors import ConfigError, UnknownCall, UnknownSession
 from ...effects.usage import Spent
 from ..inspect.bisect import Divergence, compare_labels, compare_sessions, compare_steps
 from ..inspect.costs import Account, Costs
-from ..inspect.explain import Explanation, Timeline
+from ..inspect.explain import Explanation, Wishes, account, find_wish
 from ..inspect.export import export_entries
 from ..inspect.replay import ReplayedStep, replayed
 from ..journal.fold import branch_targets
@@ -24,7 +24,7 @@ from .checkpointing import find_state
 from .listing import described, in_turns, listed, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from ...performers.stores.base import Store
     from .listing import Listed
@@ -42,13 +42,7 @@ async def replay(
     if since < 0 or (limit is not None and limit < 0):
         msg = f"replay(since=..., limit=...) must be at least 0; got {since!r} and {limit!r}"
         raise ConfigError(msg)
-    found = await find_state(store, session, most=since) if since else None
-    # A branch in the page goes back to the end of a run, which no checkpoint has.
-    if found is None or branch_targets(found.behind[:limit]):
-        steps, skipped = replayed(await _load(store, session), session), since
-    else:
-        steps, skipped = replayed(found.behind, session, found.state, found.length), 0
-    for step in islice(steps, skipped, None if limit is None else skipped + limit):
+    for step in await _steps(store, session, since, limit):
         yield step
 
 
@@ -83,16 +77,27 @@ async def explain(store: Store, session: str, call: str) -> Explanation:
 
     It may be a call of one of the session's children. Raises `UnknownCall` with the calls it may be.
     """
-    timeline = Timeline(await _load(store, session), session)
-    found = timeline.explain(call)
+    # A full id says where it was wished, and only the steps from there on are looked at.
+    entries = await _load(store, session)
+    wish = find_wish(entries, call)
+    if wish is not None and (explained := await _account(store, session, call, wish)) is not None:
+        return explained
+    wishes = Wishes(entries, session)
+    found = [(session, name, number) for name, number in wishes.named(call)]
     # Children are read only where need be: a call of the session itself never costs reading their journals.
-    for child in () if found else timeline.children:
+    for child in () if found else wishes.children:
         # Not by `_load`: a child may be pruned, and its calls are then just not among those found.
-        found += Timeline(await store.load(child), child).explain(call)
+        below = Wishes(await store.load(child), child).named(call)
+        found += [(child, name, number) for name, number in below]
     # The end of an id may fit several calls: the error lists those, or all calls where none fits.
-    if len(found) != 1:
-        raise UnknownCall(call, tuple([one.call for one in found] or timeline.calls))
-    return found[0]
+    explained = await _account(store, *found[0]) if len(found) == 1 else None
+    if explained is None:
+        raise UnknownCall(call, tuple([name for _, name, _ in found] or wishes.calls))
+    return explained
+
+
+async def _account(store: Store, session: str, call: str, wish: int) -> Explanation | None:
+    return account(await _steps(store, session, wish), call, session)
 
 
 async def costs(store: Store, session: str) -> Costs:
@@ -170,6 +175,19 @@ async def prune(
             # Another process may have deleted some of them meanwhile: only what was still there is reported.
             gone += [one.session for one in family if await store.delete(one.session)]
     return tuple(gone)
+
+
+async def _steps(
+    store: Store, session: str, since: int = 0, limit: int | None = None
+) -> Iterator[ReplayedStep]:
+    """The steps of *session* of *store* from *since* on, at most *limit* of them."""
+    found = await find_state(store, session, most=since) if since else None
+    # A branch among them goes back to the end of a run, which no checkpoint has.
+    if found is None or branch_targets(found.behind[:limit]):
+        steps, skipped = replayed(await _load(store, session), session), since
+    else:
+        steps, skipped = replayed(found.behind, session, found.state, found.length), 0
+    return islice(steps, skipped, None if limit is None else skipped + limit)
 
 
 async def _load(store: Store, session: str) -> Sequence[bytes]:

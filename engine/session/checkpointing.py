@@ -98,6 +98,8 @@ async def copy_checkpoints(store: Store, found: FoundState, session: str, incarn
 class Checkpoints:
     """Keeps the checkpoints of *session* in *store*, where there is one that keeps any."""
 
+    __slots__ = ("_chain", "_keep", "_keeping", "_session", "due")
+
     def __init__(self, session: str, store: Store | None) -> None:
         self._session = session
         self._keep: Callable[..., Awaitable[None]] | None = getattr(store, "keep_checkpoint", None)

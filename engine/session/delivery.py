@@ -196,6 +196,8 @@ class Broker:
     one event loop, and none of them waits.
     """
 
+    __slots__ = ("_at", "_awaited", "_closed", "_size", "_subscriptions", "used")
+
     def __init__(self, size: int = SUBSCRIBER_BUFFER) -> None:
         # `True` is an int, and a buffer of one notice is hardly what its caller wants.
         if type(size) is not int or size < 1:
@@ -207,20 +209,25 @@ class Broker:
         self._at: Position | None = None
         # Whether it ever had a subscriber: most sessions have none, and publish many notices.
         self.used = False
-        # Weak: a subscriber that broke out of its loop and never closed must not be fed for ever.
-        self._subscriptions: WeakSet[Subscription] = WeakSet()
+        # Weak: a subscriber that broke out of its loop and never closed must not be fed for ever. Like the
+        # next, made for the first one: of a thousand sessions that wait here, most have none.
+        self._subscriptions: WeakSet[Subscription] | tuple[()] = ()
         # Strong while a task waits: nothing else need hold a task whose only wish is the next notice.
-        self._awaited: set[Subscription] = set()
+        self._awaited: set[Subscription] | None = None
 
     def subscribe(self) -> Subscription:
         """A subscription to the notices from now on; on a closed broker, an empty one."""
         # Not an error: a subscriber may come a moment after the end, and has nothing to handle then.
+        if self._awaited is None:
+            self._awaited = set()
         made = Subscription(self._size, self._awaited)
         if self._closed:
             made.end()
-        else:
-            self._subscriptions.add(made)
-            self.used = True
+            return made
+        if isinstance(self._subscriptions, tuple):
+            self._subscriptions = WeakSet()
+        self._subscriptions.add(made)
+        self.used = True
         return made
 
     def publish(self, notice: Notice, entry: int | None = None) -> None:
@@ -245,7 +252,7 @@ class Broker:
         self._closed = True
         for each in self._subscriptions:
             each.end()
-        self._subscriptions.clear()
+        self._subscriptions = ()
 
 
 @final

@@ -159,8 +159,9 @@ class SessionLease:
     def _token(self) -> str:
         return uuid4().hex
 
-    @cached_property
+    @property
     def _swap(self) -> Swap | None:
+        # Made when it is wanted, since most sessions wait.
         leases = self.log.kept and self.environment.task is None
         lease = getattr(self.log.store, "lease", None) if leases else None
         if lease is None:

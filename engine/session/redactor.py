@@ -87,14 +87,20 @@ class SecretNames:
     """
     The names of secrets in the arguments and results of an agent's tools, once for all its sessions.
 
-    *specs* say which arguments are secret, *plain* has the names that are not, for some tools.
+    *specs* say which arguments are secret, *plain* has the names that are not, for some tools. *silent* names
+    the tools that emit nothing before they end.
     """
 
     def __init__(
-        self, hidden: Secrets, specs: Iterable[ToolSpec], plain: Mapping[str, tuple[str, ...]]
+        self,
+        hidden: Secrets,
+        specs: Iterable[ToolSpec],
+        plain: Mapping[str, tuple[str, ...]],
+        silent: frozenset[str] = frozenset(),
     ) -> None:
         specs = tuple(specs)
         self.secrets = hidden
+        self.silent = silent
         self.stems = secrets.search_stems(hidden)
         # By name of tool. Empty for a tool without secrets, which is most of them.
         self.hidden = {spec.name: spec.secrets for spec in specs}
@@ -102,6 +108,8 @@ class SecretNames:
         # For a tool that is not known: a model may make one up, and put a password into the call.
         self.any = tuple({ANY, *[name for names in self.hidden.values() for name in names]})
         self.in_arguments = any(self.hidden.values())
+        # Whether anything is a secret: an argument of a tool, or what has a secret's name in a text.
+        self.used = self.in_arguments or hidden.redact
         self.plain = {
             tool: attrs.evolve(hidden, plain=(*hidden.plain, *names)) for tool, names in plain.items()
         }
@@ -119,15 +127,15 @@ class SecretNames:
 class Redactor:
     """Moves the secrets that have *names* from *session* and its children into *vault*, and back."""
 
+    # Each session has one for as long as it is known, and thousands may be.
+    __slots__ = ("_key", "_session", "_sessions", "_shown", "_values", "_vault", "names", "unsaved")
+
     def __init__(self, session: str, vault: Vault, names: SecretNames) -> None:
         self._session = session
         # Where values are looked up: a copy has placeholders of its origin.
         self._sessions: tuple[str, ...] = (session,)
         self._vault = vault
-        self._names = names
-        self.in_arguments = names.in_arguments
-        # Whether anything is a secret: an argument of a tool, or what has a secret's name in a text.
-        self.used = names.in_arguments or names.secrets.redact
+        self.names = names
         # A key for each session, so that equal secrets of two sessions cannot be recognised as equal.
         self._key = hmac.digest(PLACEHOLDER_KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
@@ -138,7 +146,7 @@ class Redactor:
 
     def passes(self, tool: str) -> bool:
         """Whether no argument of *tool* is secret."""
-        return self._names.arguments(tool) == ()
+        return self.names.arguments(tool) == ()
 
     # Taking secrets out
 
@@ -175,10 +183,10 @@ class Redactor:
 
     def _is_secret(self, tool: str) -> Callable[[str], bool]:
         """Says of the name of an argument of *tool* whether it is secret."""
-        schemas = self._names.schemas
+        schemas = self.names.schemas
         # The schema tells arguments of the tool from keys that a nested object brings along.
         there = arguments_in(schemas[tool]) if tool in schemas else frozenset[str]()
-        return secrets.secret_test(self._names.arguments(tool), self._names.of(tool), there)
+        return secrets.secret_test(self.names.arguments(tool), self.names.of(tool), there)
 
     async def save(self) -> None:
         """Put the unsaved values into the vault: all of them, even if the caller is cancelled."""
@@ -210,7 +218,7 @@ class Redactor:
 
         A text that is no JSON object becomes one placeholder: a secret may be anywhere in it.
         """
-        names = self._names.arguments(tool) if self._names.secrets.redact else ()
+        names = self.names.arguments(tool) if self.names.secrets.redact else ()
         # A placeholder for the whole text stays: redacted once more, its value would be another placeholder.
         if not names or not text.strip() or is_placeholder(text):
             return text
@@ -236,13 +244,13 @@ class Redactor:
 
         *own* are those of the call that are too short to be known anywhere else; see `echoes`.
         """
-        if not self._names.secrets.redact:
+        if not self.names.secrets.redact:
             return text
         # Known values first: they are found without a name, too. The names then find secrets that no call
         # had, such as a token in a file that the tool read.
         if self._shown or own:
             text = self.mask(text, own)
-        return secrets.redact_text(text, self._names.of(tool), self._names.stems, self.redact)
+        return secrets.redact_text(text, self.names.of(tool), self.names.stems, self.redact)
 
     def with_files(
         self, tool: str, answer: events.ToolFinished, own: Mapping[str, str] = NO_VALUES
@@ -261,7 +269,7 @@ class Redactor:
 
     def _held(self, data: bytes) -> str:
         """The placeholder of a known secret in *data*; empty where there is none, or nothing is redacted."""
-        if not self._names.secrets.redact:
+        if not self.names.secrets.redact:
             return ""
         shown = self._shown.items()
         return next((stands for value, stands in shown if value.encode(errors="surrogatepass") in data), "")
@@ -286,7 +294,7 @@ class Redactor:
             case CallPiece():
                 made = attrs.evolve(made, arguments=await self.arguments(made.name, made.arguments))
             # The gate compares with redacted arguments, so a glob for a secret must be redacted, too.
-            case events.ApproveAlways() if self._names.secrets.redact:
+            case events.ApproveAlways() if self.names.secrets.redact:
                 secret = self._is_secret(tool)
                 where = [(key, self._glob(key, glob) if secret(key) else glob) for key, glob in made.where]
                 made = events.ApproveAlways(where=tuple(where))
@@ -388,7 +396,7 @@ class Redactor:
 
         What their own call says may well repeat them; anywhere else, such a value is a word like any other.
         """
-        if not self._names.secrets.redact:
+        if not self.names.secrets.redact:
             return {}
         stands = _digits_of(cast("dict[str, Json] | None", arguments_of(arguments)))
         # One that is too long to be held in memory is none of them.
@@ -410,24 +418,21 @@ def _digits_of(value: Json) -> dict[str, str]:
 # Around performers. Each function here performs its request with *inner*.
 
 
-def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str] = frozenset()) -> Performers:
-    """
-    *performers*, with *redactor* around those that a secret could come through.
-
-    *silent* names the tools that emit nothing before they end.
-    """
+def redacting(performers: Performers, redactor: Redactor) -> Performers:
+    """*performers*, with *redactor* around those that a secret could come through."""
+    names = redactor.names
     # A copy: the host's own mapping serves other sessions, which have redactors of their own.
     made: dict[type, Performer[Any]] = {**performers}
     # Without secret arguments no model, hook or approver can give one: most agents pay for tools only.
-    for kind, around in WRAPPERS.items() if redactor.in_arguments else ():
+    for kind, around in WRAPPERS.items() if names.in_arguments else ():
         if kind in made:
             made[kind] = partial(around, made[kind], redactor)
     # Tools are wrapped even where no argument is secret: a result may have a field with a secret name, such
     # as `password`.
     if RunTool in made:
         inner = made[RunTool]
-        made[RunTool] = partial(run_tool, inner, redactor, silent)
-        if not redactor.used:
+        made[RunTool] = partial(run_tool, inner, redactor, names.silent)
+        if not names.used:
             made[RunTool] = partial(run_as_is, inner, made[RunTool])  # pyright: ignore[reportArgumentType]  # async
     return made
 

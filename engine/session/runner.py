@@ -10,7 +10,6 @@ An interrupt of the run that goes on here is journaled with the step that it cau
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from enum import Enum, auto
@@ -24,6 +23,7 @@ from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserS
 from ...effects.notices import ApprovalRequested, Notice, SettingChanged, Warned, notices_in
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
+from ...performers.base import noop
 from ...states.context import INPUTS
 from ...states.rules.hooks import guards
 from ...states.rules.inputs import joins_until
@@ -38,6 +38,7 @@ from .delivery import Broker
 from .environment import Titles
 from .lease import SessionLease
 from .polled import Polled
+from .redactor import redacting
 from .titles import begin_title
 
 if TYPE_CHECKING:
@@ -87,6 +88,25 @@ STARTED: set[asyncio.Task[None]] = set()
 class SessionRunner:
     """Runs the session of *log* in *environment*; *opens* makes child sessions."""
 
+    # As slots, since thousands of them may wait in one process.
+    __slots__ = (
+        "_free",
+        "_line",
+        "_lock",
+        "_ran",
+        "_title",
+        "_titles",
+        "broker",
+        "children",
+        "drains",
+        "driver",
+        "environment",
+        "id",
+        "lease",
+        "log",
+        "owner",
+    )
+
     def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
         self.id = log.session
         self.log = log
@@ -94,11 +114,6 @@ class SessionRunner:
         self.lease = SessionLease(log, environment)
         self.children = Children(self.log, environment, opens)
         self.broker = Broker(environment.watch.buffer)
-        self.performers: Performers = environment.performers
-        # A host's own performer of `RunAgent` replaces this one.
-        if environment.config.children:
-            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
-            self.performers = {RunAgent: runner, **environment.performers}
         self.owner = Owner.NONE
         # None while no run goes on in this process.
         self.driver: Driver | None = None
@@ -107,13 +122,13 @@ class SessionRunner:
         # One try for each session object: a model that gave no title would give none after each run, and
         # every try costs money. The task is held here, since asyncio keeps only a weak reference.
         self._title: asyncio.Task[None] | None = None
-        # Set when a stream has ended altogether.
-        self._free = asyncio.Event()
+        # Set when a stream has ended altogether; made by those that wait for it.
+        self._free: asyncio.Event | None = None
         # Held for one read or one write, not for the length of a run.
         self._lock = asyncio.Lock()
         # Places before the lock, set once they are first. Empty but for a run that was started and has not
         # had its turn: what is called behind it waits for that.
-        self._line: deque[asyncio.Event] = deque()
+        self._line: list[asyncio.Event] = []
         self._ran = False
         # Set by `drain`: no new run opens. A driver may end without applying an event that is posted now, so
         # inputs must be journaled.
@@ -125,6 +140,7 @@ class SessionRunner:
             # The owner knows more than the store: it has steps that are not written yet.
             if self.owner not in RUNNING:
                 await self._read()
+                self.log.rest(self.environment.config)
 
     async def _read(self) -> None:
         if self.owner is Owner.CLOSED:
@@ -221,8 +237,9 @@ class SessionRunner:
                         await self.log.read()
             raise
         finally:
-            # From here on an input is only journaled: this driver has ended.
+            # From here on an input is only journaled: this driver has ended, and nothing holds it.
             self.log.listener = None
+            self.children.wake, self.children.abort = noop, noop
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
             try:
@@ -232,13 +249,17 @@ class SessionRunner:
             finally:
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)
+                self.log.rest(self.environment.config)
                 # Last: a caller that waits for `_free` reads `owner` next.
-                self._free.set()
+                self._set_free()
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
         if self.owner is not Owner.CLOSED:
             self.owner, self.driver = owner, driver
+        # One that is closed in the middle is in use until its stream has ended.
+        if owner is not Owner.CLOSED:
+            self.log.in_use = owner is not Owner.NONE
 
     async def _claim(self) -> None:
         # A caller may break out of a stream and begin the next one at once. The first stream gets a few turns
@@ -248,7 +269,7 @@ class SessionRunner:
                 break
             await asyncio.sleep(0)
         while self.owner is Owner.LEAVING:
-            await self._free.wait()
+            await self._freed()
         # No await between looking and taking: no other caller gets a turn in between.
         if self.owner is Owner.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
@@ -258,7 +279,16 @@ class SessionRunner:
         # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
             self.environment.at_work.add(self.drain)
-        self._free.clear()
+
+    def _set_free(self) -> None:
+        if self._free is not None:
+            self._free.set()
+            self._free = None
+
+    async def _freed(self) -> None:
+        """Wait until the stream has ended altogether."""
+        self._free = self._free or asyncio.Event()
+        await self._free.wait()
 
     async def _first(
         self, prompt: Input | None, place: asyncio.Event | None, *, takeover: bool
@@ -379,7 +409,7 @@ class SessionRunner:
             raise errors.SessionClosed(self.id)
         driver = Driver(
             machine=log.state.machine,
-            performers=self.performers,
+            performers=self._performers(),
             session=self.id,
             journal=log,
             clock=environment.clock,
@@ -400,6 +430,15 @@ class SessionRunner:
         lifted = [each for each in environment.lifted if before and each in before.rules]
         lost = [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
         return driver, (*first, *lost)
+
+    def _performers(self) -> Performers:
+        """The performers of a run, around which secrets are taken out."""
+        environment, made = self.environment, self.environment.performers
+        # A host's own performer of `RunAgent` replaces this one.
+        if environment.config.children:
+            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
+            made = {RunAgent: runner, **made}
+        return made if environment.redactor is None else redacting(made, environment.redactor)
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
@@ -534,7 +573,7 @@ class SessionRunner:
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while self.owner in {*RUNNING, Owner.LEAVING}:
-                    await self._free.wait()
+                    await self._freed()
                 return True
         return False
 

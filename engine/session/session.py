@@ -34,6 +34,7 @@ from ..journal.summary import Activity, activity_of, first_line
 from .checkpointing import copy_checkpoints
 from .delivery import Subscription
 from .environment import Environment, Result
+from .pictured import Pictured
 from .runner import RUNNING, Owner, Put, SessionRunner, child_refusal
 from .session_log import SessionLog
 from .watching import Watched, position, watch
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Session:
+class Session(Pictured):
     """
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
@@ -62,6 +63,8 @@ class Session:
     where another session has its name by now. All methods belong to one event loop.
     """
 
+    __slots__ = ("__weakref__", "_begun", "_environment", "_lent", "_log", "_runner", "id")
+
     def __init__(
         self, id: str, environment: Environment, store: Store | None = None, *, fresh: bool = False
     ) -> None:
@@ -71,7 +74,6 @@ class Session:
         # The class itself makes the sessions of children: the runner cannot import it without a circle.
         self._log = SessionLog(id, store, environment.redactor, fresh=fresh)
         self._runner = SessionRunner(self._log, environment, Session)
-        # For the clock and the ids; what a run needs of it, the runner takes.
         self._environment = environment
         # The run that an input began, kept so that a second input begins no other.
         self._begun: Handle | None = None
@@ -204,7 +206,6 @@ class Session:
         Runs of other processes are read from the store every half second, without deltas. It ends when this
         object is closed. Raises `ConfigError` without a store.
         """
-        # Not a generator itself, as in `stream`.
         _, behind = self._log.store, position(since)
         return watch(self._runner, behind)
 
@@ -653,8 +654,6 @@ class Handle:
         # The caller's own error comes first; the run's would hide it.
         self._raised = self._raised or kind is not None
         await self.close()
-
-    # The account so far, at any time
 
     @property
     def done(self) -> bool:

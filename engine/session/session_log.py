@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 import attrs
@@ -24,6 +25,7 @@ from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, Taken
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text, stepped
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 from .checkpointing import Checkpoints, FoundState, find_state
+from .parking import PARK_AFTER, Parked, parked
 from .poller import written
 
 if TYPE_CHECKING:
@@ -52,12 +54,43 @@ class SessionLog:
     came in through. An entry carries a summary of the session where a list would show a change.
     """
 
+    # As slots, since thousands of them may wait in one process.
+    __slots__ = (
+        "_checkpoints",
+        "_encode",
+        "_label",
+        "_last",
+        "_parked",
+        "_redactor",
+        "_store",
+        "_store_id",
+        "_streamed",
+        "_summarized",
+        "_taken_up",
+        "_writing",
+        "begun",
+        "fresh",
+        "in_use",
+        "incarnation",
+        "kept",
+        "length",
+        "listener",
+        "session",
+        "stale",
+        "state",
+        "unsure",
+    )
+
     def __init__(
         self, session: str, store: Store | None, redactor: Redactor | None = None, *, fresh: bool = False
     ) -> None:
         self.session = session
         self.state = SessionState()
         self.kept = store is not None
+        # `state` once it is packed: then it is no attribute, and the next look at it makes one.
+        self._parked: Parked | None = None
+        # Whether a run goes on here, or is about to.
+        self.in_use = False
         # The number of entries known here.
         self.length = 0
         # Which session of this name it is; empty until the store was first asked, or while there is none. It
@@ -94,6 +127,31 @@ class SessionLog:
             from ..journal.encoding import encode_entry  # noqa: PLC0415  # see above
 
             self._encode: Callable[[Entry], bytes] = encode_entry
+
+    if not TYPE_CHECKING:
+        # Of no other attribute: as a property, each of many looks in a step would be a call.
+        def __getattr__(self, name: str) -> SessionState:
+            found = self._parked if name == "state" else None
+            if found is None:
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(msg)
+            self.state, self._parked = found.state, None
+            self.rest(found.config)
+            return self.state
+
+    def rest(self, config: Config) -> None:
+        """Pack `state` in a moment, unless it is in use by then; *config* is the one that it shares."""
+        # A look at it from outside of an event loop may well be the last one.
+        with suppress(RuntimeError):
+            asyncio.get_running_loop().call_later(PARK_AFTER, self._park, config)
+
+    def _park(self, config: Config) -> None:
+        if self._parked is None and not (self.in_use or self._writing.locked()):
+            self._parked = parked(self.state, config)
+            if self._parked is not None:
+                del self.state
+                # Only what is written next is looked at.
+                self._last = b""
 
     @property
     def store(self) -> Store:
@@ -134,7 +192,8 @@ class SessionLog:
                 self._take_in(entries, known, self.state if known else None)
         self.unsure = False
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
-        self.state.drop_ends()
+        if self._parked is None:
+            self.state.drop_ends()
 
     async def find(self, most: int | None = None) -> FoundState | None:
         """The state after *most* entries, or all, by the latest checkpoint; None where there is none."""
@@ -160,7 +219,7 @@ class SessionLog:
             # What was held back belongs to a run that ended otherwise.
             self._streamed = []
             self._checkpoints.begin(None)
-        self.state = fold(entries, self.session, before, known)
+        self.state, self._parked = fold(entries, self.session, before, known), None
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)

@@ -6,12 +6,30 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
+import attrs
+
 from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed, SessionGone, WorldError
+from .poller import Poller
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...effects.messages import Binary
     from .delivery import Subscription
     from .session import Session
+    from .session_log import SessionLog
+
+
+@final
+@attrs.define(eq=False)
+class _IdleWaiter:
+    """Is woken where others than *writer* wrote to *session*: a `Waiter`."""
+
+    session: str
+    writer: SessionLog
+    wake: Callable[[], None]
+    lease: None = attrs.field(default=None, init=False)
+    works: bool = attrs.field(default=False, init=False)
 
 
 @final
@@ -25,7 +43,8 @@ class Singleton:
 
     A fault of a model or a tool ends one run, and the next prompt gets its own. An error, such as a store
     that fails, ends the work: `post`, `idle` and the end of the context raise it. Accepted prompts then wait
-    for the next `Singleton` over the same store. While idle, the store is read every *poll* seconds.
+    for the next `Singleton` over the same store. What other processes write is looked for every *poll*
+    seconds, together with all others that wait for that store.
     """
 
     def __init__(self, session: Session, *, max_queue: int | None = None, poll: float = 0.5) -> None:
@@ -39,6 +58,10 @@ class Singleton:
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
+        self._log = session._log  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of the same room
+        # What its own runs write is no news to it.
+        self._waiter = _IdleWaiter(session.id, self._log, self._news.set)
+        self._poller: Poller | None = None
 
     async def post(
         self,
@@ -119,9 +142,13 @@ class Singleton:
         """Wait for a prompt, posted here or by another process."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._poll):
+                # Without a store nothing tells of a prompt that was sent by way of the session itself.
+                async with asyncio.timeout(self._poll if self._poller is None else None):
                     await self._news.wait()
-                    return
+            # One that was posted here is known already.
+            if not self._idle.is_set():
+                return
+            self._news.clear()
             await self._look()
             # An unfinished run is another process's, which answers the queue as well. Taking it over would
             # steal the session from a process that is alive.
@@ -137,11 +164,15 @@ class Singleton:
             raise
         except WorldError:
             # A store that is away while nothing happens is no error yet: the next post raises it.
-            return
+            if self._poller is not None:
+                self._poller.look_again(self._waiter)
 
     async def __aenter__(self) -> Singleton:
         # Prompts that an earlier process accepted are in the journal: the loop begins with them.
         await self.session.load()
+        if self._log.kept:
+            self._poller = Poller.of(self._log.store, self._poll)
+            self._poller.add(self._waiter)
         self._work = asyncio.ensure_future(self._loop())
         # However the loop ends: a caller in `idle` would wait for ever otherwise.
         self._work.add_done_callback(lambda _: self._idle.set())
@@ -152,6 +183,8 @@ class Singleton:
             self._work.cancel()
             # The stream must have ended before `close`, or its last step would find a closed session.
             await asyncio.wait({self._work})
+        if self._poller is not None:
+            await self._poller.leave(self._waiter)
         await self.session.close()
         # An error from inside the context comes first; this one would hide it.
         if kind is None:

@@ -139,12 +139,14 @@ def _usual(data: bytes) -> list[ServerEvent] | None:
     """
     events: list[ServerEvent] = []
     for block in data.split(b"\n\n"):
-        name = b""
-        if block.startswith(b"event: "):
-            name, _, block = block[7:].partition(b"\n")  # noqa: PLW2901  # what is left of it
-        if not block.startswith(b"data: ") or b"\n" in block:
+        head, line = b"", block
+        if not block.startswith(b"data: "):
+            head, _, line = block.partition(b"\n")
+            if not (head.startswith(b"event: ") and line.startswith(b"data: ")):
+                return None
+        if b"\n" in line:
             return None
-        events.append((name, block[6:]))
+        events.append((head[7:], line[6:]))
     return events
 
 

@@ -70,7 +70,10 @@ def shorten_label(text: str) -> str:
 def number(holder: Object, *keys: str) -> int:
     """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
     for key in keys:
-        value = holder.get(key)
+        # Asked for by `in`, which is no call: of all these names, a server has two or three.
+        if key not in holder:
+            continue
+        value = holder[key]
         # True is an int to Python, and some servers send whole numbers as floats.
         if isinstance(value, int | float) and value is not True and 0 < value <= MAX_NUMBER and not value % 1:
             return int(value)

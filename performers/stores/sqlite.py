@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, fin
 import attrs
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
-from ..worker_pool import finish
 from .base import Durability, Entries, Mark, SessionInfo
 
 if TYPE_CHECKING:
@@ -169,12 +168,12 @@ class SQLiteStore:
             self._closed = True
             jobs, self._jobs = self._jobs, None
         if jobs is not None:
-            ended = asyncio.get_running_loop().create_future()
-            jobs.put(StoreJob(lambda _: None, "end", ended))
-            await finish(ended)
+            job = StoreJob(lambda _: None, "end", asyncio.get_running_loop())
+            jobs.put(job)
+            await job.result()
 
     async def _do(self, work: StoreWork[T], kind: JobKind = "read") -> T:
-        job = StoreJob(work, kind, asyncio.get_running_loop().create_future())
+        job = StoreJob(work, kind, asyncio.get_running_loop())
         with self._lock:
             if self._closed:
                 msg = f"store {self._path!r} is closed; make a new one to go on"
@@ -183,22 +182,49 @@ class SQLiteStore:
                 self._jobs = _start(self._path, self._place, self._durability, self._chain)
                 weakref.finalize(self, self._jobs.put, None)  # a store that was never closed ends its thread
             self._jobs.put(job)
-        # A caller that is cancelled still learns whether its entries are kept. Were it to go on earlier, the
-        # next append would compare a length that the file is about to leave.
-        return await finish(job.ended)
+        return await job.result()
 
 
 # The thread in which the file of a store is used, and the jobs that it is handed.
 
 
 @final
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class StoreJob(Generic[T]):
-    """*work* for a thread to do. *ended* gets its outcome, in the event loop that asked for it."""
+    """*work* for a thread to do; its outcome is for *loop*, which asked for it."""
 
     work: StoreWork[T]
     kind: JobKind
-    ended: asyncio.Future[T]
+    loop: asyncio.AbstractEventLoop
+    _waiter: asyncio.Future[None] = attrs.field(init=False)
+    # One, once the work is done.
+    _outcomes: list[T | Exception] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._waiter = self.loop.create_future()
+
+    async def result(self) -> T:
+        """What the work found out; raises its error. To be called once, in the loop."""
+        # A caller that is cancelled still learns whether its entries are kept. Were it to go on earlier, the
+        # next append would compare a length that the file is about to leave.
+        cancelled = None
+        while not self._outcomes:
+            try:
+                await self._waiter
+            except asyncio.CancelledError as error:
+                cancelled, self._waiter = error, self.loop.create_future()
+        (outcome,) = self._outcomes
+        if isinstance(outcome, Exception):
+            raise outcome
+        if cancelled is not None:
+            raise cancelled
+        return outcome
+
+    def settle(self, outcome: T | Exception) -> None:
+        """The work came to *outcome*. To be called once, in the loop."""
+        self._outcomes.append(outcome)
+        if not self._waiter.done():  # it was cancelled meanwhile
+            self._waiter.set_result(None)
 
 
 # The threads that have not ended, and what each is handed.
@@ -254,15 +280,15 @@ def _work_off(jobs: Jobs, file: StoreFile) -> bool:
     for kind, alike in groupby(waiting, _group):
         group = [job for job in alike if job is not None]
         if kind == "write":
-            lasting = any(job.kind == "write" for job in group)
+            lasting = "write" in [job.kind for job in group]
             outcomes = file.write([job.work for job in group], lasting=lasting)
         elif kind == "read":
             outcomes = [file.read(job.work) for job in group]
         else:
             outcomes = [file.close()] * len(group)
-        settled = zip([job.ended for job in group], outcomes, strict=True)
+        settled = zip(group, outcomes, strict=True)
         # Waking a loop is a write to its socket: for a transaction of fifty appends, one is enough.
-        for loop, pairs in groupby(settled, lambda pair: pair[0].get_loop()):
+        for loop, pairs in groupby(settled, lambda pair: pair[0].loop):
             with suppress(RuntimeError):  # the loop is closed, so no task waits
                 loop.call_soon_threadsafe(_settle, list(pairs))
         if kind == "end":
@@ -276,13 +302,10 @@ def _group(job: StoreJob[Any] | None) -> JobKind:
     return "write" if kind in {"lease", "checkpoint"} else kind
 
 
-def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
-    """Give what was waited for its outcome."""
-    for ended, outcome in pairs:
-        if isinstance(outcome, Exception):
-            ended.set_exception(outcome)
-        else:
-            ended.set_result(outcome)
+def _settle(pairs: Iterable[tuple[StoreJob[Any], Any]]) -> None:
+    """Give each job its outcome."""
+    for job, outcome in pairs:
+        job.settle(outcome)
 
 
 # What is asked of the file; its tables are in `sqlite_file`.

@@ -130,7 +130,12 @@ class StoreFile:
         return (_which(file), _which(log)), file.st_size
 
     def _check_beginning(self) -> None:
-        """Refuse to make a file that was there before, or whose log still is."""
+        """Refuse a link, and to make a file that was there before, or whose log still is."""
+        # SQLite keeps the log beside the file, where this store would not look for it.
+        if Path(self._place).is_symlink():
+            raise _fault(
+                self, "is a symbolic link", f"name the file itself, {os.path.realpath(self._place)!r}"
+            )
         # The log is looked at first: a process that makes both makes it last. The other way round, a file
         # that another process makes in between would look like one that lost its beginning.
         log, file = _stat(self._log), _stat(self._place)
@@ -158,11 +163,13 @@ class StoreFile:
         """Make sure that other processes find what was written, and raise where they do not."""
         # SQLite goes on happily with a file that has no name any more: every append would succeed, and all of
         # them would be gone with this process.
-        with suppress(FileNotFoundError):
+        try:
             files, size = self._status()
-            if files == self._files and size >= self._size:
-                self._size, self._suspect = size, False
-                return
+        except FileNotFoundError:
+            files, size = None, 0
+        if files is not None and files == self._files and size >= self._size:
+            self._size, self._suspect = size, False
+            return
         self._suspect = True
         here = _stat(self._place)
         if here is None or self._files is None or _which(here) != self._files[0]:

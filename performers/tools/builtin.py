@@ -19,7 +19,6 @@ import stat
 import sys
 from bisect import bisect_right
 from collections import Counter
-from fnmatch import fnmatchcase
 from glob import escape
 from itertools import accumulate
 from pathlib import Path
@@ -30,6 +29,7 @@ import msgspec
 from ...effects.config import READER
 from ...effects.messages import Binary
 from ...effects.permissions import Verdict, resolved
+from ...states.rules.rule_fit import below
 from .decorator import Tool, ToolContext, tool
 from .inspection import linked, spelled
 from .paths import LocatedPath, fault_of, locate
@@ -284,19 +284,14 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
 def denied_globs(tool: str, context: ToolContext[object]) -> list[str]:
     """The globs of paths that a rule denies to *tool*, or to `read`: what it would show is no secret then."""
     rules = () if context.config is None else context.config.rules
-    globs = [
-        resolved(rule.where[0][1])
-        for rule in rules
-        if rule.verdict is Verdict.DENY and [name for name, _ in rule.where] == ["path"]
-        if fnmatchcase(tool, rule.tool) or fnmatchcase("read", rule.tool)
-    ]
+    globs = [resolved(glob) for _, glob in below(rules, Verdict.DENY, tool)]
     cwd = str(context.cwd)
     # Also where a rule names a place through a link.
     real = [escape(target) + each[len(place) :] for each in globs for place, target in linked([each], cwd)]
     return globs + real
 
 
-@tool(side_effect="read_only", paths=["path"])
+@tool(side_effect="read_only", paths=["path"], searches=True)
 async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> str:
     """
     Find files by name. A pattern without a slash matches at any depth; ** matches any number of directories.
@@ -309,7 +304,7 @@ async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> s
     return found or "[no file matches]"
 
 
-@tool(side_effect="read_only", paths=["path"])
+@tool(side_effect="read_only", paths=["path"], searches=True)
 async def grep(context: ToolContext[object], pattern: str, path: str = ".", glob: str | None = None) -> str:
     """
     Search the lines of files with a regular expression of Python's. Binary files are left out.
@@ -334,8 +329,16 @@ async def _search(
     base = str(Path(place.shown).parent) if only else place.shown
     within = str(Path(place.path).parent) if only else place.path
     with place.parent() if only else place.folder() as folder:
-        hidden = [denied_globs(tool, context), spelled(within, str(context.cwd))]
-        order = [folder, only, "" if base == "." else f"{base}/", names, text, limit, *hidden]
+        order = {
+            "folder": folder,
+            "only": only,
+            "shown": "" if base == "." else f"{base}/",
+            "names": names,
+            "text": text,
+            "limit": limit,
+            "denied": denied_globs(tool, context),
+            "places": spelled(within, str(context.cwd)),
+        }
         ended = await run(
             (sys.executable, "-I", "-S", str(_SEARCH)),
             cwd=place.root,

@@ -416,8 +416,9 @@ def tool(
     Arguments that are secret by their name, such as ``password``, are seen by the function alone; model,
     journal and approvers see placeholders. *secrets* are names of more of them, *plain* of some that are
     none. *paths* are names of arguments that are paths, from the working directory, and *command* is that of
-    one which a shell runs: permission rules judge them by what they reach and run. Raises
-    `ToolDefinitionError` where the function cannot be a tool.
+    one which a shell runs: permission rules judge them by what they reach and run. *searches*: it shows
+    something of any file below its paths, as `grep` does. Raises `ToolDefinitionError` where the function
+    cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:

@@ -20,7 +20,7 @@ from ...effects.findings import CommandFound, Finding, PathFound
 from ...effects.permissions import resolved
 from ...effects.secrets import PLACEHOLDER_MARK
 from ...states.rules.schema import arguments_of
-from ..base import PerformContext
+from ..base import PerformContext, warn
 from ..worker_pool import WorkerPool
 from .paths import as_listed, roots
 
@@ -44,17 +44,19 @@ class Inspector:
         finding = Finding()
         if spec is not None:
             given = arguments_of(request.arguments) or {}
-            finding = await self._pool.thread(
-                partial(_safely, spec, given, self._cwd, request.globs)
-            ).result()
+            looked = partial(_safely, scene.session, spec, given, self._cwd, request.globs)
+            finding = await self._pool.thread(looked).result()
         return CallInspected(at=scene.clock.now(), request=request.id, finding=finding)
 
 
-def _safely(spec: ToolSpec, arguments: Mapping[str, object], cwd: str, globs: Iterable[str]) -> Finding:
+def _safely(
+    session: str, spec: ToolSpec, arguments: Mapping[str, object], cwd: str, globs: Iterable[str]
+) -> Finding:
     # What a model wrote may bring any reader down. Nothing found makes the call a question.
     try:
         return look(spec, arguments, cwd, globs)
-    except Exception:  # noqa: BLE001  # as said
+    except Exception as error:  # noqa: BLE001  # as said
+        warn(session, "a call could not be looked at", error, tool=spec.name)
         return Finding()
 
 

@@ -28,3 +28,4 @@ class ToolOptions(TypedDict, total=False):
     plain: Iterable[str]
     paths: Iterable[str]
     command: str
+    searches: bool

@@ -52,7 +52,8 @@ MAX_FOLDERS = 100
 REFUSED = 2
 
 
-def report(  # noqa: PLR0913, PLR0917  # as the order has them
+def report(  # noqa: PLR0913  # as the order has them
+    *,
     folder: int,
     only: str,
     shown: str,
@@ -230,11 +231,11 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def main(order: str) -> int:
-    """Carry out the *order*: what `report` takes, as a JSON list."""
+    """Carry out the *order*: what `report` takes, as a JSON object."""
     # By lines, so that a search that is stopped has found something.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
     try:
-        for line in report(*json.loads(order)):
+        for line in report(**json.loads(order)):
             sys.stdout.write(f"{line}\n")
     except Exception as error:  # noqa: BLE001  # a model can do nothing with a traceback
         why = str(error) if isinstance(error, ValueError) else f"the search failed: {type(error).__name__}"

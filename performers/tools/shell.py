@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
 from ...effects.findings import UNKNOWN, CommandFound, SimpleCommand
-from ...states.rules.commands import MOST_ARGUMENTS, STARTERS, program_of
+from ...states.rules.commands import MOST_ARGUMENTS, OF_BUILTINS, SHELLS, STARTERS, TURNING, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -29,17 +29,6 @@ DEEPEST = 4
 # Commands of one command.
 MOST_COMMANDS = 200
 
-SHELLS = frozenset(
-    {"ash", "bash", "csh", "dash", "fish", "ksh", "lksh", "mksh", "posh", "rbash", "sh", "tcsh"}
-    | {"yash", "zsh"}
-)
-
-# Builtins after which the words that follow mean something else, or which run text that is no argument.
-TURNING = frozenset(
-    {".", "alias", "bind", "compgen", "complete", "enable", "fc", "hash", "jobs", "mapfile", "readarray"}
-    | {"source", "trap"}
-)
-
 # Variables whose text a shell runs, or by which it finds text to run.
 _RUN_VARIABLES = frozenset({"BASH_ENV", "BASHOPTS", "ENV", "PROMPT_COMMAND", "PS4", "SHELLOPTS"})
 
@@ -49,9 +38,6 @@ _INDEX = re.compile(r"\[[^\]\n]*(\$[({]|[<>]\()")
 
 # An option with a whole command line behind it, as of `env`.
 _LINE_OPTION = re.compile(r"-\w*S|--[\w-]+=")
-
-# Those wrappers that run builtins, too.
-_OF_BUILTINS = frozenset({"builtin", "command", "coproc", "time"})
 
 # What a plain list of commands is made of. Anything else in it is told, and no rule allows it.
 _LIST_PARTS = frozenset(
@@ -79,6 +65,19 @@ _DYNAMIC = frozenset(
     {"simple_expansion", "expansion", "command_substitution", "process_substitution"}
     | {"arithmetic_expansion", "brace_expression", "ansi_c_string", "translated_string"}
     | {"extglob_pattern", "regex"}
+)
+
+# All that this module understands. A later grammar may have more, in which any commands may stand.
+UNDERSTOOD = (
+    _LIST_PARTS
+    | _REDIRECTS
+    | _DYNAMIC
+    | {"array", "binary_expression", "c_style_for_statement", "case_item", "case_statement"}
+    | {"declaration_command", "do_group", "elif_clause", "else_clause", "for_statement"}
+    | {"function_definition", "heredoc_body", "heredoc_content", "heredoc_end", "heredoc_start"}
+    | {"if_statement", "parenthesized_expression", "postfix_expression", "special_variable_name"}
+    | {"subscript", "ternary_expression", "test_command", "test_operator", "unary_expression"}
+    | {"unset_command", "variable_assignment", "variable_assignments", "variable_name", "while_statement"}
 )
 
 # What may be a word.
@@ -169,7 +168,9 @@ class _CommandReader:
             self._command(node, source, depth)
         if kind in _REDIRECTS:
             self._redirect(node, source)
-        if kind == "function_definition":
+        if node.is_named and kind not in UNDERSTOOD:
+            self.unread.append(f"it cannot be read: {_shown(node)}")
+        elif kind == "function_definition":
             self.unread.append("it defines a function")
         elif kind in _DYNAMIC:
             # The word that it is in was told before it.
@@ -232,7 +233,7 @@ class _CommandReader:
         name = program_of(words)
         starts = min(len(words), MOST_ARGUMENTS) if name in STARTERS else 1
         for start in range(starts):
-            builtin = not start or name in _OF_BUILTINS
+            builtin = not start or name in OF_BUILTINS
             for text in self._texts(words[start:], builtin=builtin):
                 self.read(text, depth + 1)
         # And one may be a whole command line, as for `watch` or `env -S`.

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TypeGuard
 
 from ...effects.config import Config, Gates, OnLost, ToolSpec
@@ -17,12 +18,12 @@ from ...effects.events import CallInspected
 from ...effects.findings import Finding
 from ...effects.hooks import Hook
 from ...effects.messages import Outcome, ToolCall
-from ...effects.notices import ApprovalRequested, CallJudged
+from ...effects.notices import ApprovalRequested, CallJudged, Effect
 from ...effects.permissions import Basis, PermissionMode, Verdict
 from ...effects.records import GrantRule
 from ...effects.requests import AskApproval, SetTimer
 from ..builder import Draft, ask_hooks, hooks_at
-from ..context import Context
+from ..context import Context, Memory
 from ..rules import model_messages
 from ..rules.hooks import Opinion, opinion, told_of_call
 from ..rules.permission import RUN_AGAIN, Judgement, PermissionPolicy, said_yes
@@ -45,7 +46,9 @@ def asked_again(call: Call, phase: phases.Running, batch: Batch, ctx: Context, d
     if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or spec is None:
         return None
     # A person is not asked to run again what would be refused the moment they said yes.
-    denied = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, None, phase.finding)
+    denied = law(ctx.config, ctx.memory, draft.effects).denial(
+        spec, arguments_of(call.call.arguments) or {}, None, phase.finding
+    )
     if _denies(denied) or fault_in(call.call, spec, batch.offered, ctx.config):
         return None
     tell_judged(call, RUN_AGAIN, draft)
@@ -72,17 +75,16 @@ def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
     return ctx.config.tool(name) if name in batch.offered else None
 
 
-def law(ctx: Context, draft: Draft) -> PermissionPolicy:
-    """What judges calls now, with what a person granted in this very step."""
+def law(config: Config, memory: Memory, effects: Iterable[Effect] = ()) -> PermissionPolicy:
+    """What judges calls now, with what a person granted among the *effects* of this very step."""
     # A grant of this very step is not in the memory yet, and may be what the next call in line is waiting
     # for.
-    granted = [effect.rule for effect in draft.effects if isinstance(effect, GrantRule)]
-    memory = ctx.memory
+    session, granted = memory.session, [effect.rule for effect in effects if isinstance(effect, GrantRule)]
     return PermissionPolicy(
-        mode=memory.session.mode,
-        rules=ctx.config.rules,
-        granted=(*memory.session.granted, *granted),
-        protected=ctx.config.protected,
+        mode=session.mode,
+        rules=config.rules,
+        granted=(*session.granted, *granted),
+        protected=config.protected,
     )
 
 
@@ -153,7 +155,7 @@ def judged(call: Call, spec: ToolSpec, hooks: HookRound, ctx: Context, draft: Dr
     arguments = arguments_of(call.call.arguments) or {}
     # Most calls have no hooks to judge by.
     said = opinion(hooks.said) if hooks.said else None
-    rules, finding = law(ctx, draft), NO_FINDING
+    rules, finding = law(ctx.config, ctx.memory, draft.effects), NO_FINDING
     # Most tools have nothing to look at.
     if spec.paths or spec.command:
         found_now = finding_of(call, ctx)
@@ -293,7 +295,7 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
         return settled(call, Outcome.ERROR, fault, draft)
     if denied := _denied_now(call, spec, None, ctx, draft):
         return denied
-    rules, finding = law(ctx, draft), finding_of(call, ctx)
+    rules, finding = law(ctx.config, ctx.memory, draft.effects), finding_of(call, ctx)
     if finding is None and (spec.paths or spec.command) and rules.looks_at(spec):
         request = draft.new_id()
         draft.add(rules.inspection(call.call, spec, request))
@@ -311,7 +313,9 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
 def _denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, draft: Draft) -> Call | None:
     """*call*, settled, where a rule, a hook or the mode denies it although it was allowed; None where not."""
     finding = finding_of(call, ctx) or NO_FINDING
-    found = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, said, finding)
+    found = law(ctx.config, ctx.memory, draft.effects).denial(
+        spec, arguments_of(call.call.arguments) or {}, said, finding
+    )
     if not _denies(found):
         return None
     tell_judged(call, found, draft)

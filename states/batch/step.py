@@ -306,7 +306,9 @@ def _answered_too(batch: Batch, rule: Rule, ctx: Context, draft: Draft) -> Batch
         if not allowing((rule,), spec, arguments, phase.finding):
             continue
         # A hook that asks for a person is not answered by a rule that a person made without seeing this call.
-        found = law(ctx, draft).judge(spec, arguments, opinion(phase.hooks.said), phase.finding)
+        found = law(ctx.config, ctx.memory, draft.effects).judge(
+            spec, arguments, opinion(phase.hooks.said), phase.finding
+        )
         if found.verdict is Verdict.ALLOW:
             withdraw(call, draft)
             tell_judged(call, found, draft)

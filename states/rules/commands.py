@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import final
 
 from ...effects.findings import UNKNOWN, CommandFound, SimpleCommand
 
@@ -24,14 +25,30 @@ STARTERS = frozenset(
     | {"taskset", "time", "timeout", "toybox", "unbuffer", "unshare", "watch", "xargs"}
 )
 
+# Those of them that run builtins of the shell, too.
+OF_BUILTINS = frozenset({"builtin", "command", "coproc", "time"})
+
+# Programs that run a text, or a file, as commands.
+SHELLS = frozenset(
+    {"ash", "bash", "csh", "dash", "fish", "ksh", "lksh", "mksh", "posh", "rbash", "sh", "tcsh"}
+    | {"yash", "zsh"}
+)
+
+# Builtins after which the words that follow mean something else, or which run text that is no argument.
+TURNING = frozenset(
+    {".", "alias", "bind", "compgen", "complete", "enable", "fc", "hash", "jobs", "mapfile", "readarray"}
+    | {"source", "trap"}
+)
+
 # Those that add arguments which nothing here knows.
 ADDING = frozenset({"parallel", "xargs"})
 
 # Arguments that are looked at for such a program, and for where options end; of more anything may be said.
 MOST_ARGUMENTS = 64
 
-# Characters of a text that is only partly known and is held against a glob.
-LONGEST_PARTLY_KNOWN = 2_000
+# Characters that one judgement holds against globs. A model may write a command that has millions of them in
+# its readings, and while they are judged all other sessions of the process wait.
+MOST_EFFORT = 300_000
 
 
 # A word of which nothing is known, with the blanks around it.
@@ -46,6 +63,21 @@ class Fit(IntEnum):
     YES = 2
 
 
+@final
+class Effort:
+    """What one judgement may still do: how many characters it may hold against globs."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MOST_EFFORT
+
+    def suffices(self, characters: int) -> bool:
+        """Take *characters* from what is left, and return whether there were as many."""
+        self._left -= characters
+        return self._left >= 0
+
+
 def program_of(words: Sequence[str]) -> str:
     """The name of the program that *words* start, without the path to it."""
     return words[0].rpartition("/")[2]
@@ -58,14 +90,16 @@ def allows(glob: str, command: SimpleCommand) -> bool:
     return known and fnmatchcase(" ".join(command.words), glob)
 
 
-def met(glob: str, found: CommandFound) -> Fit:
-    """Whether a command of *found* is one that *glob* means."""
+def met(glob: str, found: CommandFound, effort: Effort) -> Fit:
+    """Whether a command of *found* is one that *glob* means, as far as *effort* can tell."""
     best = Fit.MAYBE if found.unread else Fit.NO
     for command in found.commands:
         for text in _readings(command.words):
+            if not effort.suffices(len(text)):
+                return Fit.MAYBE
             if fnmatchcase(text, glob):
                 return Fit.YES
-            if UNKNOWN in text and _may_match(text, glob):
+            if best is Fit.NO and UNKNOWN in text and may_match(text, glob):
                 best = Fit.MAYBE
     return best
 
@@ -110,31 +144,34 @@ def _places(glob: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\[!?\]?[^\]]*\]|.", glob, re.DOTALL))
 
 
-def _may_match(text: str, glob: str) -> bool:
-    """Whether *glob* matches *text* with some texts in the place of each `UNKNOWN`."""
-    if len(text) > LONGEST_PARTLY_KNOWN:
-        return True
+def may_match(text: str, glob: str) -> bool:
+    """Whether *glob* matches *text* with some texts in the place of each `UNKNOWN`, of which it has one."""
     places = _places(glob)
-    end = len(places)
+    first, *between, last = text.split(UNKNOWN)
+    stars = [at for at, place in enumerate(places) if place == "*"]
+    if not stars:
+        return _fill(places, first, between, last)
+    # A star can take all that the text says between its ends, and what is unknown can be all that the glob
+    # wants between its own. So only the ends may contradict each other.
+    ending = places[stars[-1] + 1 :]
+    return _agree(first, places[: stars[0]]) and _agree(last[::-1], ending[::-1])
 
-    def past_stars(at: int) -> Iterator[int]:
-        yield at
-        while at < end and places[at] == "*":
-            at += 1
-            yield at
 
-    # How much of the glob the text up to here can have used up.
-    here = set(past_stars(0))
-    for character in text:
-        if not here:
+def _agree(text: str, places: Sequence[str]) -> bool:
+    """Whether *text* and *places* of a glob say the same, as far as both go."""
+    return all(fnmatchcase(character, place) for character, place in zip(text, places, strict=False))
+
+
+def _fill(places: Sequence[str], first: str, between: Sequence[str], last: str) -> bool:
+    """Whether texts fit into *places*, no star among them: *first* and *last* at the ends, others between."""
+    at, end = len(first), len(places) - len(last)
+    if at > end or not (_agree(first, places) and _agree(last, places[end:])):
+        return False
+    for text in between:
+        # The leftmost place is the best one: it leaves the most to those that follow.
+        tries = range(at, end - len(text) + 1)
+        found = next((start for start in tries if _agree(text, places[start:])), None)
+        if found is None:
             return False
-        if character == UNKNOWN:
-            # Any text can stand here, so every later place can be reached.
-            here = set(range(min(here), end + 1))
-            continue
-        inside = [at for at in here if at < end]
-        next_places = [
-            at if places[at] == "*" else at + 1 for at in inside if fnmatchcase(character, places[at])
-        ]
-        here = {after for at in next_places for after in past_stars(at)}
-    return end in here
+        at = found + len(text)
+    return True

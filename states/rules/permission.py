@@ -16,7 +16,7 @@ from ...effects.findings import Finding
 from ...effects.messages import ToolCall
 from ...effects.permissions import Basis, PermissionMode, Rule, Verdict
 from ...effects.requests import InspectCall
-from .commands import Fit
+from .commands import Effort, Fit
 from .hooks import Opinion
 from .rule_fit import NO_FINDING, allowing, doubt_of, fit, inspected, protection
 
@@ -184,7 +184,12 @@ def _why_asked(spec: ToolSpec) -> str:
 
 
 def _may_apply(rule: Rule, spec: ToolSpec, finding: Finding) -> str:
-    return f"{rule} may apply: {doubt_of(spec, finding) or 'it cannot be looked at'}"
+    unsure = "it cannot be looked at"
+    if spec.searches:
+        unsure = "what it finds is known only then"
+    elif finding.command(spec.command) is not None:
+        unsure = "its text does not say all that it may run"
+    return f"{rule} may apply: {doubt_of(spec, finding) or unsure}"
 
 
 def _all_of(rules: Iterable[Rule]) -> str:
@@ -200,8 +205,10 @@ def _first(
 ) -> tuple[Rule | None, Fit]:
     """The first of *rules* with *verdict* that speaks about the call, else the first that may."""
     first: Rule | None = None
+    # One for all of them: what one rule may take would be multiplied by their number.
+    effort = Effort()
     for rule in rules:
-        fits = fit(rule, spec, arguments, finding) if rule.verdict is verdict else Fit.NO
+        fits = fit(rule, spec, arguments, finding, effort) if rule.verdict is verdict else Fit.NO
         if fits is Fit.YES:
             return rule, fits
         if fits is Fit.MAYBE and first is None:

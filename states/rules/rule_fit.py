@@ -10,38 +10,80 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from ...effects.config import ToolSpec
-from ...effects.findings import CommandFound, Finding, PathFound, SimpleCommand
+from ...effects.findings import UNKNOWN, CommandFound, Finding, PathFound, SimpleCommand
 from ...effects.permissions import Rule, Verdict, resolved
-from .commands import Fit, allows, met
+from .commands import Effort, Fit, allows, may_match, met
+from .schema import nulls_of
 
 NO_FINDING = Finding()
 
 
 def inspected(rules: Iterable[Rule], spec: ToolSpec) -> list[tuple[str, str]]:
     """What *rules* say of paths and commands among the arguments of *spec*: their names and globs."""
-    return [
+    rules = tuple(rules)
+    own = [
         (name, glob)
         for rule in rules
         for name, glob in rule.where
         if (name in spec.paths or name == spec.command) and fnmatchcase(spec.name, rule.tool)
     ]
+    found = below(rules, Verdict.ASK, spec.name) if spec.searches else []
+    return own + [(name, glob) for _, glob in found for name in spec.paths]
 
 
-def fit(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding) -> Fit:
+def below(rules: Iterable[Rule], verdict: Verdict, tool: str) -> list[tuple[Rule, str]]:
+    """Those of *rules* with *verdict* on files that *tool*, a search, finds; with their globs."""
+    # What a search shows of a file, `read` would show.
+    return [
+        (rule, rule.where[0][1])
+        for rule in rules
+        if rule.verdict is verdict and [name for name, _ in rule.where] == ["path"]
+        if fnmatchcase(tool, rule.tool) or fnmatchcase("read", rule.tool)
+    ]
+
+
+def fit(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding, effort: Effort) -> Fit:
     """Whether *rule*, alone, speaks about a call of *spec* with *arguments*, of which *finding* is known."""
-    if not fnmatchcase(spec.name, rule.tool):
-        return Fit.NO
-    worst = Fit.YES
-    for name, glob in rule.where:
-        worst = min(worst, _fit_of(rule, name, glob, spec, arguments, finding))
+    # What is left out is null: a rule on an argument is not passed by leaving it out.
+    given = {**nulls_of(spec.schema), **arguments} if spec.fills and rule.where else arguments
+    worst = Fit.YES if fnmatchcase(spec.name, rule.tool) else Fit.NO
+    for pattern in rule.where:
         if worst is Fit.NO:
             break
+        worst = min(worst, _fit_of(rule, pattern, spec, given, finding, effort))
+    # What is denied, the search itself leaves out.
+    if worst is Fit.NO and spec.searches and rule.verdict is Verdict.ASK:
+        return _of_search(rule, spec, given, finding)
     return worst
 
 
+def _of_search(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding) -> Fit:
+    """Whether *rule*, which asks, may speak about a file that the search *spec* finds."""
+    for _, glob in below((rule,), Verdict.ASK, spec.name):
+        for name in spec.paths:
+            for value in _texts(arguments.get(name)):
+                found = _found_of(name, value, finding)
+                if found is None or any(_has_below(path, glob) for path in (*found.written, *found.real)):
+                    return Fit.MAYBE
+    return Fit.NO
+
+
+def _has_below(folder: str, glob: str) -> bool:
+    # What is below a folder above the working directory may be in that.
+    above = {*folder.split("/")} <= {".", ".."}
+    inside = UNKNOWN if above else f"{folder.rstrip('/')}/{UNKNOWN}"
+    return may_match(inside, glob) or may_match(inside, resolved(glob))
+
+
 def _fit_of(
-    rule: Rule, name: str, glob: str, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding
+    rule: Rule,
+    pattern: tuple[str, str],
+    spec: ToolSpec,
+    arguments: Mapping[str, object],
+    finding: Finding,
+    effort: Effort,
 ) -> Fit:
+    name, glob = pattern
     declared = name in spec.paths or name == spec.command
     plain = rule.meets(name, glob, arguments)
     if name not in arguments or not declared:
@@ -54,10 +96,11 @@ def _fit_of(
         return _of_paths(name, glob, arguments[name], finding, allowing=allowing)
     found = finding.command(name)
     if found is None:
-        return Fit.MAYBE
+        # Nothing runs where there is no command.
+        return Fit.NO if arguments[name] is None else Fit.MAYBE
     if allowing:
         return Fit.YES if _all_allowed((rule,), name, found) else Fit.NO
-    return met(glob, found)
+    return met(glob, found, effort)
 
 
 def _of_paths(name: str, glob: str, value: object, finding: Finding, *, allowing: bool) -> Fit:
@@ -97,17 +140,18 @@ def allowing(
 ) -> tuple[Rule, ...]:
     """Those of *rules* that allow the call, of a command perhaps only together; empty where none does."""
     parts: list[Rule] = []
+    effort = Effort()
     for rule in rules:
         if rule.verdict is not Verdict.ALLOW:
             continue
-        if fit(rule, spec, arguments, finding) is Fit.YES:
+        if fit(rule, spec, arguments, finding, effort) is Fit.YES:
             return (rule,)
         others = Rule(
             verdict=rule.verdict,
             tool=rule.tool,
             where=tuple([one for one in rule.where if one[0] != spec.command]),
         )
-        if others != rule and fit(others, spec, arguments, finding) is Fit.YES:
+        if others != rule and fit(others, spec, arguments, finding, effort) is Fit.YES:
             parts.append(rule)
     found = finding.command(spec.command)
     if found is None:

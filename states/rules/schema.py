@@ -65,8 +65,16 @@ def defaults_of(schema: str) -> dict[str, Json]:
     declared = _parsed(schema).get("properties")
     there = declared.items() if isinstance(declared, dict) else ()
     found = {name: each["default"] for name, each in there if isinstance(each, dict) and "default" in each}
-    # Null says that there is no value, and so does an argument that is not there.
+    # Null says that there is no value, and so does an argument that is not there: see `nulls_of`.
     return {name: value for name, value in found.items() if value is not None}
+
+
+@lru_cache(maxsize=1024)
+def nulls_of(schema: str) -> dict[str, Json]:
+    """Null for each argument that has it as the default in *schema*."""
+    declared = _parsed(schema).get("properties")
+    there = declared.items() if isinstance(declared, dict) else ()
+    return {name: None for name, each in there if isinstance(each, dict) and each.get("default", 0) is None}
 
 
 def _refuse(constant: str) -> None:

@@ -9,12 +9,13 @@ import os
 import pty
 import re
 import select
+import shlex
 import time
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 import pytest
@@ -29,8 +30,10 @@ from turnwheel.apps.chat.questions import Questions, effective_decision
 from turnwheel.apps.chat.raw_input import Keyboard
 from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
+from turnwheel.apps.cli.run_options import RunOptions
 from turnwheel.apps.cli.run_table import branches, resolve_run as meant_run
 from turnwheel.apps.cli.session_table import age, family_order
+from turnwheel.apps.cli.workspace import open_store
 from turnwheel.apps.terminal.approval_card import Question, argument_rows, card
 from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary
 from turnwheel.apps.terminal.notice_lines import decision_text
@@ -187,6 +190,37 @@ def asked(*calls: str) -> Questions:
         notice = ApprovalRequested(request=f"r-{call}0", call=f"r-{call}", tool="bash", arguments="{}")
         questions.add(notice, None)
     return questions
+
+
+def test_the_command_that_goes_on_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    """Whatever stands in the names of folders and files, each is one word of it."""
+    odd = "a b;touch 'c' $(d)"
+    kept: dict[str, Any] = {
+        "store": tmp_path / odd,
+        "cwd": Path(odd),
+        "directories": (Path("e f"), Path(odd)),
+    }
+    Path(odd).touch(mode=0o700)
+    hooks = (hook(f"session_start={shlex.quote('./' + odd)}"),)
+    settings = RunOptions(**kept, hooks=hooks, settings_file=Path(odd), base_url="http://me:pw@host/a b")
+    assert shlex.split(settings.again("run --resume", "s 1")) == [
+        *("turnwheel", "run", "--resume", "s 1", "--store", str(tmp_path / odd)),
+        *("--cwd", odd, "--dir", "e f", "--dir", odd, "--base-url", "http://me:(hidden)@host/a b"),
+        *("--hook", f"session_start={shlex.quote('./' + odd)}", "--settings", odd),
+    ]
+
+
+async def test_the_default_directory_of_sessions_is_open_to_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWHEEL_STORE", str(tmp_path / "state" / "sessions.db"))
+    umask = os.umask(0)
+    try:
+        await open_store(tmp_path / "state" / "sessions.db").close()
+        assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+        await open_store(tmp_path / "state" / "sessions.db").close()
+    finally:
+        os.umask(umask)
 
 
 def test_the_only_question_needs_no_name() -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
+import structlog
 
 from turnwheel import Agent, Deny, Policy, Rule, SQLiteStore, builtin_tools
 from turnwheel.effects import AskApproval, CallModel
 from turnwheel.effects.findings import UNKNOWN
 from turnwheel.effects.permissions import PermissionMode
-from turnwheel.performers.tools.builtin import bash
+from turnwheel.performers.tools import inspection, shell
+from turnwheel.performers.tools.builtin import bash, grep
 from turnwheel.performers.tools.inspection import look
 from turnwheel.performers.tools.shell import read_command
+from turnwheel.states.rules.commands import may_match
 from turnwheel.states.rules.permission import PermissionPolicy
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
@@ -309,10 +316,64 @@ def test_without_a_parser_a_command_is_asked_about(monkeypatch: pytest.MonkeyPat
     assert "turnwheel[shell]" in read_command("command", "git status").unread
 
 
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("case_statement", "case x in x) true;; esac"), ("test_command", "[[ x == y ]]"), ("array", "a=(x)")],
+)
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_what_a_later_grammar_may_have_is_asked_about(
+    kind: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert judged(command, "deny git push*", mode=PermissionMode.BYPASS) == "allow"
+    monkeypatch.setattr(shell, "UNDERSTOOD", shell.UNDERSTOOD - {kind})
+    assert judged(command, "deny git push*", mode=PermissionMode.BYPASS) == "ask"
+
+
 @pytest.mark.parametrize("text", ["(" * 5_000, "$(" * 4_000, "a;" * 4_000, "sudo " * 1_500, "x " * 4_000])
 @pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
 def test_a_hostile_command_takes_little_time(text: str) -> None:
     assert judged(text, "deny *push*") in {"ask", "deny"}
+
+
+@pytest.mark.parametrize("start", ["xargs " + "-x " * 60, "sudo " + "-a " * 60, "env " + "$x " * 62])
+@pytest.mark.parametrize("glob", ["*a*b*c*d*e*f*g", "git push*", "gi[st] push?", "xargs *y"])
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_a_judgement_does_a_bounded_amount_of_work(start: str, glob: str) -> None:
+    command = "".join([f"{start}; " for _ in range(45)])
+    arguments, rule = {"command": command}, Rule(verdict="deny", tool="bash", where=(("command", glob),))
+    policy = PermissionPolicy(mode=PermissionMode.BYPASS, rules=(rule,) * 20)
+    found = look(bash.spec, arguments, "/", ())
+    made = 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal made
+        made += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        verdict = policy.judge(bash.spec, arguments, None, found).verdict
+    finally:
+        sys.setprofile(None)
+    assert verdict == "ask"
+    assert made < 200_000
+
+
+def texts_of(characters: str, longest: int) -> list[str]:
+    return ["".join(some) for size in range(longest + 1) for some in product(characters, repeat=size)]
+
+
+@pytest.mark.parametrize("text", [each for each in texts_of(f"ab{UNKNOWN}", 4) if each.count(UNKNOWN) == 1])
+@pytest.mark.parametrize("more", ["", UNKNOWN, f"{UNKNOWN}b"])
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_what_is_partly_known_may_match_what_one_of_its_texts_does(text: str, more: str) -> None:
+    texts = [""]
+    for part in re.split(f"({UNKNOWN})", text + more):
+        texts = [
+            start + each for start in texts for each in (texts_of("ab", 3) if part == UNKNOWN else [part])
+        ]
+    globs = [*texts_of("ab*", 3), "?", "[!a]?", "a[ab]b", "*[!b]", "?*a"]
+    due = {glob: any(fnmatchcase(each, glob) for each in texts) for glob in globs}
+    assert {glob: may_match(text + more, glob) for glob in globs} == due
 
 
 @pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
@@ -328,6 +389,9 @@ def test_what_a_finding_says_is_in_the_question() -> None:
     policy, arguments = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=(denial,)), {"command": "$X"}
     found = policy.judge(bash.spec, arguments, None, look(bash.spec, arguments, "/", ()))
     assert found.detail == "deny bash:command=git push* may apply: it is dynamic: $X"
+    arguments = {"command": "echo push | xargs git"}
+    found = policy.judge(bash.spec, arguments, None, look(bash.spec, arguments, "/", ()))
+    assert found.detail.endswith(" may apply: its text does not say all that it may run")
 
 
 @pytest.mark.behaviour("a-command-is-what-it-runs")
@@ -340,6 +404,27 @@ def test_words_are_told_without_their_quotes() -> None:
 
 
 # Files
+
+
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+async def test_why_a_call_could_not_be_looked_at_is_logged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(inspection, "found_path", fail)
+    place = Place(folder, "deny read:path=secrets/*")
+    try:
+        with structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
+            assert await place.call("read", path="notes.txt") == "denied: no"
+    finally:
+        structlog.reset_defaults()
+    line = next(line for line in lines if line["log_level"] == "warning")
+    assert (line["event"], line["tool"]) == ("a call could not be looked at", "read")
+    assert line["error"] == "RecursionError"
+    assert ", in fail" in line["traceback"]
 
 
 class Place:
@@ -490,6 +575,30 @@ async def test_a_default_that_is_left_out_is_judged(folder: Path) -> None:
         place = Place(folder, rule.format(work=folder))
         assert (await place.call("ls")).startswith("denied: ")
         assert (await place.call("ls", path="docs")).startswith("ok: ")
+
+
+@pytest.mark.parametrize("verdict", ["deny", "ask"])
+@pytest.mark.behaviour("defaults-are-judged")
+def test_an_argument_is_not_left_out_to_pass_a_rule(verdict: str) -> None:
+    rules = (Rule(verdict=verdict, tool="grep", where=(("glob", "*"),)),)
+    for mode in ("default", "dont_ask"):
+        policy = PermissionPolicy(mode=PermissionMode(mode), rules=rules)
+        for arguments in ({"pattern": "x"}, {"pattern": "x", "glob": None}, {"pattern": "x", "glob": "*.py"}):
+            assert policy.judge(grep.spec, arguments).verdict == ("deny" if mode == "dont_ask" else verdict)
+    narrow = (Rule(verdict=verdict, tool="grep", where=(("glob", "*.py"),)),)
+    assert PermissionPolicy(mode=PermissionMode.DEFAULT, rules=narrow).judge(grep.spec, {}).verdict == "allow"
+
+
+@pytest.mark.behaviour("searches-are-asked-about")
+async def test_a_search_is_asked_about_where_it_may_show_what_is_asked_about(folder: Path) -> None:
+    place = Place(folder, "ask read:path=secrets/*")
+    for path in (".", "secrets", "./docs/..", str(folder), "..", "docs/way"):
+        assert await place.call("grep", pattern="s3cret", path=path) == "denied: no", path
+    assert await place.call("glob", pattern="**/*") == "denied: no"
+    assert place.asked[0].why.endswith("may apply: what it finds is known only then")
+    for path in ("docs", "notes.txt"):
+        assert not (await place.call("grep", pattern="s3cret", path=path)).startswith("denied: "), path
+    assert await Place(folder, "ask grep:path=*.env").call("grep", pattern="s3cret") == "denied: no"
 
 
 @pytest.mark.parametrize(

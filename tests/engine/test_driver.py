@@ -18,24 +18,43 @@ from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
     Approve,
+    CallInspected,
     Deny,
     Event,
+    Failure,
+    HookAnswered,
+    InstructionsRead,
     Interrupted,
+    ModelFailed,
     ModelFinished,
     ModelStreamed,
+    TimerFired,
     ToolFinished,
     UserSent,
 )
 from turnwheel.effects.history import CallPiece, TextPiece
+from turnwheel.effects.hooks import Hook, HookSaid
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import InputReceived, InterruptRequested, RunEnded, TextDelta, ToolStarted
-from turnwheel.effects.requests import AskApproval, CallModel, RunAgent, RunTool, SetTimer
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Conversation,
+    FireHook,
+    InspectCall,
+    ReadInstructions,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.driver import Driver
+from turnwheel.engine.driver import Driver, Inbox, check_answer, failed_answer
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.machine import Machine, ignored
 from turnwheel.performers.base import PerformContext
+from turnwheel.states.rules import model_messages
 from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, says, stalls
 
 CONFIG = Config(
@@ -113,6 +132,67 @@ async def test_events_that_do_not_apply_are_not_journaled() -> None:
     effects = await driven(driver)
     assert sum(ignored((effect,)) for effect in effects) == 1
     assert not any(b"unknown" in entry for entry in recorder.entries)
+
+
+def piece(before: int, text: str, request: str = "r-1", more: int = 0) -> ModelStreamed:
+    """The piece *text* of the answer to *request*, and *more* behind it that are not told one by one."""
+    pieces = (TextPiece(text),)
+    return ModelStreamed(at=AT + before, request=request, before=before, count=1 + more, pieces=pieces)
+
+
+STOP = Interrupted(at=AT)
+
+
+@pytest.mark.parametrize(
+    ("came", "taken"),
+    [
+        ([piece(0, "a"), piece(1, "b", more=2), piece(4, "c")], ["abc"]),
+        ([piece(0, "a"), piece(0, "b")], ["a", "b"]),
+        ([piece(0, "a"), piece(2, "b"), piece(3, "c")], ["a", "bc"]),
+        ([piece(0, "a"), piece(1, "b", "r-2"), piece(2, "c")], ["a", "b", "c"]),
+        ([piece(0, "a"), piece(1, "b", "r-2")], ["a", "b"]),
+        ([piece(0, "a"), STOP, piece(1, "b")], ["a", "stop", "b"]),
+        ([STOP, piece(0, "a"), piece(1, "b")], ["stop", "ab"]),
+    ],
+    ids=["follow", "repeated", "a gap", "two answers", "another answer", "a stop between", "a stop before"],
+)
+async def test_only_pieces_that_follow_each_other_in_one_answer_are_one_event(
+    came: list[Event], taken: list[str]
+) -> None:
+    inbox = Inbox()
+    for event in came:
+        inbox.put(event)
+    found = [await inbox.get() for _ in taken]
+    texts = [
+        "".join(one.text for one in event.pieces if isinstance(one, TextPiece))
+        if isinstance(event, ModelStreamed)
+        else "stop"
+        for event in found
+    ]
+    assert texts == taken
+    counted = [event.count for event in came if isinstance(event, ModelStreamed)]
+    assert sum(event.count for event in found if isinstance(event, ModelStreamed)) == sum(counted)
+    assert (inbox.taken, len(inbox)) == (len(came), 0)
+
+
+async def test_an_inbox_that_is_closed_gives_out_nothing_of_what_waits() -> None:
+    inbox = Inbox()
+    inbox.put(STOP)
+    assert len(inbox) == 1
+    inbox.close()
+    assert await inbox.get() is None
+    assert (len(inbox), inbox.taken) == (1, 0)
+
+
+async def test_an_inbox_that_is_woken_gives_out_nothing_once() -> None:
+    inbox = Inbox()
+    inbox.wake()
+    assert await inbox.get() is None
+    waits = asyncio.ensure_future(inbox.get())
+    await turns(3)
+    assert not waits.done()
+    inbox.put(STOP)
+    assert await waits is STOP
 
 
 # Stopping
@@ -278,6 +358,68 @@ async def test_a_performer_of_tools_that_fails_is_a_crashed_tool(fault: BaseExce
     assert history[2].results[0].outcome in {Outcome.CRASHED, Outcome.CANCELLED}
     assert fault is not None or "answered" in history[2].results[0].content
     assert history[-1].text == "sorry"
+
+
+REQUESTS: list[Request] = [
+    CallModel(id="r-1", model="m", view=Conversation(revision=0, length=1)),
+    RunTool(id="r-1", call="r-0", tool="look", arguments="{}"),
+    RunAgent(id="r-1", call="r-0", agent="kid", prompt="go"),
+    AskApproval(id="r-1", call="r-0", tool="look", arguments="{}"),
+    FireHook(id="r-1", hook=Hook.STOP, names=("one", "two")),
+    InspectCall(id="r-1", call="r-0", tool="look", arguments="{}"),
+    ReadInstructions(id="r-1", files=("A.md",)),
+    SetTimer(id="r-1", due=7.0),
+]
+FAULT, GONE = "ValueError: bug", "CancelledError: "
+CRASHED = f"Tool execution crashed: {FAULT}"
+WHO: Any = {"at": AT, "request": "r-1"}
+FAILED: list[Event] = [
+    ModelFailed(**WHO, failure=Failure.INTERNAL, message=FAULT),
+    ToolFinished(**WHO, content=CRASHED, outcome=Outcome.CRASHED),
+    AgentFinished(**WHO, content=CRASHED, outcome=Outcome.CRASHED),
+    ApprovalGiven(**WHO, decision=Deny(message=f"The approver failed: {FAULT}")),
+    HookAnswered(**WHO, said=(HookSaid(name="one", fault=FAULT), HookSaid(name="two", fault=FAULT))),
+    CallInspected(**WHO),
+    InstructionsRead(**WHO, text="", faults=(f"the instructions cannot be read: {FAULT}",)),
+    TimerFired(**WHO),
+]
+"""What each of these requests is answered with where its performer fails."""
+CANCELS: list[Event | None] = [
+    ModelFailed(**WHO, failure=Failure.CANCELLED, message=GONE),
+    ToolFinished(**WHO, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED),
+    AgentFinished(**WHO, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED),
+    *[None] * 5,
+]
+"""And where it is cancelled: what can have done nothing needs no answer."""
+
+
+@pytest.mark.parametrize(("request_", "failed", "cancelled"), [*zip(REQUESTS, FAILED, CANCELS, strict=True)])
+def test_a_request_whose_performer_fails_has_its_own_answer(
+    request_: Request, failed: Event, cancelled: Event | None
+) -> None:
+    assert failed_answer(request_, ValueError("bug"), AT) == failed
+    assert failed_answer(request_, asyncio.CancelledError(), AT) == cancelled
+
+
+@pytest.mark.parametrize("number", range(len(REQUESTS)))
+def test_only_an_answer_of_its_own_kind_to_this_very_request_is_believed(number: int) -> None:
+    request = REQUESTS[number]
+    right: Any = FAILED[number]
+    others: list[Any] = [one for one in FAILED if type(one) is not type(right)]
+    wrong = [
+        *others,
+        attrs.evolve(right, request="r-2"),
+        *([] if isinstance(request, AskApproval) else [None]),
+    ]
+    own: Any = attrs.evolve(right, at=AT - 1.0)
+    assert check_answer(request, own, AT) is own
+    for answer in wrong:
+        fault = TypeError(f"the performer of {type(request).__name__} answered r-1 with {answer!r}")
+        assert check_answer(request, answer, AT) == failed_answer(request, fault, AT)
+
+
+def test_an_approver_may_leave_a_question_to_another_one() -> None:
+    assert check_answer(REQUESTS[3], None, AT) is None
 
 
 async def test_an_effect_without_a_performer_is_an_error_that_guesses_why() -> None:

@@ -5,17 +5,32 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 from support.memories import remember
 
-from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
+from turnwheel import ChildSpec, Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
 from turnwheel.effects import errors, events, messages, notices, permissions, records, usage
+from turnwheel.effects.config import Steering
 from turnwheel.effects.history import CallPiece, History, TextPiece
 from turnwheel.engine import drive
 from turnwheel.engine.journal.entries import RunOpened
+from turnwheel.engine.machine import (
+    ChildLink,
+    agent_before,
+    calls_in,
+    error_line,
+    links_of,
+    overtaken,
+    questions,
+    with_denials,
+)
+from turnwheel.states import streaming, thinking
 from turnwheel.states.context import RECALL, AsConfigured
+from turnwheel.states.state import Prompt, Start, Thinking
+from turnwheel.testing.state_fixtures import run_at
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))
@@ -36,9 +51,6 @@ def test_a_machine_says_where_it_is_and_what_it_waits_for() -> None:
     assert repr(machine) == "<Machine 'r': thinking.start>"
     machine.advance()
     assert repr(machine) == "<Machine 'r': streaming, waits for r-1>"
-    shown = machine._repr_markdown_()  # pyright: ignore[reportPrivateUsage]  # as a notebook does
-    assert shown.startswith("<Machine 'r': streaming, waits for r-1>\n\n```mermaid\n")
-    assert "streaming" in shown
 
 
 def test_drive_is_the_machine_as_a_generator() -> None:
@@ -185,3 +197,215 @@ def test_only_so_many_inputs_are_remembered_by_their_id() -> None:
     assert machine.memory.session.received == tuple(str(number) for number in range(5, RECALL + 5))
     again = events.ControlReceived(at=2, id=str(RECALL), change=records.SetThinking(tokens=2))
     assert machine.advance(again) == (notices.Ignored(event="ControlReceived", state="streaming"),)
+
+
+def test_a_run_begins_with_the_id_that_its_prompt_came_with() -> None:
+    for sender, known in (("m1", "m1"), ("", "r-prompt")):
+        machine = Machine.start(CONFIG, "go", run="r", sender=sender)
+        machine.advance(at=1.0)
+        again = events.UserSent(at=2.0, id=known, text="go")
+        assert machine.advance(again) == (notices.Ignored(event="UserSent", state="streaming"),)
+
+
+@pytest.mark.parametrize("fallback", ["m", "spare", "gone"])
+def test_a_model_that_took_over_answers_on_where_it_is_still_configured(fallback: str) -> None:
+    machine = Machine.start(CONFIG, "go")
+    machine.memory = remember(machine.memory, fallback=fallback)
+    settings = attrs.evolve(CONFIG, models=(ModelSpec(name="spare"),))
+    machine.reconfigure(settings)
+    assert machine.memory.progress.fallback == ("" if fallback == "gone" else fallback)
+
+
+MODES = permissions.PermissionMode
+CHILD = attrs.evolve(CONFIG, agent="kid", policy=Policy(mode="plan"), ceiling=MODES.PLAN)
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "anew", "under"),
+    [
+        (CONFIG, {}, CONFIG, True),
+        (CONFIG, {}, attrs.evolve(CONFIG, system="x"), False),
+        (CONFIG, {"mode": MODES.PLAN, "chosen": ("mode",)}, CONFIG, True),
+        (CHILD, {}, CHILD, True),
+        (CHILD, {"mode": MODES.BYPASS}, CHILD, False),
+        (CHILD, {"ceiling": MODES.BYPASS}, CHILD, False),
+        (CHILD, {}, attrs.evolve(CHILD, system="x"), False),
+    ],
+)
+def test_only_a_child_has_the_mode_of_its_settings_when_it_goes_on(
+    settings: Config, changes: dict[str, Any], anew: Config, *, under: bool
+) -> None:
+    machine = Machine.start(settings, "go")
+    machine.memory = remember(machine.memory, **changes)
+    before = machine.memory
+    assert machine.under(anew) is under
+    machine.reconfigure(anew)
+    session = machine.memory.session
+    assert machine.under(anew)
+    assert not under or machine.memory == before
+    if anew.agent:
+        assert (session.mode, session.ceiling) == (MODES.PLAN, MODES.PLAN)
+
+
+@pytest.mark.parametrize("agent", ["", "kid"])
+def test_the_widest_mode_is_that_of_the_settings_but_a_childs_stays(agent: str) -> None:
+    """Its parent may have changed it since."""
+    first = Machine.start(attrs.evolve(CONFIG, agent=agent, ceiling=MODES.PLAN), "go")
+    wider = attrs.evolve(CONFIG, agent=agent, ceiling=MODES.BYPASS)
+    second = Machine.open(opened(wider), first)
+    assert second.memory.session.ceiling is (MODES.PLAN if agent else MODES.BYPASS)
+
+
+def test_a_stop_of_a_run_that_is_over_is_none_of_the_next() -> None:
+    posted: list[events.Post] = [events.Interrupted(at=1, aborted=True)]
+    memory = Machine.open(opened(), None, posted).memory
+    assert memory == Machine.open(opened()).memory
+
+
+def test_an_input_that_is_ignored_does_not_count_as_received() -> None:
+    machine = Machine.start(CONFIG, "go")
+    machine.advance()
+    machine.advance(events.Interrupted(at=1.0))
+    machine.advance(events.Interrupted(at=2.0))
+    assert machine.done
+    before = machine.memory
+    for late in (events.UserSent(at=3.0, id="late", text="more"), events.Interrupted(at=4.0, aborted=True)):
+        (told,) = machine.advance(late)
+        assert isinstance(told, notices.Ignored)
+        assert machine.memory == before
+
+
+def test_a_machine_is_none_of_anything_else() -> None:
+    machine = Machine.start(CONFIG, "go")
+    assert machine != "go"
+    assert machine.__eq__("go") is NotImplemented
+
+
+# Bugs of ours
+
+
+def test_a_step_outside_the_table_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not it has effects."""
+    machine = Machine.start(CONFIG, "go", run="r")
+    machine.advance()
+    before = (machine.state, machine.memory)
+    stop = events.Interrupted(at=1.0)
+    for effects in ((), (notices.InterruptRequested(),)):
+        monkeypatch.setattr(
+            streaming, "handle", lambda *_, effects=effects: (Thinking(stage=Start()), effects)
+        )
+        with pytest.raises(errors.IllegalTransition, match="no row for Interrupted in streaming"):
+            machine.advance(stop)
+        assert (machine.state, machine.memory) == before
+
+
+@pytest.mark.timeout(5)
+def test_states_that_wait_for_nothing_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine.start(CONFIG, "go", run="r")
+    before = (machine.state, machine.memory)
+    monkeypatch.setattr(thinking, "handle", lambda *_: (Thinking(stage=Prompt()), ()))
+    monkeypatch.setattr("turnwheel.engine.machine.LEGAL", Anything())
+    with pytest.raises(
+        errors.InternalError, match=r"51 states in a row waited for nothing, last thinking\.prompt"
+    ):
+        machine.advance()
+    assert (machine.state, machine.memory) == before
+
+
+class Anything:
+    """Holds whatever it is asked for."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("no"), "internal error: ValueError: no"),
+        (ValueError(), "internal error: ValueError"),
+        (ValueError("x" * 1_000), f"internal error: ValueError: {'x' * 472}"),
+    ],
+)
+def test_the_end_of_a_run_tells_of_a_bug_in_a_line(error: Exception, line: str) -> None:
+    assert len(line) <= 500
+    assert error_line(error) == line
+
+
+# Settings of an earlier run
+
+
+def test_denials_of_an_earlier_run_are_kept_and_nothing_else_of_its_rules() -> None:
+    deny, other, lifted = (permissions.Rule(verdict="deny", tool=name) for name in ("a", "b", "c"))
+    allow, mine = (permissions.Rule(verdict=verdict, tool="d") for verdict in ("allow", "ask"))
+    before = attrs.evolve(CONFIG, rules=(allow, deny, other, lifted))
+    now = attrs.evolve(CONFIG, rules=(mine, other))
+    assert with_denials(now, before, (lifted,)).rules == (mine, other, deny)
+    assert with_denials(now, before).rules == (mine, other, deny, lifted)
+    assert with_denials(now, None) == now
+
+
+# Children of calls
+
+
+def said(*calls: tuple[str, str, str]) -> messages.Message:
+    parts = tuple(
+        [messages.ToolCall(id=id_, wire_id="w", name=name, arguments=text) for id_, name, text in calls]
+    )
+    return messages.Message(role=messages.Role.ASSISTANT, parts=parts)
+
+
+HIRING = Config(
+    model=ModelSpec(name="m"),
+    tools=(ToolSpec(name="hire", kind="agent"), ToolSpec(name="look", side_effect="read_only")),
+    children=(ChildSpec(name="kid"),),
+)
+ASKS_KID = '{"agent": "kid", "prompt": "go"}'
+
+
+@pytest.mark.parametrize(
+    ("call", "agent"),
+    [("c1", "kid"), ("c2", ""), ("c3", ""), ("c4", "latest"), ("gone", "")],
+    ids=["a child", "no child", "a tool that is gone", "made twice", "no call"],
+)
+def test_the_agent_that_a_call_started_is_found_in_the_history(call: str, agent: str) -> None:
+    latest = ASKS_KID.replace("kid", "latest")
+    made = (
+        said(("c1", "hire", ASKS_KID), ("c2", "look", ASKS_KID), ("c3", "gone", ASKS_KID)),
+        said(("c4", "hire", ASKS_KID)),
+        said(("c4", "hire", latest)),
+    )
+    machine = Machine.start(HIRING, "go")
+    machine.memory = remember(machine.memory, history=History.of(messages.user("go"), *made))
+    assert agent_before(call, machine) == agent
+    assert agent_before(call, None) == ""
+
+
+def test_the_calls_without_a_result_and_the_children_at_work_are_listed() -> None:
+    run = run_at("dispatching")
+    hire, write = run.machine.memory.history[-1].calls
+    assert calls_in(run.machine.state) == (hire.id, write.id)
+    assert links_of(run.machine.state, "s") == (ChildLink(call=hire.id, session=f"s.{hire.id}", agent="kid"),)
+    run.report("send")
+    assert calls_in(run.machine.state) == (write.id,)
+    assert links_of(run.machine.state, "s") == ()
+    assert calls_in(None) == calls_in(run_at("streaming").machine.state) == ()
+    reviewed = run_at("executing, reviewed")
+    assert calls_in(reviewed.machine.state) == (reviewed.machine.memory.history[-1].calls[1].id,)
+
+
+def test_what_waits_and_would_end_a_run_with_a_bug_of_ours_closes_its_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = run_at("confirming, heard").machine
+    (question,) = questions(machine)
+    stop = events.Interrupted(at=500.0)
+    steer = events.UserSteered(at=500.0, id="s", text="later", how=Steering.WHEN_DONE)
+    assert overtaken(machine, [steer, stop, stop]) == {question.call: stop}
+    assert overtaken(machine, [steer]) == {}
+
+    def fails(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("turnwheel.engine.machine.transition", fails)
+    assert overtaken(machine, [steer, stop]) == {question.call: steer}

@@ -23,6 +23,7 @@ PLAIN = {
     "Items": "what a log needs of its list",
     "DeferredItems": "the list of a log whose beginning is read when it is looked at",
     "Draft": "the effects of one transition while it is being decided; never outlives it",
+    "Effort": "what one judgement may still do; never outlives it",
 }
 
 

@@ -109,14 +109,18 @@ def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp
     path = ROOT / "effects/history.py"
     mutants = {one.name.partition(" ")[2]: one for one in mutants_of(ROOT, path)}
     wrong, unseen = mutants["Rope.__repr__: " + REPRESENTED], mutants["Rope.extend: '+' -> '-' #2"]
-    # Outside of a function, so in a process of its own.
+    # Outside of a function, so in a process of its own each.
     longer = mutants["-: '500' -> '501'"]
-    tests = ["tests/effects/test_pieces.py::test_a_rope_is_a_value_that_counts_its_pieces"]
-    order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen, longer)]
+    [least] = [one for one in mutants_of(ROOT, ROOT / "performers/keys.py") if not one.function]
+    tests = [
+        "tests/effects/test_pieces.py::test_a_rope_is_a_value_that_counts_its_pieces",
+        "tests/performers/test_keys.py::test_a_key_has_32_bytes_at_least",
+    ]
+    order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen, longer, least)]
     asked.write_text(json.dumps(order), "utf-8")
     hunting = ["-s", "-p", "mutants.hunting", f"--hunt={asked}", f"--found={found}", *tests]
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *hunting], check=True, cwd=ROOT)
     over = [json.loads(line) for line in found.read_text("utf-8").splitlines()]
     codes = {one["name"]: one["code"] for one in over}
-    assert codes == {wrong.name: FOUND, unseen.name: SURVIVED, longer.name: SURVIVED}
+    assert codes == {wrong.name: FOUND, unseen.name: SURVIVED, longer.name: SURVIVED, least.name: FOUND}
     assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[0]

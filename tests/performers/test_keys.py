@@ -6,7 +6,8 @@ import hmac
 
 import pytest
 
-from turnwheel.performers.keys import signature, signs
+from turnwheel.effects.errors import ArgumentError, ConfigError
+from turnwheel.performers.keys import check_key, signature, signs
 
 KEY = b"k" * 32
 
@@ -26,3 +27,14 @@ def test_what_is_found_is_the_signature_or_not(found: object) -> None:
     told = signature(KEY, b"what")
     assert not signs(found, told)
     assert signs(bytes(told), told)
+
+
+def test_a_key_has_32_bytes_at_least() -> None:
+    check_key(KEY)
+    with pytest.raises(ConfigError, match=r"at least 32 bytes; got 31: secrets\.token_bytes\(32\) makes one"):
+        check_key(KEY[1:])
+
+
+def test_a_text_is_no_key() -> None:
+    with pytest.raises(ArgumentError, match="a key is bytes, not str"):
+        check_key("k" * 32)

@@ -24,6 +24,7 @@ from turnwheel.effects.secrets import (
 )
 from turnwheel.performers.secrets import (
     ENTRY_COST,
+    MAX_LOCAL_SESSIONS,
     MemoryVault,
     fill_in,
     is_searchable,
@@ -361,3 +362,14 @@ async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest(
     await vault.keep("s", "c", "0")
     assert [await vault.find("t", "a"), await vault.find("s", "a")] == [None, "12345"]
     assert repr(vault) == "<MemoryVault of 3 values>"
+
+
+def test_a_vault_in_memory_knows_the_latest_sessions_that_were_at_work_here() -> None:
+    vault = MemoryVault()
+    names = [f"s{number}" for number in range(MAX_LOCAL_SESSIONS)]
+    for name in names:
+        vault.mark_local(name)
+    assert all(map(vault.is_local, names))
+    vault.mark_local("s0")  # again at work
+    vault.mark_local("new")
+    assert [vault.is_local(name) for name in ("s0", "s1", "s2", "new")] == [True, False, True, True]

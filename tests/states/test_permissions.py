@@ -296,6 +296,27 @@ def test_a_rule_that_allows_may_have_slashes_and_dots_of_its_own(
     assert Rule(verdict="allow", tool="*", where=(("at", glob),)).covers("fetch", {"at": value}) == covered
 
 
+@pytest.mark.parametrize(
+    ("path", "plain"),
+    [
+        ("../../x", "../../x"),
+        ("../../../x/", "../../../x"),
+        ("a/../../x", "../x"),
+        ("a/b/../../../../x", "../../x"),
+        ("/../../x", "/x"),
+        ("/a/../../x", "/x"),
+        ("./a//b/.", "a/b"),
+        ("a/..", ""),
+        ("/", "/"),
+        ("..", ".."),
+        ("...", "..."),
+        (".../..", ""),
+    ],
+)
+def test_each_step_up_is_taken_or_kept(path: str, plain: str) -> None:
+    assert resolved(path) == plain
+
+
 paths = st.lists(st.sampled_from(["a", "b", ".", "..", "", "..."]), min_size=1, max_size=8).map("/".join)
 
 

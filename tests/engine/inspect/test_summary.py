@@ -13,17 +13,27 @@ import pytest
 from turnwheel import ChildSpec, DoneReason, MemoryStore, ModelSpec, SetThinking, SQLiteStore
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import StoreError
-from turnwheel.effects.events import UserSteered
+from turnwheel.effects.events import ApprovalGiven, Approve, Interrupted, UserSteered
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped
-from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
+from turnwheel.engine.journal.fold import SessionState, fold
+from turnwheel.engine.journal.summary import (
+    Activity,
+    SessionKind,
+    SessionStatus,
+    SessionSummary,
+    activity_of,
+    status_of,
+    summarize,
+    summary_key,
+)
 from turnwheel.engine.session.listing import described, latest, listed
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.state_fixtures import PLACES, run_at
 from turnwheel.testing.stores import StoreOver
 
 if TYPE_CHECKING:
@@ -79,6 +89,42 @@ async def test_a_session_that_waits_for_people_says_for_how_many_answers(made: M
         await session.resume()
         row = await told(store)
         assert (row.state, row.questions, row.reason) == (SessionStatus.IDLE, 0, DoneReason.INTERRUPTED)
+
+
+RESTS = {"confirming, heard", "confirming, lost", "confirming.stopping"}
+"""The places where people are all that a run waits for; a tool is at work in ``confirming``."""
+
+DOES = {
+    "done": Activity.IDLE,
+    "streaming": Activity.STREAMING,
+    "executing": Activity.EXECUTING_TOOLS,
+    "confirming": Activity.EXECUTING_TOOLS,
+    "dispatching": Activity.EXECUTING_TOOLS,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_session_at_work_is_not_listed_as_resting(place: str) -> None:
+    machine = run_at(place).machine
+    state = SessionState(machine=machine, runs=1)
+    if place == "done":
+        expected = SessionStatus.IDLE
+    else:
+        expected = SessionStatus.RESTING if place in RESTS else SessionStatus.UNFINISHED
+    assert status_of(state) is expected
+    assert activity_of(machine.state) is DOES.get(place.partition(".")[0].partition(",")[0], Activity.RUNNING)
+    assert activity_of(None) is Activity.IDLE
+    row = summarize(state, "s")
+    assert (row.state, row.questions) == (expected, len(state.questions))
+    assert (row.reason is None) is (place != "done")
+    assert summary_key(state) == row.key
+    if not state.questions:
+        return
+    # Once the last of them has its answer, or a stop waits, a worker goes on.
+    state.posted += [ApprovalGiven(at=9.0, request=one.id, decision=Approve()) for one in state.questions]
+    assert (status_of(state), summarize(state, "s").questions) == (SessionStatus.UNFINISHED, 0)
+    state.posted = [Interrupted(at=9.0)]
+    assert status_of(state) is SessionStatus.UNFINISHED
 
 
 async def test_prompts_that_wait_are_counted(made: Made) -> None:

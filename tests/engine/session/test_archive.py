@@ -10,18 +10,19 @@ import pytest
 from turnwheel import MemoryStore
 from turnwheel.effects import Effect
 from turnwheel.effects.errors import ConfigError, UnknownSession
+from turnwheel.engine.inspect.explain import Wishes, account, find_wish
 from turnwheel.engine.inspect.replay import ReplayedStep
 from turnwheel.engine.journal import fold
 from turnwheel.engine.journal.checkpoints import checkpoint
 from turnwheel.engine.journal.entries import Entry
 from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state, read
-from turnwheel.engine.session.archive import replay
+from turnwheel.engine.session.archive import explain, replay
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))
 NAMES = [f"{path.parent.name}/{path.stem}" for path in JOURNALS]
 
-EVERY = 7
+EVERY = 10
 """Entries between two checkpoints here."""
 
 
@@ -42,16 +43,26 @@ async def page(store: MemoryStore, since: int = 0, limit: int | None = None) -> 
 
 
 @pytest.mark.parametrize("path", JOURNALS, ids=NAMES)
-async def test_a_page_of_steps_is_what_a_replay_of_all_has_there(path: Path) -> None:
-    """Anywhere, also across branches and forks."""
+async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path) -> None:
+    """Anywhere, also across branches and forks; a call by its full id, and by an end that only it has."""
     entries = path.read_bytes().splitlines()
     store = await stored(entries)
     told = await page(store)
     assert [step.number for step in told] == [*range(len(entries))]
-    for since in range(0, len(entries) + 1, 1 + len(entries) // 5):
-        assert await page(store, since) == told[since:]
-        for limit in (1, 5):
-            assert await page(store, since, limit) == told[since : since + limit]
+    for since in range(0, len(entries) + 1, 1 + len(entries) // 3):
+        for limit in (5, None):
+            found, wanted = await page(store, since, limit), told[since:][:limit]
+            assert found == wanted
+            # Made again of where the step began, which equal steps do not compare.
+            assert [step.way for step in found] == [step.way for step in wanted]
+    wishes = Wishes(entries, "s")
+    for call, number in [*wishes.calls.items()][-1:]:
+        assert find_wish(entries, call) == number
+        explained = await explain(store, "s", call)
+        assert explained == account(told[number:], call, "s")
+        end = call.rpartition("-")[2]
+        if len(wishes.named(end)) == 1:
+            assert await explain(store, "s", end) == explained
 
 
 async def test_a_page_is_read_from_the_checkpoint_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,9 +75,9 @@ async def test_a_page_is_read_from_the_checkpoint_before_it(monkeypatch: pytest.
         return apply_entry(state, entry, number, session)
 
     monkeypatch.setattr(fold, "apply_entry", counted)
-    steps = await page(store, 2 * EVERY + 2, 3)
+    steps = await page(store, EVERY + 6, 3)
     assert [step.number for step in steps] == [16, 17, 18]
-    assert seen == [14, 15, 16, 17, 18]
+    assert seen == [*range(EVERY, EVERY + 9)]
 
 
 async def test_a_page_behind_the_end_is_empty_and_one_of_no_session_is_refused() -> None:

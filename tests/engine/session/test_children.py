@@ -21,6 +21,7 @@ from turnwheel import (
     Deny,
     DoneReason,
     Limits,
+    MemoryStore,
     ModelSpec,
     PermissionMode,
     Policy,
@@ -660,6 +661,31 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(agent: str, prompt: str
     assert (answer.outcome, answer.spent) == (messages.Outcome.ERROR, usage.Spent())
     assert why in answer.content
     assert noticed == []
+
+
+@pytest.mark.parametrize("reply", [says("mine"), calls(("pay", {}))], ids=["over", "at rest"])
+async def test_a_session_that_is_no_childs_is_not_taken_for_one(reply: Reply) -> None:
+    """A person may have given a session the name that a child's would have. Nothing of it is touched."""
+
+    async def meet(name: str) -> tuple[Session, bool]:
+        """A session that hires, after a person had one called *name*; whether that is as it was."""
+        house = House(MemoryStore())
+        await house.process(reply, session=name).run("my own")
+        before = await house.entries(name)
+        session = house.process(hires("scout"), says("done"), scout=(says("found"),))
+        await session.run("go")
+        return session, await house.entries(name) == before
+
+    free, _ = await meet("mine")
+    assert told(free) == ["found"]
+    taken = f"s.{results(free)[0].call}"
+    session, untouched = await meet(taken)
+    assert (outcomes(session), told(session)) == (
+        [messages.Outcome.ERROR],
+        [f"The session {taken!r} is not one of the agent 'scout'."],
+    )
+    assert untouched
+    assert session.result().spent.usage == usage.Usage(input=20, output=10)
 
 
 # After a crash

@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 from turnwheel import Approve, ApproveAlways, Deny, HookAnswer, Limits, ModelSpec, Price
 from turnwheel.effects.config import Config, Steering
-from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
-from turnwheel.effects.events import Post
+from turnwheel.effects.errors import (
+    ArgumentError,
+    CallerError,
+    ConfigError,
+    QueueFull,
+    UnknownCall,
+    UnknownRequest,
+)
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    CallCancelled,
+    ControlReceived,
+    Interrupted,
+    Post,
+    UserSent,
+    UserSteered,
+)
 from turnwheel.effects.messages import Binary
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.engine.inputs import Input, approval_event, control_event
+from turnwheel.engine.inputs import (
+    Input,
+    approval_event,
+    cancel_event,
+    check_question,
+    check_room,
+    control_event,
+    located,
+    steer_input,
+)
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
+from turnwheel.engine.journal.fold import SessionState
+from turnwheel.engine.machine import Machine, calls_in, questions
+from turnwheel.testing.harness import MachineHarness, calls
 
 PICTURE = Binary(media_type="image/png", data=b"\x89PNG")
 CONFIG = Config(model=ModelSpec(name="one", price=Price(input=1, output=1)), limits=Limits(usd=1))
@@ -162,3 +191,149 @@ KINDS = r"change must be SetModel, SetMode or SetThinking"
 def test_a_wrong_change_is_refused(kind: type, field: str, wrong: Any, why: str) -> None:
     with pytest.raises(ArgumentError if why == KINDS else ConfigError, match=why):
         control_event(kind(**{field: wrong}), CONFIG, 0.0, "c1", None)
+
+
+# What closes a question, and a full queue
+
+
+ROOM = Machine.start(CONFIG, "go", run="r")
+SENT = UserSent(at=0.0, id="more", text="more")
+PASS: list[Post] = [
+    ApprovalGiven(at=0.0, request="r-1", decision=Approve()),
+    Interrupted(at=0.0),
+    CallCancelled(at=0.0, call="r-0"),
+]
+REFUSED: list[Post] = [
+    SENT,
+    UserSteered(at=0.0, id="more", text="more"),
+    ControlReceived(at=0.0, id="more", change=SetModel(model="one")),
+]
+
+
+@pytest.mark.parametrize("queued", [0, 1], ids=["none begun", "one in the queue of the run"])
+def test_a_full_queue_refuses_words_and_lets_through_what_empties_it(
+    monkeypatch: pytest.MonkeyPatch, queued: int
+) -> None:
+    monkeypatch.setattr("turnwheel.effects.validators.MAX_WAITING", 3)
+    state = SessionState(machine=ROOM if queued else None, posted=[SENT] * (2 - queued))
+    for event in (*PASS, *REFUSED):
+        check_room(event, state, "s")
+    state.posted.append(SENT)
+    for event in PASS:
+        check_room(event, state, "s")
+    for event in REFUSED:
+        with pytest.raises(QueueFull, match="'s' has 3 prompts waiting"):
+            check_room(event, state, "s")
+
+
+OVER = Machine.start(CONFIG, "go", run="r")
+OVER.advance(at=0.0)
+OVER.advance(Interrupted(at=1.0))
+OVER.advance(Interrupted(at=2.0))
+LATER = Input(text="and the tests", id="m1")
+KNOWN = SessionState(machine=ROOM, posted=[LATER.steered(0.0, Steering.NOW)])
+
+
+@pytest.mark.parametrize(
+    ("state", "always", "kind"),
+    [
+        (SessionState(), False, UserSent),
+        (SessionState(), True, UserSteered),
+        (SessionState(machine=ROOM), False, UserSteered),
+        (SessionState(machine=OVER), False, UserSent),
+        (SessionState(machine=OVER), True, UserSteered),
+        (KNOWN, False, type(None)),
+        (KNOWN, True, type(None)),
+    ],
+    ids=["no run", "no run, always", "a run", "over", "over, always", "known", "known, always"],
+)
+def test_a_steer_that_no_run_can_take_opens_the_next_one(
+    state: SessionState, kind: type, *, always: bool
+) -> None:
+    found = steer_input(LATER, Steering.NOW, state, 5.0, always=always)
+    assert type(found) is kind
+    assert found in {None, LATER.sent(5.0), LATER.steered(5.0, Steering.NOW)}
+    assert OVER.done
+
+
+def asks() -> MachineHarness:
+    """A run with two open questions."""
+    run = MachineHarness()
+    run.say(*calls("write", "edit"))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("overtakes", "by"),
+    [
+        (lambda run: Interrupted(at=run.now), "an interrupt"),
+        (lambda run: UserSteered(at=run.now, id="s", text="no", how=Steering.NOW), "a steer"),
+        (
+            lambda run: CallCancelled(at=run.now, call=questions(run.machine)[0].call),
+            "a cancel",
+        ),
+        (
+            lambda run: ApprovalGiven(
+                at=run.now, request=questions(run.machine)[0].id, decision=Deny(message="no")
+            ),
+            "an answer",
+        ),
+    ],
+    ids=["an interrupt", "a steer", "a cancel", "an answer"],
+)
+def test_an_answer_to_a_closed_question_says_what_closed_it(
+    overtakes: Callable[[MachineHarness], Post], by: str
+) -> None:
+    run = asks()
+    (question, *_) = questions(run.machine)
+    state = SessionState(machine=run.machine)
+    answer = approval_event(question.id, Approve(), 5.0, "ann")
+    assert check_question(answer, state, state.questions) is answer
+    state.posted.append(overtakes(run))
+    with pytest.raises(UnknownRequest) as caught:
+        check_question(answer, state, state.questions)
+    assert (caught.value.request, caught.value.closed_by) == (question.id, by)
+    assert caught.value.open == tuple([one.id for one in state.questions])
+
+
+def test_an_answer_to_what_was_never_asked_names_the_open_questions() -> None:
+    run = asks()
+    state = SessionState(machine=run.machine)
+    answer = approval_event("r-99", Approve(), 5.0, "ann")
+    with pytest.raises(UnknownRequest) as caught:
+        check_question(answer, state, state.questions)
+    assert (caught.value.closed_by, caught.value.open) == ("", tuple([one.id for one in state.questions]))
+    with pytest.raises(UnknownRequest) as caught:
+        check_question(answer, SessionState(), ())
+    assert (caught.value.closed_by, caught.value.open) == ("", ())
+
+
+def test_a_call_is_cancelled_while_it_has_no_result() -> None:
+    run = asks()
+    (call, *_) = calls_in(run.machine.state)
+    assert cancel_event(call, run.machine, 5.0) == CallCancelled(at=5.0, call=call)
+    for machine, known in ((run.machine, calls_in(run.machine.state)), (None, ())):
+        with pytest.raises(UnknownCall) as caught:
+            cancel_event("other", machine, 5.0)
+        assert caught.value.open == known
+    run.cancel("write")
+    run.cancel("edit")
+    with pytest.raises(UnknownCall):
+        cancel_event(call, run.machine, 5.0)
+
+
+def test_a_question_says_where_it_is_asked() -> None:
+    (question, *_) = questions(asks().machine)
+    found = located(question, "s.r-1", "r", attrs.evolve(CONFIG, agent="kid"))
+    assert found == attrs.evolve(question, session="s.r-1", run="r", agent="kid")
+
+
+def test_no_change_goes_beyond_the_mode_of_a_parent() -> None:
+    child = Machine.start(attrs.evolve(CONFIG, agent="kid", ceiling=PermissionMode.DEFAULT), "go")
+    wide = SetMode(mode=PermissionMode.BYPASS)
+    with pytest.raises(ConfigError, match="cannot apply SetMode"):
+        control_event(wide, CONFIG, 0.0, "c1", child)
+    assert control_event(wide, CONFIG, 0.0, "c1", None).change == wide
+    ceiled = attrs.evolve(CONFIG, ceiling=PermissionMode.DEFAULT)
+    with pytest.raises(ConfigError, match="cannot apply SetMode"):
+        control_event(wide, ceiled, 0.0, "c1", None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.session_stage import until
 
-from turnwheel import Agent, Session, SQLiteStore, tool
+from turnwheel import Agent, Session, Singleton, SQLiteStore, tool
 from turnwheel.effects import CallModel, StoreError
 from turnwheel.engine.session.poller import POLLERS, Poller
 from turnwheel.performers.stores.base import Entries, Mark, Store
@@ -211,3 +211,21 @@ async def test_a_look_that_fails_is_done_again(store: Asked) -> None:
     store.broken = False
     async with asyncio.timeout(5):
         assert (await task).text == "done"
+
+
+async def test_an_idle_singleton_reads_its_journal_only_where_others_wrote() -> None:
+    store = Asked()
+    model = ScriptedModel(says("one"), says("two"))
+    async with Agent(performers={CallModel: model}, store=store) as agent:
+        async with Singleton(agent.session("s"), poll=0.01) as singleton:
+            await singleton.post("first")
+            await singleton.idle()
+            # Its own writes come up in the first look behind them.
+            await store.looks(3)
+            store.asked.clear()
+            await store.looks(3)
+            assert store.asked["load"] == 0
+            await agent.session("s").send("second")
+            await until(lambda: "two" in [each.text for each in singleton.session.history])
+            await singleton.idle()
+        assert not POLLERS

@@ -265,3 +265,54 @@ def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
     joined = merged(pieces)
     assert "".join(piece.text for piece in joined if isinstance(piece, TextPiece)) == "ok 😀 fine \ufffd"
     assert [piece.arguments for piece in joined if isinstance(piece, CallPiece)] == ['{"a":"😀"}']
+
+
+def test_a_character_torn_in_thinking_is_whole_again_and_a_half_that_stays_alone_is_told() -> None:
+    pieces, ending = read(
+        "openai",
+        stream_of(
+            "openai",
+            r'delta {"reasoning_content": "so \ud83d"}',
+            r'delta {"content": "hm"}',
+            r'delta {"reasoning_content": "\ude00 it is \ud83d"}',
+            "done",
+        ),
+    )
+    assert isinstance(ending, Complete)
+    whole = merged([*pieces, *ending.pieces])
+    assert (
+        "".join([piece.text for piece in whole if isinstance(piece, ReasoningPiece)]) == "so 😀 it is \ufffd"
+    )
+    assert "".join([piece.text for piece in whole if isinstance(piece, TextPiece)]) == "hm"
+
+
+def test_a_call_whose_arguments_come_before_deltas_is_written_as_it_was_sent() -> None:
+    pieces, ending = read(
+        "anthropic",
+        stream_of(
+            "anthropic",
+            'message_start {"message": {}}',
+            r'content_block_start {"index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "f", "input": {"x": "gr\u00fc\u00df"}}}',  # noqa: E501  # a line of a stream
+            'content_block_stop {"index": 0}',
+            'message_delta {"delta": {"stop_reason": "tool_use"}}',
+            "message_stop",
+        ),
+    )
+    assert isinstance(ending, Complete)
+    assert [piece.arguments for piece in merged(pieces) if isinstance(piece, CallPiece)] == [
+        '{"x": "gr\u00fc\u00df"}'
+    ]
+
+
+def test_a_stop_sequence_that_was_asked_for_is_told_as_it_was() -> None:
+    stop = "x" * 2_000
+    parser = ChatParser(stops=(stop,))
+    parser.feed(stream_of("openai", json_event(stop), "done"))
+    ending = parser.end()
+    assert isinstance(ending, Complete)
+    assert (ending.stop, ending.sequence) == (StopReason.STOP_SEQUENCE, stop)
+
+
+def json_event(stop: str) -> str:
+    choice = {"delta": {"content": "a"}, "finish_reason": "stop", "stop_reason": stop}
+    return f"event {json.dumps({'choices': [choice]})}"

@@ -136,3 +136,23 @@ def test_a_login_in_an_address_is_hidden_and_so_is_the_key_of_an_agent() -> None
     endpoint = Endpoint(base_url=url, headers={"x-api-key": KEY}, login="no")
     agent = Agent(base_url=url, api_key=KEY)
     assert not [part for part in (KEY, "w0rd1") if part in f"{endpoint!r} {agent!r}"]
+
+
+def test_a_failure_that_is_plain_is_not_overruled_by_its_words() -> None:
+    """A wrong key is one, and a model is unknown, whatever else the message talks of."""
+    for status, failure in ((401, Failure.AUTH), (404, Failure.NOT_FOUND), (529, Failure.OVERLOADED)):
+        assert refusal(status, {}, b"maximum context length; invalid model", now=0.0).failure is failure
+
+
+def test_a_key_is_hidden_down_to_its_shortest_beginning() -> None:
+    key = "0123456789"
+    assert redact_keys("01234567... 012345678... 0123456...", [key]) == "[hidden]... [hidden]... 0123456..."
+
+
+def test_a_login_takes_the_place_of_a_key_however_its_header_is_written() -> None:
+    headers = {"Authorization": "Bearer key", "x-team": "t"}
+    made = Endpoint(base_url="http://me:pw@host", headers=headers, login="no").with_plain_url()
+    assert (made.base_url, made.headers) == (
+        "http://host",
+        {"x-team": "t", "authorization": "Basic bWU6cHc="},
+    )

@@ -698,3 +698,7 @@ def test_arguments_go_back_as_they_were_written() -> None:
     asked = asking(CLAUDE, view=Conversation(revision=0, length=3))
     post = MessagesWire().encode(asked, scene_of(History.of(HI, assistant(made), results(made)), CLAUDE))
     assert b'"input":{ "b": 1.0, "a": 12345678901234567890123 }' in post.body
+
+
+def test_a_system_prompt_alone_is_a_body() -> None:
+    assert chat(system="be kind")["messages"] == [{"role": "system", "content": "be kind"}]

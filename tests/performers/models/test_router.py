@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,7 @@ from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesWire
+from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import QUIRKS, ChatWire, OpenAIChat
 from turnwheel.performers.models.router import WIRES, Models, WireFactory, wire_of
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Wire
@@ -424,3 +426,35 @@ async def test_the_page_on_providers_is_right(monkeypatch: pytest.MonkeyPatch) -
         result = await names["agent"].run("Count.")
     assert result.text == "done"
     assert [turn["who"] for turn in bodies[1]["turns"]] == ["user", "assistant", "tool"]
+
+
+LOCAL = "http://localhost:11434/v1"
+LOGGED_IN: dict[str, Callable[[], HTTPModel]] = {
+    "a key": lambda: OpenAIChat("https://openrouter.ai/api/v1", "key"),
+    "a header": lambda: OpenAIChat(api_key="", extra_headers={"Authorization": "Basic x"}),
+    "a server of one's own": lambda: OpenAIChat(LOCAL, ""),
+    "a key for a server of one's own": lambda: OpenAIChat(LOCAL, "key"),
+    "a server of one's own, in the other dialect": lambda: AnthropicMessages(LOCAL, ""),
+    "an address that is none": lambda: OpenAIChat("http://[broken/v1", ""),
+    "a client of one's own": lambda: OpenAIChat(api_key="", client=Seen().client()),
+}
+
+
+@pytest.mark.parametrize("name", LOGGED_IN)
+def test_a_model_is_ready_where_a_key_is_given_or_none_is_needed(name: str) -> None:
+    LOGGED_IN[name]().ready()
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "problem"),
+    [
+        (OpenAIChat, None, "no API key for https://api.openai.com/v1; set OPENAI_API_KEY or"),
+        (OpenAIChat, "https://openrouter.ai/api/v1/", "no API key for https://openrouter.ai/api/v1;"),
+        (AnthropicMessages, None, "no API key for https://api.anthropic.com"),
+    ],
+)
+def test_a_provider_that_answers_none_without_a_key_is_not_asked_without(
+    kind: type[OpenAIChat | AnthropicMessages], url: str | None, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        kind(url, "").ready()

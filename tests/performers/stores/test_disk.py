@@ -310,6 +310,19 @@ async def test_a_real_disk_that_is_full_goes_on_when_there_is_room(small_disk: P
     await disk.store.close()
 
 
+@pytest.mark.parametrize("target", ["there.db", "nowhere.db"])
+async def test_a_link_is_refused_by_its_name(tmp_path: Path, target: str) -> None:
+    (tmp_path / "there.db").touch()
+    link = tmp_path / "link.db"
+    link.symlink_to(target)
+    store = SQLiteStore(link)
+    with pytest.raises(
+        StoreError, match=rf"link\.db' is a symbolic link; name the file itself, '.*{target}'"
+    ):
+        await store.list()
+    await store.close()
+
+
 @pytest.mark.parametrize("used", [True, False], ids=["used", "new"])
 async def test_a_store_stays_where_it_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, used: bool

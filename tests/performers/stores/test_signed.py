@@ -14,6 +14,7 @@ from turnwheel import SQLiteStore
 from turnwheel.effects.errors import ArgumentError, ConfigError, JournalError, StoreError, TurnwheelError
 from turnwheel.engine.journal.summary import SessionStatus
 from turnwheel.engine.session.listing import listed
+from turnwheel.performers.stores.chain import Chain, SessionEnd
 from turnwheel.testing.store_contract import Check, checks
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -199,3 +200,21 @@ def test_what_is_no_key_is_refused(path: Path, key: Any, kind: type[TurnwheelErr
 async def test_no_key_is_shown(path: Path) -> None:
     store = SQLiteStore(path, key=KEY)
     assert "kkkk" not in repr(vars(store))
+
+
+def test_entries_that_were_left_out_at_the_end_or_in_the_middle_are_told() -> None:
+    chain, signed = Chain(KEY), list[bytes]()
+    signed.append(chain.first("s", "x"))
+    rows = [(float(number), b"%d" % number) for number in range(3)]
+    for number, (at, body) in enumerate(rows):
+        signed.append(chain.link(signed[-1], number, at, body))
+    told = [(at, body, mac) for (at, body), mac in zip(rows, signed[1:], strict=True)]
+    end = SessionEnd("s", "x", 0.0, None, 3, signed[-1], b"")
+    chain.check_entries(end, 0, signed[0], told)
+    chain.check_entries(end, 2, signed[2], told[2:])
+    for wrong, entry in ((told[:2], 2), (told[:1] + told[2:], 1), ([], 2), ([*told, told[2]], 3)):
+        with pytest.raises(JournalError, match=rf"entry {entry}\b"):
+            chain.check_entries(end, 0, signed[0], wrong)
+    texts = [(at, body.decode(), mac) for at, body, mac in told]  # a file may have anything in any column
+    with pytest.raises(JournalError, match=r"entry 0\b"):
+        chain.check_entries(end, 0, signed[0], texts)

@@ -648,6 +648,29 @@ def test_braces_are_choices() -> None:
         choices(f"{{{'a,' * 999}}}" * 6)
 
 
+async def test_a_search_that_takes_too_long_shows_what_it_found(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(*_: Any, **__: Any) -> ProcessEnd:
+        return ProcessEnd("a.txt:1: hit\n", None)
+
+    monkeypatch.setattr(builtin, "run", slow)
+    assert await grep(context, "hit") == "a.txt:1: hit\n[stopped after 20 s; narrow the search]"
+
+
+def test_a_file_that_its_owner_made_read_only_is_left_as_it_is(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (context.cwd / "a.txt").write_text("as it was")
+    # The superuser may write any file.
+    monkeypatch.setattr(os, "access", lambda _name, mode, **_: mode != os.W_OK)
+    with pytest.raises(ValueError, match=r"'a\.txt' is read-only"):
+        write(context, "a.txt", "other")
+    assert (names(context.cwd), (context.cwd / "a.txt").read_text()) == (["a.txt"], "as it was")
+    write(context, "new.txt", "made")
+    assert (context.cwd / "new.txt").read_text() == "made"
+
+
 # Commands
 
 

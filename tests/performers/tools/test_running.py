@@ -612,3 +612,41 @@ def test_a_runner_works_in_one_event_loop_after_another(scene: PerformContext) -
     runner = ToolRunner(both(lambda: "here"))
     for name in ("sync", "coroutine", "sync"):
         assert asyncio.run(runner(request(name), scene)).content == "here"
+
+
+async def test_a_sync_tool_without_a_thread_of_the_systems_crashes_and_the_next_one_runs(
+    scene: PerformContext, monkeypatch: pytest.MonkeyPatch, gate: threading.Event, until: Any
+) -> None:
+    begun = threading.Event()
+
+    @tool
+    def work() -> str:
+        return "done"
+
+    @tool
+    def hold() -> str:
+        begun.set()
+        gate.wait(PATIENCE)
+        return "held"
+
+    def none_left(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")  # noqa: TRY003, EM101  # the system's words
+
+    runner = ToolRunner([work, hold])
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        answer = await runner(request("work"), scene)
+    assert (answer.outcome, answer.content) == (
+        Outcome.CRASHED,
+        "Tool execution crashed: can't start new thread",
+    )
+    # With one under way, the next waits for its thread.
+    held = asyncio.create_task(runner(request("hold"), scene))
+    await until(begun.is_set)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        waiting = asyncio.create_task(runner(request("work"), scene))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    gate.set()
+    assert ((await held).content, (await waiting).content) == ("held", "done")

@@ -1,0 +1,280 @@
+"""What a session knows: the fold of its entries, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from turnwheel.effects import events
+from turnwheel.effects.config import READER, Config, ModelSpec, Steering, ToolSpec
+from turnwheel.effects.errors import JournalError
+from turnwheel.effects.history import TextPiece
+from turnwheel.effects.messages import Message, Outcome, Role, ToolResult, user
+from turnwheel.effects.notices import CallSettled, DoneReason, RunEnded
+from turnwheel.effects.records import AppendMessage, ReplaceHistory, SetModel, SetThinking
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened, Stepped, Titled
+from turnwheel.engine.journal.fold import (
+    FullResults,
+    SessionState,
+    apply_entry,
+    fold,
+    is_foreign,
+    stepped,
+    try_name,
+)
+from turnwheel.engine.machine import Machine
+
+CONFIG = Config(model=ModelSpec(name="m"))
+PROMPT = events.UserSent(at=1.0, id="p", text="go")
+STEER = events.UserSteered(at=1.0, id="s", text="left", how=Steering.NOW)
+USED = Usage(input=10, output=5)
+
+
+def opened(run: str = "r", at: float = 1.0, settings: Config = CONFIG) -> RunOpened:
+    return RunOpened(at=at, run=run, config=settings)
+
+
+def answered(run: str = "r", text: str = "ok", at: float = 2.0) -> Stepped:
+    ended = events.ModelFinished(
+        at=at, request=f"{run}-1", stop="end_turn", usage=USED, pieces=(TextPiece(text),)
+    )
+    return Stepped(event=ended, label="done", newer=True)
+
+
+def folded(*entries: Entry) -> SessionState:
+    return fold([encode_entry(entry) for entry in entries], "s")
+
+
+ONE: tuple[Entry, ...] = (Posted(event=PROMPT), opened(), answered())
+
+
+# Entries that do not follow
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ([answered()], "entry 0 of session 's' comes before any run was opened"),
+        ([Posted(event=PROMPT), answered()], "entry 1 of session 's' comes before any run"),
+        ([*ONE, Branched(at=3.0, run="gone")], "entry 3 of session 's': branch to unknown run 'gone'"),
+        (
+            [Posted(event=PROMPT), opened(), Branched(at=3.0, run="")],
+            "entry 2 of session 's': branch during unfinished run 'r'",
+        ),
+        (
+            [*ONE[:2], attrs.evolve(answered(), label="streaming")],
+            "entry 2 .* leads to done, but .* streaming",
+        ),
+    ],
+)
+def test_an_entry_that_does_not_follow_is_named(entries: list[Entry], why: str) -> None:
+    with pytest.raises(JournalError, match=why):
+        folded(*entries)
+
+
+def test_an_entry_that_cannot_be_read_is_named_by_its_place_in_the_journal() -> None:
+    data = [encode_entry(entry) for entry in ONE]
+    with pytest.raises(JournalError, match="entry 1 of session 's'"):
+        fold([data[0], b"x"], "s")
+    known = fold(data[:2], "s")
+    with pytest.raises(JournalError, match="entry 2 of session 's'"):
+        fold([b"x"], "s", known, 2)
+
+
+# What is counted
+
+
+def test_runs_messages_and_prompts_are_counted() -> None:
+    state = folded(*ONE)
+    assert (state.runs, state.messages, state.summary, state.opening, state.prompt) == (1, 2, 0, "go", "go")
+    assert (state.unfinished, state.prompted, state.posted) == (False, False, [])
+    assert state.spent == Spent(turns=1, usage=USED, unpriced=15)
+    more = attrs.evolve(PROMPT, id="q", text="x" * 600)
+    state = folded(*ONE, Posted(event=more), opened("r2", 3.0), answered("r2", at=4.0))
+    assert (state.runs, state.messages, state.opening, state.prompt) == (2, 4, "go", "x" * 500)
+    assert state.spent.turns == 2
+
+
+def test_a_run_that_a_late_steer_opened_is_known_by_it() -> None:
+    state = folded(*ONE, Posted(event=STEER))
+    assert (state.prompted, state.late, state.prompts) == (True, (STEER,), ())
+    state = folded(*ONE, Posted(event=STEER), opened("r2", 3.0))
+    assert (state.prompt, state.opening, state.prompted) == ("left", "go", False)
+
+
+def test_a_run_begins_at_the_time_of_its_entry() -> None:
+    state = folded(Posted(event=PROMPT), opened(at=7.0))
+    machine = Machine.open(opened(at=7.0), None, [PROMPT])
+    machine.advance(at=7.0)
+    assert state.machine == machine
+
+
+def test_the_cost_of_a_title_is_paid_once() -> None:
+    paid = Spent(usage=USED, unpriced=15)
+    title = Titled(at=3.0, title="t", spent=paid)
+    assert folded(title).spent == paid
+    before = folded(*ONE, title)
+    assert (before.title, before.title_spent, before.unbilled) == ("t", paid, paid)
+    assert before.spent == Spent(turns=1, usage=USED + USED, unpriced=30)
+    later = folded(*ONE, title, Posted(event=attrs.evolve(PROMPT, id="q")), opened("r2", 4.0))
+    assert (later.unbilled, later.spent) == (Spent(), before.spent)
+
+
+@pytest.mark.parametrize("run", ["r", ""])
+def test_a_branch_goes_back_to_the_end_of_a_run(run: str) -> None:
+    second: list[Entry] = [
+        Posted(event=attrs.evolve(PROMPT, id="q", text="more")),
+        opened("r2", 3.0),
+        answered("r2", at=4.0),
+    ]
+    state = folded(*ONE, *second, Branched(at=5.0, run=run))
+    assert state.machine is not None
+    assert [one.text for one in state.machine.memory.history] == (["go", "ok"] if run else [])
+    assert (state.messages, state.runs, state.unfinished) == (2 if run else 0, 2, False)
+    assert state.spent.turns == 2
+
+
+# What waits
+
+
+def test_an_input_waits_once_until_it_is_applied() -> None:
+    state = folded(opened(), Posted(event=STEER), Posted(event=PROMPT), Posted(event=PROMPT))
+    assert [one.id for one in state.prompts] == ["p"]
+    assert [one.id for one in state.late] == ["s"]
+    assert (state.knows("p"), state.knows("s"), state.knows("q")) == (True, True, False)
+    assert state.machine is not None
+    state.machine.advance(PROMPT)
+    state.stepped(PROMPT, ())
+    assert (state.posted, [one.id for one in state.prompts]) == ([STEER], ["p"])
+    assert state.knows("p")
+    state.machine.advance(STEER)
+    assert state.late == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "copied", "agent"),
+    [
+        (CONFIG, "", ""),
+        (attrs.evolve(CONFIG, agent="kid"), "", "kid"),
+        (attrs.evolve(CONFIG, agent="kid"), "s0", ""),
+    ],
+)
+def test_a_copy_of_a_childs_session_is_no_childs(settings: Config, copied: str, agent: str) -> None:
+    assert SessionState(machine=Machine.start(settings, "go"), copied=copied).agent == agent
+    assert SessionState(copied=copied).agent == ""
+
+
+def test_a_copy_pays_for_nothing_and_answers_no_prompt_that_waits() -> None:
+    chosen = events.ControlReceived(at=3.0, id="c", change=SetModel(model="other"))
+    waits = [Posted(event=attrs.evolve(PROMPT, id="q")), Posted(event=chosen)]
+    state = folded(*ONE, *waits, Forked(at=4.0, session="s0"))
+    assert state.machine is not None
+    assert (state.copied, state.origins, state.posted, state.prompts) == ("s0", ("s0",), [], ())
+    assert (state.spent, state.machine.memory.session.model) == (Spent(), "other")
+    assert [one.text for one in state.machine.memory.history] == ["go", "ok"]
+
+
+def test_a_run_that_is_copied_in_its_middle_goes_on_under_its_own_name() -> None:
+    streams = events.ModelStreamed(at=2.0, request="r-1", before=0, count=1, pieces=(TextPiece("o"),))
+    waits = events.UserSent(at=3.0, id="q", text="more")
+    state = folded(
+        Posted(event=PROMPT),
+        opened(),
+        Stepped(event=streams, label="streaming"),
+        Stepped(event=waits, label="streaming"),
+        Stepped(event=STEER, label="streaming.stopping"),
+        Forked(at=4.0, session="s0", run="r2"),
+    )
+    assert state.machine is not None
+    assert (state.machine.memory.run, state.spent) == ("r2", Spent())
+    assert [one.id for one in state.machine.memory.session.mail] == ["s"]
+    assert is_foreign("r-1", state.machine)
+    assert not is_foreign("r2-1", state.machine)
+    assert try_name("r-1", state.machine) == "r2: 1"
+
+
+# What an entry says of its effects
+
+
+OVER = RunEnded(run="r", reason=DoneReason.END_TURN, spent=Spent(), at=1.0)
+TOLD = user("told")
+
+
+@pytest.mark.parametrize(
+    ("effects", "newer"),
+    [
+        ((), False),
+        ((OVER,), False),
+        ((attrs.evolve(OVER, reason=DoneReason.REFUSAL),), True),
+        ((ReplaceHistory(head=(TOLD,), keep=1),), False),
+        ((ReplaceHistory(head=(TOLD,), keep=1, summarised=(TOLD,)),), True),
+        ((attrs.evolve(OVER, reason=DoneReason.REFUSAL), OVER), True),
+    ],
+)
+def test_an_entry_says_where_older_ones_went_on_otherwise(effects: Any, *, newer: bool) -> None:
+    entry = stepped(STEER, "done", effects, "a fault")
+    assert entry == Stepped(event=STEER, label="done", failed="a fault", newer=newer)
+
+
+# Full results
+
+
+def settles(call: str, content: str) -> tuple[CallSettled, ToolResult]:
+    result = ToolResult(call=call, wire_id="w", name="look", content=content[:3], outcome=Outcome.OK)
+    return CallSettled(call=call, tool="look", outcome=Outcome.OK, content=content), result
+
+
+def batch(results: list[ToolResult]) -> AppendMessage:
+    return AppendMessage(message=Message(role=Role.TOOL, parts=tuple(results)))
+
+
+def test_a_result_that_was_cut_is_found_by_its_entry_or_held_as_text() -> None:
+    kept = FullResults(most=10)
+    ended = [settles(call, text) for call, text in (("a", "long a"), ("b", "long b"), ("c", "all"))]
+    finished = events.ToolFinished(at=1.0, request="r-1", content="long a")
+    kept.note(finished, [ended[0][0]], 7)
+    assert kept.where("a") is None  # the batch is not in the history yet
+    kept.note(attrs.evolve(finished, content="before a hook"), [ended[1][0]], 8)
+    kept.note(attrs.evolve(finished, content="all"), [ended[2][0], batch([result for _, result in ended])], 9)
+    assert [kept.where(call) for call in "abcx"] == [7, "long b", None, None]
+    assert kept.held == len("long b")
+    assert kept.ended == {}
+
+
+def test_the_oldest_texts_go_where_there_are_too_many() -> None:
+    kept = FullResults(most=10)
+    for call, text in (("a", "12345"), ("b", "12345")):
+        told, result = settles(call, text)
+        kept.note(STEER, [told, batch([result])], None)
+    assert [kept.where(call) for call in "ab"] == ["12345", "12345"]  # as much as may be
+    told, result = settles("c", "123456")
+    finished = events.ToolFinished(at=1.0, request="r-1", content="123456")
+    kept.note(finished, [told, batch([result])], 4)
+    assert [kept.where(call) for call in "abc"] == ["12345", "12345", 4]
+    told, result = settles("d", "1234")
+    kept.note(STEER, [told, batch([result])], None)
+    assert [kept.where(call) for call in "abcd"] == [None, "12345", 4, "1234"]
+    assert kept.held == 9
+
+
+@pytest.mark.parametrize(("reads", "number"), [(True, None), (True, 3), (False, None), (False, 3)])
+def test_a_text_is_held_only_where_a_tool_can_read_it(*, reads: bool, number: int | None) -> None:
+    tools = (ToolSpec(name=READER, side_effect="read_only"),) if reads else ()
+    state = SessionState(machine=Machine.start(attrs.evolve(CONFIG, tools=tools), "go"))
+    told, result = settles("a", "long a")
+    finished = events.ToolFinished(at=1.0, request="r-1", content="long a")
+    state.note_results(finished, (told, batch([result])), number)
+    assert state.full_results.where("a") == (number if number is not None else "long a" if reads else None)
+
+
+def test_a_setting_that_is_posted_between_runs_holds_for_the_next() -> None:
+    change = events.ControlReceived(at=3.0, id="c", change=SetThinking(tokens=5))
+    state = folded(*ONE, Posted(event=change))
+    assert not state.prompted
+    apply_entry(state, opened("r2", 4.0), 4, "s")
+    assert state.machine is not None
+    assert state.machine.memory.session.thinking == SetThinking(tokens=5)
