@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import final
+from typing import ClassVar, final
 
 from ..effects import notices
 from ..effects.messages import Message, Outcome, Reasoning, Role, ToolCall
@@ -45,6 +45,9 @@ ANSWER = {
 @final
 class AgUiEvents(StreamedProjection):
     """The `ag-ui` events of one session: feed `take` its notices, in order."""
+
+    begins: ClassVar[str] = "RUN_STARTED"
+    ends: ClassVar[frozenset[str]] = frozenset({"RUN_FINISHED", "RUN_ERROR"})
 
     def run_started(self, told: RunView) -> Iterator[JsonEvent]:
         """A run begins, or goes on after people were asked; or its beginning was not seen."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Self, final
+from typing import ClassVar, NamedTuple, Self, final
 
 import attrs
 
@@ -88,7 +88,10 @@ def differs(answer: OpenAnswer, message: Message) -> bool:
 
 
 class StreamedProjection(Projection):
-    """A vocabulary of parts; a derived class has the words."""
+    """A vocabulary of parts; a derived class has the words. *begins* and *ends* are those around a stream."""
+
+    begins: ClassVar[str]
+    ends: ClassVar[frozenset[str]]
 
     @classmethod
     def of(cls, session: str, history: Iterable[Message] = ()) -> Self:
@@ -117,6 +120,12 @@ class StreamedProjection(Projection):
         resting = [*self.run_rests(after, rests)] if rests else []
         after = attrs.evolve(after, begun=True, rests=after.rests + bool(rests))
         return after, (*opening, *events, *resting)
+
+    def last_stream(self, before: Events, events: Events) -> Events:
+        """The last stream that began in *before*, which begins with one, or in *events*, which follow."""
+        for event in events:
+            before = (event,) if event["type"] == self.begins else (*before, event)
+        return before
 
     # Within a run
 

@@ -9,7 +9,7 @@ as the model wrote them, since a person has to see what is to be approved.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import final
+from typing import ClassVar, final
 
 from ..effects import notices
 from ..effects.events import Deny
@@ -31,6 +31,9 @@ FINISH_WORDS = {
 @final
 class UiMessageChunks(StreamedProjection):
     """The `ui-messages` chunks of one session: feed `take` its notices, in order."""
+
+    begins: ClassVar[str] = "start"
+    ends: ClassVar[frozenset[str]] = frozenset({"finish"})
 
     def run_started(self, told: RunView) -> Iterator[JsonEvent]:
         """A run begins, or goes on after people were asked; or its beginning was not seen."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from acp import PROTOCOL_VERSION, Client, RequestError, schema, spawn_agent_process, text_block
+from acp import PROTOCOL_VERSION, RequestError, schema, spawn_agent_process, text_block
 from acp.client.connection import ClientSideConnection
 
 
-class Editor(Client):
+class Editor:
     """An editor whose person answers all questions with *answer*; None cancels the turn instead."""
 
     def __init__(self, answer: str | None) -> None:
@@ -64,7 +64,7 @@ async def opened(answer: str | None) -> AsyncGenerator[tuple[Editor, ClientSideC
     editor = Editor(answer)
     command = (sys.executable, "-m", "turnwheel.apps.cli", "acp", "--stand-in")
     env = {"TURNWHEEL_STORE": os.environ["TURNWHEEL_STORE"]}
-    async with spawn_agent_process(editor, *command, env=env) as (agent, _):
+    async with spawn_agent_process(cast("Any", editor), *command, env=env) as (agent, _):
         editor.agent = agent
         made = await agent.initialize(PROTOCOL_VERSION)
         assert made.agent_capabilities is not None
@@ -78,7 +78,7 @@ def here(folder: Path) -> Path:
     return folder
 
 
-PROMPT = [text_block("Look over this repository and write a report")]
+PROMPT: Any = [text_block("Look over this repository and write a report")]
 
 
 # One process has several sessions, and each process takes a second to start.
