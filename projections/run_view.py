@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, Self, final
 import attrs
 
 from ..effects import notices
+from ..effects.events import Approve, ApproveAlways
 from ..effects.history import History
 from ..effects.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
 from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
@@ -24,10 +25,15 @@ CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | n
 
 @final
 class OpenCall(NamedTuple):
-    """A call that the model is still writing: its *block* of the answer, and its *tool* if that was told."""
+    """
+    A call that the model is still writing: its *block* of the answer, and its *tool* if that was told.
+
+    *characters* of its arguments were seen since then.
+    """
 
     block: int
     tool: str
+    characters: int = 0
 
 
 @final
@@ -55,10 +61,9 @@ class OpenAnswer:
 
     def _with_call(self, delta: CallDelta) -> OpenAnswer:
         call = self.calls.get(delta.index)
-        if call is not None and not delta.tool:
-            return self
-        block = self.blocks if call is None else call.block
-        calls = {**self.calls, delta.index: OpenCall(block, delta.tool)}
+        block, tool, seen = (self.blocks, "", 0) if call is None else call
+        named = delta.tool or tool
+        calls = {**self.calls, delta.index: OpenCall(block, named, seen + len(delta.arguments) * bool(named))}
         return attrs.evolve(self, blocks=max(self.blocks, block + 1), last=CallDelta, calls=calls)
 
     def lacks(self, message: Message) -> bool:
@@ -73,12 +78,15 @@ class OpenBatch:
     """
     The *calls* of the last answer, by their ids and in its order, and their outcomes.
 
-    *asked* has the calls of questions, by request. *started* has the calls that were started, with the names
-    of children. *children* has the views of children, by call. *results* are in the order in which they came.
+    *asked* has the calls of questions, by request, and *questions* those that are open. *refused* are calls
+    whose question got no yes. *started* has the calls that were started, with the names of children.
+    *children* has the views of children, by call. *results* are in the order in which they came.
     """
 
     calls: Mapping[str, ToolCall] = attrs.field(factory=dict)
     asked: Mapping[str, str] = attrs.field(factory=dict)
+    questions: Mapping[str, notices.ApprovalRequested] = attrs.field(factory=dict)
+    refused: frozenset[str] = frozenset()
     started: Mapping[str, str] = attrs.field(factory=dict)
     children: Mapping[str, RunView] = attrs.field(factory=dict)
     results: tuple[ToolResult, ...] = ()
@@ -91,14 +99,17 @@ class RunView:
     One run of *session*, as its notices have told so far.
 
     *begun*: an event of it is out. *since* is its start in seconds since the epoch, None if that was not
-    seen. *answered* is the request of the last answer. *messages* are those of this run without the open
-    *answer* and *batch*, *inputs* the ids of what it has read; *earlier* are those of the runs before, None
-    where they are not kept. *compacting* is the size of the conversation that is being summarised.
+    seen, *run* its id, and *rests* how often it had to wait for people. *answered* is the request of the last
+    answer. *messages* are those of this run without the open *answer* and *batch*, *inputs* the ids of what
+    it has read; *earlier* are those of the runs before, None where they are not kept. *compacting* is the
+    size of the conversation that is being summarised.
     """
 
     session: str
     begun: bool = False
+    run: str = ""
     since: float | None = None
+    rests: int = 0
     answer: OpenAnswer = attrs.field(factory=OpenAnswer)
     answered: str = ""
     batch: OpenBatch = attrs.field(factory=OpenBatch)
@@ -111,6 +122,24 @@ class RunView:
     def last_answer(self) -> Message | None:
         """The last answer of the run, whole or cut short."""
         return next((each for each in reversed(self.messages) if each.role is Role.ASSISTANT), None)
+
+    @property
+    def waits_for(self) -> tuple[tuple[str, notices.ApprovalRequested], ...]:
+        """
+        The questions without which nothing goes on, with the call of the child that has each, or empty.
+        """
+        batch = self.batch
+        if not batch.questions and not batch.children:
+            return ()
+        settled = {result.call for result in batch.results}
+        # One that was started was allowed to, whether or not that was seen.
+        asked = [each for each in batch.questions.values() if each.call not in {*batch.started, *settled}]
+        begun = {*batch.started, *batch.asked.values()} - settled - {each.call for each in asked}
+        children = {call: self.child(call).waits_for for call in begun}
+        if not all(children.values()):
+            return ()
+        inner = [(call, question) for call in sorted(children) for _, question in children[call]]
+        return (*[("", question) for question in asked], *inner)
 
     def next_run(self) -> RunView:
         """The view of the run that follows this one."""
@@ -142,7 +171,7 @@ def follow(told: RunView, notice: Notice) -> RunView:
         case TextDelta() | ReasoningDelta() | CallDelta():
             after = attrs.evolve(told, answer=told.answer.add(notice))
         case notices.RunStarted(at=at):
-            after = attrs.evolve(told.next_run(), since=at)
+            after = attrs.evolve(told.next_run(), run=notice.run, since=at)
         # A new request begins anew in any case: the end of the last answer may have been missed.
         case notices.AnswerDropped() | notices.ModelCalled():
             after = attrs.evolve(told, answer=OpenAnswer())
@@ -181,8 +210,8 @@ def _continued(told: RunView, *messages: Message) -> RunView:
 def _in_batch(told: RunView, notice: Notice) -> OpenBatch:
     batch = told.batch
     match notice:
-        case notices.ApprovalRequested(request=request, call=call):
-            return attrs.evolve(batch, asked={**batch.asked, request: call})
+        case notices.ApprovalRequested() | notices.ApprovalResolved() | notices.ApprovalWithdrawn():
+            return _asked(batch, notice)
         case notices.ToolStarted(call=call):
             return attrs.evolve(batch, started={**batch.started, call: ""})
         case notices.AgentStarted(call=call, agent=agent):
@@ -196,6 +225,24 @@ def _in_batch(told: RunView, notice: Notice) -> OpenBatch:
             return attrs.evolve(batch, results=(*batch.results, result))
         case _:
             return batch
+
+
+def _asked(
+    batch: OpenBatch,
+    notice: notices.ApprovalRequested | notices.ApprovalResolved | notices.ApprovalWithdrawn,
+) -> OpenBatch:
+    """*batch* with a question, or without it."""
+    request = notice.request
+    if isinstance(notice, notices.ApprovalRequested):
+        asked, questions = {**batch.asked, request: notice.call}, {**batch.questions, request: notice}
+        return attrs.evolve(batch, asked=asked, questions=questions)
+    yes = isinstance(notice, notices.ApprovalResolved) and isinstance(
+        notice.decision, Approve | ApproveAlways
+    )
+    calls = {batch.asked[request]} if request in batch.asked else set[str]()
+    refused = batch.refused - calls if yes else batch.refused | calls
+    questions = {name: question for name, question in batch.questions.items() if name != request}
+    return attrs.evolve(batch, questions=questions, refused=refused)
 
 
 # The frame of every vocabulary

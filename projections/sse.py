@@ -44,14 +44,13 @@ class SseEvents(Projection):
                 yield {"type": "approved", "resource_type": "tool_call", "preview_id": call}
             case notices.AgentNoticed():
                 yield from _of_child(notice, after)
+            case notices.AnswerDropped():
+                yield _dropped(before)
             case notices.TurnEnded(message=message) | notices.AnswerKept(message=message):
                 yield from _answered(before, message)
             case _:
                 yield from compaction_events(before, notice, "estimated_tokens")
-                if isinstance(notice, notices.RunEnded):
-                    yield from _ended(before, notice)
-                else:
-                    yield from _warned(before, notice)
+                yield from _ended(before, notice)
 
 
 def _delta(notice: TextDelta | CallDelta, told: RunView) -> JsonEvent:
@@ -129,7 +128,10 @@ def _of_child(notice: notices.AgentNoticed, told: RunView) -> Iterator[JsonEvent
 # The whole run
 
 
-def _ended(before: RunView, notice: notices.RunEnded) -> Iterator[JsonEvent]:
+def _ended(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
+    if not isinstance(notice, notices.RunEnded):
+        yield from warnings_of(before, notice)
+        return
     reason, spent, usage = notice.reason, notice.spent, notice.spent.usage
     if reason in ERROR_ENDS:
         yield {"type": "error", "message": notice.detail or reason.value}
@@ -152,13 +154,11 @@ def _ended(before: RunView, notice: notices.RunEnded) -> Iterator[JsonEvent]:
     }
 
 
-def _warned(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
-    """Warnings, after which the run continues."""
+def warnings_of(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
+    """What *notice* warns of; the run continues."""
     match notice:
         case notices.Warned(text=text):
             yield _warning("warned", text)
-        case notices.AnswerDropped():
-            yield _dropped(before)
         case notices.NoticesMissed(count=count):
             yield _warning("missed", f"{count} notices were missed", notices=count)
         case notices.LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN as stage, text=text):

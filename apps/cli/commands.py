@@ -14,6 +14,7 @@ import attrs
 import click
 
 from ...effects.errors import TurnwheelError
+from ..acp.acp_command import acp
 from ..chat.chat import ChatCommand
 from ..chat.commands import HELP
 from ..server.serve_command import serve
@@ -106,7 +107,7 @@ async def _chat(options: dict[str, Any]) -> Exit:
     return await ChatCommand(chosen).do()
 
 
-turnwheel.section("Work", run, chat, serve)
+turnwheel.section("Work", run, chat, serve, acp)
 turnwheel.section("Sessions", *session_commands.SESSION_COMMANDS)
 turnwheel.section("What it did", *time_commands.TIME_COMMANDS)
 turnwheel.section("From another terminal", *remote_commands.REMOTE_COMMANDS)

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp
 from ...effects.errors import ConfigError
 from ...performers.base import warn
 from .access import Access, Namespace, words
+from .ag_ui_routes import AgUiRoutes
 from .event_stream import EventStream
 from .limits import ServerLimits, Streams, body_of
 from .metrics import Metrics
@@ -35,13 +36,14 @@ from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, 
 from .problems import Refused, problem, refusal_of
 from .session_routes import SessionRoutes
 from .step_routes import StepRoutes
+from .ui_message_routes import UiMessageRoutes
 
 if TYPE_CHECKING:
     from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
 EVENT_PARAMETERS = (
-    Parameter(name="vocabulary", about="sdk, sse, turns or agent_events; our own without it"),
+    Parameter(name="vocabulary", about="sdk, sse, turns, agent_events, ag-ui or ui-messages; else our own"),
     Parameter(name="since", about="as Last-Event-ID, for those who cannot send that"),
     Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header"),
 )
@@ -81,7 +83,9 @@ class AgentServer:
         self.streams = Streams(limits)
         self.metrics = Metrics(self.opens, self.streams)
         sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
-        self.operations = [each for routes in (sessions, steps, self) for each in operations_of(routes)]
+        protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
+        parts = (sessions, steps, *protocols, self)
+        self.operations = [each for routes in parts for each in operations_of(routes)]
         self._document = openapi(self.operations, secured=bool(access.tokens))
 
     def names(self, tenant: str) -> Namespace:

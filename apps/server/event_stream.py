@@ -23,8 +23,17 @@ from ...effects.errors import ConfigError, TurnwheelError
 from ...effects.notices import Notice
 from ...engine.codec import encode
 from ...engine.session.watching import position
-from ...projections import AgentEvents, SdkMessages, SseEvents, TurnEvents, to_sse
+from ...projections import (
+    AgentEvents,
+    AgUiEvents,
+    SdkMessages,
+    SseEvents,
+    TurnEvents,
+    UiMessageChunks,
+    to_sse,
+)
 from ...projections.json_events import Events
+from ...projections.streamed import StreamedProjection
 
 if TYPE_CHECKING:
     from ...engine.session.watching import Watched
@@ -44,6 +53,8 @@ VOCABULARIES: Mapping[str, Callable[[str], Vocabulary]] = {
     "sse": SseEvents.of,
     "turns": TurnEvents.of,
     "agent_events": AgentEvents.of,
+    "ag-ui": AgUiEvents.of,
+    "ui-messages": UiMessageChunks.of,
 }
 
 STREAM_HEADERS = [
@@ -78,11 +89,21 @@ def projected_frames(watched: Watched, events: Events) -> Iterator[bytes]:
         yield _id_line(watched) + last
 
 
+def is_cut(vocabulary: StreamedProjection, seen: Events, events: Events) -> bool:
+    """Whether *events* go on with the stream that was *seen*."""
+    return bool(seen) and seen[-1]["type"] not in vocabulary.ends and events[0]["type"] != vocabulary.begins
+
+
 async def frames(
     notices: AsyncGenerator[Watched, None], vocabulary: Vocabulary | None, since: str
 ) -> AsyncGenerator[bytes, None]:
-    """The frames of *notices*, in *vocabulary* those behind the id *since*, or in our own words all."""
+    """
+    The frames of *notices*, in *vocabulary* those behind the id *since*, or in our own words all.
+
+    Where a stream of parts is under way there, it comes from its beginning, and what was seen without an id.
+    """
     behind = position(since) if since else (-1, -1)
+    seen: Events = ()
     async with aclosing(notices):
         async for watched in notices:
             if vocabulary is None:
@@ -90,7 +111,14 @@ async def frames(
                 continue
             made = vocabulary.take(watched.notice)
             if watched.id and position(watched.id) <= behind:
+                if isinstance(vocabulary, StreamedProjection):
+                    seen = vocabulary.last_stream(seen, made)
                 continue
+            if made:
+                if isinstance(vocabulary, StreamedProjection) and is_cut(vocabulary, seen, made):
+                    for event in seen:
+                        yield to_sse(event)
+                seen = ()
             for frame in projected_frames(watched, made):
                 yield frame
 

@@ -33,6 +33,8 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache" / "real"
 
 AIMOCK = "1.43.0"
 LITELLM = "1.106.2"
+AG_UI_CLIENT = "1.0.0"
+AI_SDK = "7.0.173"
 
 CONSTRAINTS = Path(__file__).with_name("litellm.txt")
 """The versions of all that LiteLLM needs, as they were when it was tried here."""
@@ -126,18 +128,34 @@ def install(folder: Path, commands: Sequence[Sequence[str]], look: Sequence[str]
         done.touch()
 
 
-@pytest.fixture(scope="session")
-def aimock_program() -> tuple[str, ...]:
-    """The command that starts aimock, installed."""
+def install_npm(folder: Path, *packages: str) -> str:
+    """Install the npm *packages*, with their versions, in *folder*; gives the path of node."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         missing = "npm" if npm is None else "node"
-        pytest.skip(f"{missing} is not installed: aimock, the model server of these tests, needs it")
-    folder = CACHE / f"aimock-{AIMOCK}"
+        pytest.skip(f"{missing} is not installed, and {', '.join(packages)} need it")
     quiet = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-    command = (npm, "install", *quiet, "--prefix", str(folder), f"@copilotkit/aimock@{AIMOCK}")
-    install(folder, [command], (npm, "view", "@copilotkit/aimock", "version"))
+    command = (npm, "install", *quiet, "--prefix", str(folder), *packages)
+    install(folder, [command], (npm, "view", packages[0].rpartition("@")[0], "version"))
+    return node
+
+
+@pytest.fixture(scope="session")
+def aimock_program() -> tuple[str, ...]:
+    """The command that starts aimock, installed."""
+    folder = CACHE / f"aimock-{AIMOCK}"
+    node = install_npm(folder, f"@copilotkit/aimock@{AIMOCK}")
     return node, str(folder / "node_modules/@copilotkit/aimock/dist/cli.js")
+
+
+@pytest.fixture(scope="session")
+def protocol_judges() -> tuple[str, ...]:
+    """The command that starts the judges of protocols: a case on each line of stdin, a verdict of stdout."""
+    folder = CACHE / f"protocols-{AG_UI_CLIENT}-{AI_SDK}"
+    node = install_npm(folder, f"@ag-ui/client@{AG_UI_CLIENT}", f"ai@{AI_SDK}")
+    # It finds the packages from where it lies.
+    shutil.copy(Path(__file__).with_name("protocol_judges.mjs"), folder)
+    return node, str(folder / "protocol_judges.mjs")
 
 
 @pytest.fixture(scope="session")

@@ -132,6 +132,23 @@ async def test_a_vocabulary_has_the_ids_of_the_notices(vocabulary: str) -> None:
         assert rest == seen[there + 1 :]
 
 
+@pytest.mark.parametrize(("vocabulary", "begins"), [("ag-ui", "RUN_STARTED"), ("ui-messages", "start")])
+async def test_a_stream_of_parts_is_taken_up_from_its_beginning(vocabulary: str, begins: str) -> None:
+    async with listening(scripted(calls(("look", {})), says("Seen."))) as client:
+        await client.post("/api/sessions", json={"agent": "default", "id": "s", "prompt": "Look"})
+        known = ids(await up_to(frames(client, "s"), "RunEnded"))
+        for last in ("", *known[:-1]):
+            stream, seen = frames(client, "s", last, vocabulary=vocabulary), list[Frame]()
+            async with asyncio.timeout(20), aclosing(stream):
+                async for frame in stream:
+                    seen.append(frame)
+                    if frame.id == known[-1]:
+                        break
+            events = [frame.event for frame in seen if frame.event]
+            assert (events[0], events.count(begins)) == (begins, 1)
+            assert ids(seen) == (known[known.index(last) + 1 :] if last else known)
+
+
 async def test_a_stream_of_a_session_that_rests_stays_open_and_beats() -> None:
     async with listening(scripted(), heartbeat=0.01) as client:
         await client.post("/api/sessions", json={"agent": "default", "id": "s"})

@@ -1,0 +1,1 @@
+"""ACP, the Agent Client Protocol: editors drive an agent over stdio. Needs the extra `acp`."""

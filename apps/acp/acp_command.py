@@ -1,0 +1,55 @@
+"""`turnwheel acp`: serve the agent of this directory to an editor, over stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any, cast
+
+import click
+
+from ...effects.errors import ConfigError
+from ...performers.stores.base import Store
+from ...performers.stores.memory import MemoryStore
+from ..cli.exit_codes import Exit
+from ..cli.options import for_serve, run_options_of
+from ..cli.run_options import RunOptions, is_stand_in, model_of
+from ..cli.workspace import open_store
+from ..server.serve_command import NOT_SERVED
+from ..stand_in.server import CLI_PACE, StandIn
+
+
+@click.command(short_help="Serve the agent to an editor, over ACP.")
+@for_serve
+def acp(**options: Any) -> Exit:  # noqa: ANN401  # as click has it
+    """
+    Serve the agent to an editor that speaks the Agent Client Protocol, over stdin and stdout.
+
+    It has the settings that `run` would have, in the directory that the editor names. Sessions are kept in
+    the same store. It ends when the editor closes stdin; every run can be resumed.
+    """
+    chosen = run_options_of({**NOT_SERVED, **options})
+    try:
+        return asyncio.run(_serve(chosen))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        msg = f"turnwheel acp needs {missing!r}: pip install 'turnwheel[acp]'"
+        raise ConfigError(msg) from error
+
+
+async def _serve(options: RunOptions) -> Exit:
+    from acp import Agent, run_agent  # noqa: PLC0415  # the extra may be missing
+
+    from .acp_agent import AcpAgent  # noqa: PLC0415  # as above
+
+    async with AsyncExitStack() as stack:
+        store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
+        stack.push_async_callback(store.close)
+        url = options.base_url
+        # A stand-in model at an address of the person's own needs no server here.
+        if url is None and is_stand_in(model_of(options, None)):
+            url = (await stack.enter_async_context(StandIn(pace=CLI_PACE))).base_url
+        # The methods of the protocol that it lacks are answered as unknown.
+        served: object = AcpAgent(options, store, url, stack)
+        await run_agent(cast("Agent", served))
+    return Exit.ENDED

@@ -1,0 +1,100 @@
+"""AG-UI and the AI SDK over HTTP: a post is answered with a run, up to its end or its questions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from support.http_server import Asking, scripted, serving
+from support.protocol_clients import AgUiClient, UiClient
+
+from turnwheel.testing.scripted import calls, says, stalls
+
+PAY = calls(("pay", {"amount": 5}))
+
+Json = dict[str, Any]
+
+
+async def posted(server: Asking, path: str, body: Json) -> list[Json]:
+    """The events that answer *body*."""
+    async with asyncio.timeout(10):
+        text: str = await server.post(f"/api/agents/default/{path}", body)
+    data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(one) for one in data if one != "[DONE]"]
+
+
+def said(text: str, id: str = "u-1") -> Json:  # noqa: A002  # the word of messages
+    return {"id": id, "role": "user", "content": text, "parts": [{"type": "text", "text": text}]}
+
+
+async def test_an_ag_ui_client_runs_an_agent_and_answers_its_interrupt() -> None:
+    async with serving(scripted(PAY, says("Paid."), says("Again."))) as server:
+        client = AgUiClient()
+        first = {"threadId": "t", "runId": "r-1", "messages": [said("Pay")]}
+        client.hear(await posted(server, "ag-ui", first))
+        (interrupt,) = client.ends[-1]["outcome"]["interrupts"]
+        assert client.ends[-1]["runId"] == "r-1"
+        # A repeated post begins nothing, and is answered as the first one.
+        again = AgUiClient()
+        again.hear(await posted(server, "ag-ui", first))
+        assert again.ends == client.ends[-1:]
+        resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": True}]
+        second = {"threadId": "t", "runId": "r-2", "messages": client.messages, "resume": resume}
+        client.hear(await posted(server, "ag-ui", second))
+        assert (client.ends[-1]["runId"], client.ends[-1]["outcome"]) == ("r-2", {"type": "success"})
+        shown = [(one["role"], one["content"]) for one in client.messages]
+        assert shown == [("user", "Pay"), ("assistant", ""), ("tool", "paid 5"), ("assistant", "Paid.")]
+        third = {"threadId": "t", "runId": "r-3", "messages": [*client.messages, said("And?", "u-2")]}
+        client.hear(await posted(server, "ag-ui", third))
+        assert client.messages[-1]["content"] == "Again."
+        assert len(client.messages) == 6
+
+
+async def test_an_ai_sdk_client_chats_and_approves() -> None:
+    async with serving(scripted(PAY, says("Paid."))) as server:
+        client = UiClient()
+        client.hear(await posted(server, "ui-messages", {"id": "t", "messages": [said("Pay")]}))
+        (part,) = [part for part in client.parts if part["type"] == "tool"]
+        assert part["state"] == "approval-requested"
+        answered = {"type": "dynamic-tool", "state": "approval-responded"}
+        answered["approval"] = {"id": part["asked"], "approved": True}
+        message = {"id": client.messages[-1]["id"], "role": "assistant", "parts": [answered]}
+        client.hear(await posted(server, "ui-messages", {"id": "t", "messages": [said("Pay"), message]}))
+        assert len(client.messages) == 1
+        assert (part["state"], part["result"]) == ("output-available", "paid 5")
+        assert client.parts[-1]["text"] == "Paid."
+        # Nothing is under way any more.
+        await server.get("/api/agents/default/ui-messages/t/stream", 204)
+        await server.get("/api/agents/default/ui-messages/none/stream", 404)
+
+
+async def test_the_ai_sdk_resumes_a_stream() -> None:
+    async with serving(scripted(stalls("Well"))) as server:
+        await server.post("/api/sessions", {"agent": "default", "id": "t", "prompt": "Pay"}, 201)
+        resumed = asyncio.create_task(server.get("/api/agents/default/ui-messages/t/stream"))
+        await server.until("t", lambda found: found["running"])
+        await asyncio.sleep(0.05)
+        await server.post("/api/sessions/t/interrupt", None, 202)
+        async with asyncio.timeout(10):
+            text: str = await resumed
+        assert text.count('"type":"start"') == 1
+        assert '"type":"abort"' in text
+        assert text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("default/ag-ui", {"runId": "r", "messages": []}, 422),
+        ("default/ag-ui", {"threadId": "none", "runId": "r", "messages": []}, 404),
+        ("other/ag-ui", {"threadId": "t", "runId": "r", "messages": [said("Pay")]}, 404),
+        ("default/ag-ui", {"threadId": "a/b", "runId": "r", "messages": [said("Pay")]}, 422),
+        ("default/ui-messages", {"id": "t", "messages": [], "trigger": "regenerate-message"}, 422),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(path: str, body: Json, status: int) -> None:
+    async with serving(scripted()) as server:
+        refused = await server.post(f"/api/agents/{path}", body, status)
+        assert refused["status"] == status
