@@ -16,6 +16,7 @@ import click
 from ...effects.errors import TurnwheelError
 from ..chat.chat import ChatCommand
 from ..chat.commands import HELP
+from ..server.serve_command import serve
 from ..terminal.sanitize import clean
 from . import remote_commands, session_commands, time_commands
 from .exit_codes import Exit, exit_for_error, table
@@ -105,7 +106,7 @@ async def _chat(options: dict[str, Any]) -> Exit:
     return await ChatCommand(chosen).do()
 
 
-turnwheel.section("Work", run, chat)
+turnwheel.section("Work", run, chat, serve)
 turnwheel.section("Sessions", *session_commands.SESSION_COMMANDS)
 turnwheel.section("What it did", *time_commands.TIME_COMMANDS)
 turnwheel.section("From another terminal", *remote_commands.REMOTE_COMMANDS)

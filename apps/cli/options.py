@@ -81,9 +81,12 @@ def _amount(name: str, into: str, help_text: str) -> Callable[[Any], Any]:
 MAX_STDIN = 4 * MAX_PROMPT
 """Bytes read of stdin: a character has four at most."""
 
-_SHARED: tuple[Callable[[Any], Any], ...] = (
+_BEGINNING: tuple[Callable[[Any], Any], ...] = (
     click.option("--continue", "newest", is_flag=True, help="Continue the newest session of this directory."),
     click.option("--title", metavar="TEXT", help="The title of the session in lists."),
+)
+
+_AGENT: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--settings",
         "settings_file",
@@ -120,8 +123,14 @@ _SHARED: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--dir", "directories", type=DIRECTORY, multiple=True, help="Another directory for the file tools."
     ),
+)
+
+_HERE: tuple[Callable[[Any], Any], ...] = (
     click.option("--takeover", is_flag=True, help="Take the session from a process that is at work on it."),
     click.option("--yes", is_flag=True, help="Answer every question with yes."),
+)
+
+_POLICY: tuple[Callable[[Any], Any], ...] = (
     _rules(Verdict.ALLOW, "Run TOOL or TOOL:ARGUMENT=GLOB without a question."),
     _rules(Verdict.ASK, "Ask about such calls, whatever allows them."),
     _rules(Verdict.DENY, "Never run such calls, whatever allows them."),
@@ -151,9 +160,14 @@ _SHARED: tuple[Callable[[Any], Any], ...] = (
     _amount("--max-seconds", "seconds", "Active seconds; waiting for answers costs none."),
     click.option("--price", metavar="IN,OUT", callback=read(price), help="USD per million tokens."),
     store,
+)
+
+_OUTPUT: tuple[Callable[[Any], Any], ...] = (
     click.option("--verbose", "-v", is_flag=True, help="Also show verdicts and the answers of hooks."),
     click.option("--json", "json_lines", is_flag=True, help="Each notice as a line of JSON; never prompts."),
 )
+
+_SHARED = (*_BEGINNING, *_AGENT, *_HERE, *_POLICY, *_OUTPUT)
 """The options that `run` and `chat` share."""
 
 _RUN: tuple[Callable[[Any], Any], ...] = (
@@ -176,6 +190,7 @@ def with_all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 
 for_run = with_all(*_RUN, *_SHARED)
+for_serve = with_all(*_AGENT, *_POLICY)
 for_chat = with_all(click.argument("session", metavar="[ID]", required=False), *_SHARED)
 
 

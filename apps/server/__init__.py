@@ -1,0 +1,15 @@
+"""An HTTP server for agents: an ASGI app to mount, and `turnwheel serve`. Needs the extra `server`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...lazy import exports
+
+if TYPE_CHECKING:
+    from .app import create_app as create_app
+
+_MODULES = {"app": ("create_app",)}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -1,0 +1,172 @@
+"""
+Who may call: bearer tokens with a tenant each, names of hosts, and origins of pages.
+
+Theory of operation. A tenant's sessions have names in the store that begin with its own name, and each
+look-up goes through a `Namespace`: a name of another tenant cannot even be said. Without tokens there is one
+tenant without a name, and the server is for the person at this machine. A page of a stranger in that person's
+browser is kept out then by its `Host`, which it cannot choose without owning a domain, and by its `Origin`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import final
+from urllib.parse import urlsplit
+
+import attrs
+from starlette.requests import HTTPConnection
+
+from ...effects.errors import ConfigError
+from ...effects.validators import session_named
+from .problems import Refused
+
+# Names of tenants and agents stand in names of sessions, between slashes.
+WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+# Ids that need no escaping in a path but the obvious one, and are no path of their own.
+SESSION_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~:@+=,-]{1,200}")
+
+# What a page may do to another one's server without being asked: nothing but look.
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a server on *host*."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@final
+@attrs.frozen
+class Namespace:
+    """
+    The names of a *tenant*'s sessions in the store, for *agents*; outside they are just ids.
+
+    The first agent's sessions of a server without tokens have their ids for names, as those of `run` do.
+    """
+
+    tenant: str
+    agents: tuple[str, ...]
+
+    @property
+    def prefix(self) -> str:
+        """What the names in the store begin with."""
+        return f"{self.tenant}/" if self.tenant else ""
+
+    def stored(self, agent: str, id: str) -> str:  # noqa: A002  # the word of sessions
+        """The name in the store of the session *id* of *agent*."""
+        plain = not self.tenant and agent == self.agents[0]
+        return id if plain else f"{self.tenant}/{agent}/{id}"
+
+    def hidden(self, text: str) -> str:
+        """*text* with ids in the place of names in the store, for errors that quote those."""
+        for agent in self.agents:
+            text = text.replace(f"{self.tenant}/{agent}/", "")
+        return text
+
+    def public(self, name: str) -> tuple[str, str] | None:
+        """The agent and the id of the session with that *name* in the store; None for one of others."""
+        if "/" not in name:
+            return None if self.tenant else (self.agents[0], name)
+        tenant, _, rest = name.partition("/")
+        agent, _, known = rest.partition("/")
+        ours = tenant == self.tenant and agent in self.agents and known and "/" not in known
+        return (agent, known) if ours and self.stored(agent, known) == name else None
+
+
+def session_id(given: str) -> str:
+    """*given* as the id of a new session; raises `Refused` where it can be none."""
+    session_named(given)
+    if SESSION_ID.fullmatch(given) is None:
+        detail = f"id must be 1 to 200 letters, digits or any of ._~:@+=,-; got {given[:100]!r}"
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    return given
+
+
+def words(what: str, names: Mapping[str, object]) -> None:
+    """Raise `ConfigError` where one of the *names* of *what* cannot stand in a name in the store."""
+    for name in names:
+        if WORD.fullmatch(name) is None:
+            msg = f"the name of {what} must be 1 to 64 letters, digits, '_', '.' or '-'; got {name!r}"
+            raise ConfigError(msg)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Access:
+    """
+    The *tokens*, each with its tenant; none at all leave the server to callers of this machine.
+
+    *hosts* are the names it is reached by, besides loopback and names without a dot; *origins* the pages of
+    other servers that may call it.
+    """
+
+    tokens: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        words("a tenant", dict.fromkeys(self.tokens.values()))
+        if not all(token.strip() for token in self.tokens):
+            msg = "a token must not be empty; pass tokens={'the secret': 'the tenant'}"
+            raise ConfigError(msg)
+
+    def check_page(self, request: HTTPConnection, method: str) -> None:
+        """Refuse a page of a stranger that a browser here has open; raises `Refused`."""
+        host = request.headers.get("host", "")
+        name = _host_of(host)
+        # A token is never sent by a browser on its own, so its bearer may come by any name.
+        if not self.tokens and not (is_loopback(name) or "." not in name or name in self.hosts):
+            detail = f"host {name[:100]!r} is not a name of this server; pass it in hosts= of create_app"
+            raise Refused(HTTPStatus.FORBIDDEN, detail)
+        origin = request.headers.get("origin")
+        if origin is None or origin in self.origins or method in SAFE_METHODS:
+            return
+        if not _same_place(origin, host, request.url.scheme):
+            detail = f"origin {origin[:100]!r} may not call this server; pass it in origins= of create_app"
+            raise Refused(HTTPStatus.FORBIDDEN, detail)
+
+    def tenant(self, request: HTTPConnection) -> str:
+        """The tenant of *request*, empty without tokens. Raises `Refused` for an unknown or missing token."""
+        if not self.tokens:
+            return ""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        challenge = {"WWW-Authenticate": "Bearer"}
+        if scheme.lower() != "bearer" or not given.strip():
+            detail = "no token; send it as Authorization: Bearer TOKEN"
+            raise Refused(HTTPStatus.UNAUTHORIZED, detail, challenge)
+        sent, found = given.strip().encode(), None
+        # All of them, and each in the same time: how long an answer takes tells nothing of a token.
+        for token, tenant in self.tokens.items():
+            if hmac.compare_digest(token.encode(), sent):
+                found = tenant
+        if found is None:
+            raise Refused(HTTPStatus.UNAUTHORIZED, "the token is not known here", challenge)
+        return found
+
+
+def _host_of(host: str) -> str:
+    """The name in the header *host*; empty where it is none."""
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
+
+
+def _same_place(origin: str, host: str, scheme: str) -> bool:
+    """Whether a page of *origin* came from the server that is called as *host*."""
+    with suppress(ValueError):
+        page, here = urlsplit(origin), urlsplit(f"{scheme}://{host}")
+        # The scheme may differ: a proxy speaks HTTPS to the browser and plain HTTP to this server.
+        ports = [each.port or DEFAULT_PORTS.get(each.scheme) for each in (page, here)]
+        same_port = ports[0] == ports[1] or (page.port is None and here.port is None)
+        return page.hostname is not None and page.hostname == here.hostname and same_port
+    return False

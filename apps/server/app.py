@@ -1,0 +1,258 @@
+"""
+The app: operations on a path each, with the checks that come before every one of them.
+
+Theory of operation. A request is looked at from the outside in: its host and origin, its token, the size of
+its body, its fields. Only then does its operation see it. What goes wrong is answered in one place, as
+problem details. Sessions live in `OpenSessions`, and not in requests: a reader that leaves ends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ...effects.errors import ConfigError
+from ...performers.base import warn
+from .access import Access, Namespace, words
+from .event_stream import EventStream
+from .limits import ServerLimits, Streams, body_of
+from .metrics import Metrics
+from .open_sessions import OpenSessions
+from .openapi import docs_page, openapi
+from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
+from .problems import Refused, problem, refusal_of
+from .session_routes import SessionRoutes
+from .step_routes import StepRoutes
+
+if TYPE_CHECKING:
+    from ...engine.agent import Agent
+    from ...performers.stores.base import Store
+
+EVENT_PARAMETERS = (
+    Parameter(name="vocabulary", about="sdk, sse, turns or agent_events; our own without it"),
+    Parameter(name="since", about="as Last-Event-ID, for those who cannot send that"),
+    Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header"),
+)
+
+# Seconds in which running work may end before it is cut off.
+DRAIN_WITHIN = 10.0
+
+
+@final
+class AgentServer:
+    """
+    The sessions of *agents* over HTTP, as `create_app` makes it.
+
+    An async context manager: it goes on with runs that were left in the middle, and drains at the end. An app
+    that is mounted into another one gets no lifespan: enter ``app.state.server`` in that of the other one.
+    """
+
+    def __init__(  # as `create_app` has them
+        self,
+        agents: Mapping[str, Agent],
+        store: Store,
+        *,
+        access: Access,
+        limits: ServerLimits,
+        beat: float,
+        resume: bool,
+    ) -> None:
+        if not agents:
+            msg = "a server needs an agent; pass agents={'default': agent}"
+            raise ConfigError(msg)
+        words("an agent", agents)
+        self.access = access
+        self.limits = limits
+        self._beat = beat
+        self._resume = resume
+        self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
+        self.streams = Streams(limits)
+        self.metrics = Metrics(self.opens, self.streams)
+        sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
+        self.operations = [each for routes in (sessions, steps, self) for each in operations_of(routes)]
+        self._document = openapi(self.operations, secured=bool(access.tokens))
+
+    def names(self, tenant: str) -> Namespace:
+        """The names of the sessions of *tenant*."""
+        return Namespace(tenant, tuple(self.opens.agents))
+
+    async def __aenter__(self) -> AgentServer:
+        if self._resume:
+            for tenant in dict.fromkeys(self.access.tokens.values()) or [""]:
+                await self.opens.go_on(self.names(tenant))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.drain()
+
+    async def drain(self, within: float | None = DRAIN_WITHIN) -> None:
+        """End all streams, let running work end and close; every run can be resumed. Twice is fine."""
+        await self.opens.drain(within)
+
+    # Operations of its own
+
+    @operation("GET", f"{ONE_SESSION}/events", gives="text/event-stream", parameters=EVENT_PARAMETERS)
+    async def get_events(self, call: HttpCall) -> EventStream:
+        """What happens in a session, as server-sent events."""
+        query, tenant = call.request.query_params, call.names.tenant
+        since = call.request.headers.get("last-event-id") or query.get("since", "")
+        # Before the answer begins: behind its head there is no status to say it with.
+        await self.opens.find(call.names, call.session)
+        stream = EventStream(
+            opens=lambda: self.opens.use(call.names, call.session),
+            since=since,
+            vocabulary=query.get("vocabulary", ""),
+            beat=self._beat,
+            ending=self.opens.draining,
+            left=lambda: self.streams.leave(tenant),
+        )
+        self.streams.enter(tenant)
+        return stream
+
+    @operation("GET", "/healthz", gives="application/json", open=True)
+    async def get_health(self, call: HttpCall) -> Response:
+        """Whether the process lives."""
+        del call
+        return Response('{"status":"ok"}', media_type="application/json")
+
+    @operation("GET", "/readyz", gives="application/json", open=True)
+    async def get_ready(self, call: HttpCall) -> Response:
+        """Whether the server takes work."""
+        del call
+        if self.opens.draining.is_set():
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending; ask another one")
+        await self.opens.store.list(1)
+        return Response('{"status":"ok"}', media_type="application/json")
+
+    @operation("GET", "/metrics", gives="text/plain")
+    async def get_metrics(self, call: HttpCall) -> Response:
+        """Numbers for Prometheus."""
+        del call
+        return self.metrics.answer()
+
+    @operation("GET", "/openapi.json", gives="application/json", open=True)
+    async def get_openapi(self, call: HttpCall) -> Response:
+        """The operations, as an OpenAPI document."""
+        del call
+        return Response(msgspec.json.encode(self._document), media_type="application/json")
+
+    @operation("GET", "/docs", gives="text/html", open=True)
+    async def get_docs(self, call: HttpCall) -> Response:
+        """The same document, to read."""
+        del call
+        return HTMLResponse(docs_page(self._document))
+
+    # From a request to an answer
+
+    def endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[ASGIApp]]:
+        """The endpoint of *operation*: it checks a request, answers it, and counts the answer."""
+
+        async def answer(request: Request) -> ASGIApp:
+            names, status = self.names(""), HTTPStatus.INTERNAL_SERVER_ERROR
+            try:
+                self.access.check_page(request, request.method)
+                names = self.names("" if operation.open else self.access.tenant(request))
+                body = await self._body(operation, request)
+                given = await operation.handler(HttpCall(request=request, names=names, body=body))
+                status = operation.status
+                if isinstance(given, Response | EventStream):
+                    return given  # an answer of its own form
+                return Response(msgspec.json.encode(given), status, media_type="application/json")
+            except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
+                refused = refusal_of(error)
+                status = refused.status
+                return problem(status, names.hidden(refused.detail), refused.headers)
+            finally:
+                self.metrics.count(operation.method, operation.path, status)
+
+        return answer
+
+    async def _body(self, operation: Operation, request: Request) -> Any:  # noqa: ANN401  # as the operation takes it
+        if operation.takes is None:
+            return None
+        data = await body_of(request, self.limits.body)
+        if not data.strip() and not operation.needed:
+            return None
+        try:
+            return msgspec.json.decode(data, type=operation.takes)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is malformed: {error}") from error
+
+    def routes(self) -> list[Route]:
+        """All routes; those of one path are one, so that it knows its methods."""
+        by_path: dict[str, dict[str, Callable[[Request], Awaitable[ASGIApp]]]] = {}
+        for each in self.operations:
+            by_path.setdefault(each.path, {})[each.method] = self.endpoint(each)
+        return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
+
+
+def _by_method(
+    methods: Mapping[str, Callable[[Request], Awaitable[ASGIApp]]],
+) -> Callable[[Request], Awaitable[Any]]:
+    async def endpoint(request: Request) -> ASGIApp:
+        return await methods["GET" if request.method == "HEAD" else request.method](request)
+
+    return endpoint
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """The answer where no operation is: an unknown path, or a method that it has not."""
+    del request
+    if isinstance(error, HTTPException):
+        headers = None if error.headers is None else dict(error.headers)
+        return problem(HTTPStatus(error.status_code), str(error.detail), headers)
+    warn("", "a request failed", error)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the server; its log has more")
+
+
+def create_app(  # noqa: PLR0913  # settings, each with a default
+    agents: Mapping[str, Agent] | Agent,
+    store: Store,
+    *,
+    tokens: Mapping[str, str] | None = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    limits: ServerLimits = ServerLimits(),  # noqa: B008  # a frozen value
+    heartbeat: float = 15.0,
+    resume: bool = True,
+) -> Starlette:
+    """
+    An ASGI app that serves *agents*, by their names, with the sessions of *store*.
+
+    The first agent is that of sessions which name none. *tokens* are bearer tokens, each with its tenant;
+    without any, only callers that reach this machine's own addresses are served, and *hosts* are its other
+    names. *origins* are pages of other servers that may call it. A comment goes down each event stream every
+    *heartbeat* seconds. With *resume*, it begins by going on with the runs that were left in the middle.
+
+    Mounted into another app, it needs that app's lifespan: ``async with app.state.server: yield``.
+    """
+    by_name = agents if isinstance(agents, Mapping) else {"default": agents}
+    access = Access(tokens=dict(tokens or {}), hosts=tuple(hosts), origins=tuple(origins))
+    server = AgentServer(by_name, store, access=access, limits=limits, beat=heartbeat, resume=resume)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
+        async with server:
+            yield
+
+    cors = [Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])]
+    app = Starlette(
+        routes=server.routes(),
+        lifespan=lifespan,
+        middleware=cors if origins else [],
+        exception_handlers={HTTPException: _refuse, Exception: _refuse},
+    )
+    app.state.server = server
+    return app

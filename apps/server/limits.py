@@ -1,0 +1,72 @@
+"""How much callers may ask at a time: the size of bodies, and open streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from http import HTTPStatus
+from typing import final
+
+import attrs
+from starlette.requests import Request
+
+from ...effects.validators import positive
+from .problems import Refused
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ServerLimits:
+    """
+    What a server takes: bytes of a *body*, event *streams* of all tenants and *tenant_streams* of one.
+
+    *working* sessions may have a run at work at a time; *kept* stay open without work, to be quick.
+    """
+
+    # Room for the files that may come with a prompt, in Base64, and for the longest prompt.
+    body: int = attrs.field(default=40_000_000, validator=positive)
+    streams: int = attrs.field(default=5_000, validator=positive)
+    tenant_streams: int = attrs.field(default=2_000, validator=positive)
+    working: int = attrs.field(default=500, validator=positive)
+    kept: int = attrs.field(default=200, validator=positive)
+
+
+@final
+class Streams:
+    """The event streams that are open, by tenant."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._open: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._open.total()
+
+    def enter(self, tenant: str) -> None:
+        """Count one more of *tenant*; raises `Refused` where there are as many as may."""
+        if self.count >= self._limits.streams or self._open[tenant] >= self._limits.tenant_streams:
+            detail = "as many event streams are open as may; close one, or try again later"
+            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "5"})
+        self._open[tenant] += 1
+
+    def leave(self, tenant: str) -> None:
+        """Count one less of *tenant*."""
+        self._open[tenant] -= 1
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """The body of *request*; raises `Refused` as soon as it is known to have more than *most* bytes."""
+    detail = f"the body has more than {most:,} bytes; send less"
+    too_large = Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > most:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise too_large
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,218 @@
+"""
+The sessions that this process has open: their runs begin and go on by themselves here.
+
+Theory of operation. A request or a stream uses a session object while it lasts. One that nothing uses and
+that does no work is kept for a while, the latest used longest, and then closed: it is rows in the store, as a
+run that rests on questions is. Runs are driven in tasks of their own, so no reader holds one up, and none
+needs one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.errors import SessionBusy, SessionClosed, SessionGone, TurnwheelError, UnknownSession
+from ...engine.agent import Agent
+from ...engine.journal.summary import SessionKind, SessionStatus
+from ...engine.session.listing import in_turns, listed
+from ...performers.base import warn
+from .access import Namespace
+from .problems import Refused
+
+if TYPE_CHECKING:
+    from ...engine.session.session import Session
+    from ...performers.stores.base import Store
+
+
+# Seconds that a request waits for the run that it begins, and between two looks at it.
+BEGUN_WITHIN, LOOK_AGAIN = 1.0, 0.002
+
+
+@final
+@attrs.define(eq=False)
+class LiveSession:
+    """A *session* of *agent*, known outside as *id*; *users* are the requests and streams that have it."""
+
+    name: str
+    id: str
+    agent: str
+    session: Session
+    users: int = 0
+    _work: asyncio.Task[None] | None = attrs.field(default=None, init=False)
+
+    @property
+    def working(self) -> bool:
+        """Whether a run goes on here, or rests on questions."""
+        return self._work is not None and not self._work.done()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it can be closed without loss: only what is stored matters."""
+        # A question with a deadline needs a process that counts the time.
+        waits = self.session.resting and all(each.due is None for each in self.session.waiting)
+        return not self.users and (not self.working or waits)
+
+    async def wake(self) -> None:
+        """Go on with an unfinished run, and with the prompts in the queue, unless that is done already."""
+        if not self.working and (self.session.unfinished or self.session.queue):
+            self._work = work = asyncio.create_task(self._drive())
+            # The caller's next look should find the run begun. A process of another machine, of which only
+            # time tells whether it works, is not waited for.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEGUN_WITHIN):
+                    while not (work.done() or self.session.running):  # noqa: ASYNC110  # no event tells it
+                        await asyncio.sleep(LOOK_AGAIN)
+
+    async def _drive(self) -> None:
+        try:
+            await self.session.resume(wait=True)
+            # One may have come after the run looked for the last time, and before it let go.
+            while self.session.queue and not self.session.unfinished:
+                await self.session.resume(wait=True)
+        except (SessionBusy, SessionClosed, SessionGone):
+            # Another process drives it and finds the input in the journal; or there is nothing to drive.
+            return
+        except TurnwheelError as error:
+            warn(self.name, "a run in the background failed", error)
+
+    async def close(self) -> None:
+        """Close the session; a run is left as it is in the store."""
+        await self.session.close()
+        if self._work is not None:
+            await asyncio.wait({self._work})
+
+
+@final
+class OpenSessions:
+    """
+    The open sessions of *agents* over *store*.
+
+    At most about *kept* of them are held without work; at most *working* may be at work.
+    """
+
+    def __init__(self, agents: Mapping[str, Agent], store: Store, *, kept: int, working: int) -> None:
+        self.agents = agents
+        self.store = store
+        self._kept = kept
+        self._most_working = working
+        # In the order of their latest use.
+        self._open: dict[str, LiveSession] = {}
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        self.draining = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    @property
+    def working(self) -> int:
+        """How many are at work; those that rest are not."""
+        return sum(one.working and not one.session.resting for one in self._open.values())
+
+    def check_room(self) -> None:
+        """Refuse to begin more work than this process may do at a time."""
+        if self.draining.is_set():
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending; ask another one, or later")
+        if self.working >= self._most_working:
+            detail = f"{self._most_working} sessions are at work, as many as may; try again later"
+            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "1"})
+
+    async def find(self, names: Namespace, id: str) -> tuple[str, str]:  # noqa: A002  # the word of sessions
+        """The agent of the session *id*, and its name in the store. Raises `UnknownSession`."""
+        for agent in names.agents:
+            name = names.stored(agent, id)
+            # A slash would make it a name of another tenant.
+            if "/" not in id and await self.store.info(name) is not None:
+                return agent, name
+        raise UnknownSession(id)
+
+    @asynccontextmanager
+    async def use(self, names: Namespace, id: str) -> AsyncGenerator[LiveSession, None]:  # noqa: A002  # as above
+        """The session *id*, which is there, loaded and open inside the context."""
+        agent, _ = await self.find(names, id)
+        async with self.begin(names, agent, id) as one:
+            yield one
+
+    @asynccontextmanager
+    async def begin(self, names: Namespace, agent: str, id: str) -> AsyncGenerator[LiveSession, None]:  # noqa: A002  # as above
+        """As `use`, for a session that need not be there yet."""
+        name = names.stored(agent, id)
+        while (closing := self._closing.get(name)) is not None:
+            await asyncio.wait({closing})
+        one = self._open.pop(name, None)
+        if one is None:
+            one = LiveSession(name, id, agent, self.agents[agent].session(name, self.store))
+        self._open[name] = one
+        one.users += 1
+        try:
+            await one.session.load()
+            yield one
+        except SessionGone:
+            # Another process deleted it: the next one of this name is another session.
+            self._close(one)
+            raise
+        finally:
+            one.users -= 1
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Close those used longest ago, as far as too many are open."""
+        spare = len(self._open) - self._kept
+        for one in [one for one in self._open.values() if one.idle][: max(0, spare)]:
+            self._close(one)
+
+    def _close(self, one: LiveSession) -> asyncio.Task[None] | None:
+        if self._open.get(one.name) is not one:
+            return None
+        del self._open[one.name]
+        task = asyncio.create_task(one.close())
+        self._closing[one.name] = task
+        task.add_done_callback(lambda _: self._closing.pop(one.name, None))
+        return task
+
+    async def forget(self, name: str) -> None:
+        """Close the session with that *name* in the store, whatever it does."""
+        one = self._open.get(name)
+        if one is not None and (task := self._close(one)) is not None:
+            await asyncio.wait({task})
+
+    async def wake(self, names: Namespace, one: LiveSession) -> None:
+        """Let the run of *one* go on by itself; that of a child goes on with its parent's."""
+        machine = one.session.machine
+        if machine is None or not machine.config.agent:
+            await one.wake()
+            return
+        async with self.use(names, one.id.rpartition(".")[0]) as parent:
+            await self.wake(names, parent)
+
+    async def go_on(self, names: Namespace) -> int:
+        """Go on with the runs of *names* that another process left in the middle; how many there are."""
+        found = 0
+        async for one in in_turns(await listed(self.store, prefix=names.prefix)):
+            known = names.public(one.session)
+            if known is None or one.about.kind is SessionKind.CHILD:
+                continue
+            # A run that rests is left alone: there is nothing to do before its questions are answered.
+            left = one.about.state is SessionStatus.UNFINISHED or one.about.prompts
+            # What began in another directory belongs to an agent of there.
+            here = one.about.cwd in {"", self.agents[known[0]].config.cwd}
+            if left and here:
+                with suppress(TurnwheelError):
+                    async with self.use(names, known[1]) as session:
+                        await session.wake()
+                        found += session.working
+        return found
+
+    async def drain(self, within: float | None) -> None:
+        """Let running work end, begin nothing more, and close every session."""
+        self.draining.set()
+        await asyncio.gather(*[agent.drain(within) for agent in self.agents.values()])
+        tasks = [self._close(one) for one in list(self._open.values())]
+        await asyncio.gather(*[task for task in tasks if task is not None], *self._closing.values())

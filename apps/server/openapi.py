@@ -1,0 +1,111 @@
+"""The OpenAPI document, made of the operations, and a page that shows it without any other server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from .operations import Operation
+from .problems import PROBLEM_TYPE, ProblemBody
+
+REFERENCE = "#/components/schemas/{name}"
+
+
+def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]:
+    """The document of *operations*; *secured* says that they need a token."""
+    types = [
+        kind for each in operations for kind in (each.takes, each.gives) if not isinstance(kind, str | None)
+    ]
+    (problem, *schemas), components = msgspec.json.schema_components(
+        [ProblemBody, *types], ref_template=REFERENCE
+    )
+    known = iter(schemas)
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        body = next(known) if each.takes is not None else None
+        answer = None if each.gives is None else next(known) if not isinstance(each.gives, str) else {}
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, body, answer, problem)
+    scheme = {"token": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "turnwheel", "version": version("turnwheel")},
+        "paths": paths,
+        "components": {"schemas": components, **({"securitySchemes": scheme} if secured else {})},
+        **({"security": [{"token": []}]} if secured else {}),
+    }
+
+
+def _operation(
+    each: Operation, body: dict[str, Any] | None, answer: dict[str, Any] | None, problem: dict[str, Any]
+) -> dict[str, Any]:
+    kind = each.gives if isinstance(each.gives, str) else "application/json"
+    content = {} if answer is None else {"content": {kind: {"schema": answer}}}
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", each.path)
+    ]
+    others = [
+        {"name": one.name, "in": one.place, "description": one.about, "schema": {"type": one.kind}}
+        for one in each.parameters
+    ]
+    plain: dict[str, Any] = {
+        "summary": each.about,
+        "operationId": getattr(each.handler, "__name__", each.path),
+        "parameters": [*in_path, *others],
+        "responses": {
+            str(int(each.status)): {"description": each.about, **content},
+            "default": {"description": "Why not", "content": {PROBLEM_TYPE: {"schema": problem}}},
+        },
+    }
+    if body is not None:
+        plain["requestBody"] = {"required": each.needed, "content": {"application/json": {"schema": body}}}
+    if each.open:
+        plain["security"] = []
+    return plain
+
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code, pre { font: 14px/1.4 ui-monospace, monospace; } pre { overflow-x: auto; padding: .5rem; }
+summary { cursor: pointer; } details { border-top: 1px solid #8884; padding: .4rem 0; }
+b { display: inline-block; min-width: 4.5rem; } :root { color-scheme: light dark; }
+"""
+
+
+def docs_page(document: dict[str, Any]) -> str:
+    """*document* as a page of HTML; it loads nothing."""
+    parts = [
+        _shown_operation(method, path, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    schemas = [
+        f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>{_pre(schema)}</details>"
+        for name, schema in document["components"]["schemas"].items()
+    ]
+    return (
+        "<!doctype html><html lang='en'><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width'>"
+        f"<title>turnwheel</title><style>{STYLE}</style><h1>turnwheel</h1>"
+        f"<p>The same as <a href='openapi.json'>openapi.json</a>.</p>{''.join(parts)}"
+        f"<h2>Bodies</h2>{''.join(schemas)}</html>"
+    )
+
+
+def _shown_operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    rest = {
+        name: operation[name] for name in ("parameters", "requestBody", "responses") if operation.get(name)
+    }
+    head = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}"
+    return f"<details><summary>{head}</summary>{_pre(rest)}</details>"
+
+
+def _pre(plain: object) -> str:
+    text = escape(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+    # A reference leads to its schema on this page.
+    return "<pre>" + re.sub(r"#/components/schemas/(\w+)", r"<a href='#\1'>\1</a>", text) + "</pre>"

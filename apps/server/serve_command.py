@@ -1,0 +1,163 @@
+"""`turnwheel serve`: serve the agent of this directory over HTTP, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...effects.errors import ConfigError
+from ...performers.stores.base import Store
+from ...performers.stores.memory import MemoryStore
+from ..cli.build_settings import agent_for
+from ..cli.exit_codes import Exit
+from ..cli.options import for_serve, run_options_of
+from ..cli.run_options import RunOptions, is_stand_in, model_of
+from ..cli.workspace import open_store
+from ..stand_in.server import CLI_PACE, StandIn
+
+if TYPE_CHECKING:
+    from .app import AgentServer
+
+# What one session has and a server of many has not, as `run` has it by default.
+NOT_SERVED = {
+    **dict.fromkeys(("newest", "takeover", "yes", "verbose", "json_lines"), False),
+    **dict.fromkeys(("title", "prompt", "session", "resume")),
+}
+
+TOKEN = "TURNWHEEL_SERVER_TOKEN"  # noqa: S105  # the name of the variable, no secret
+
+# Seconds for the answers under way, once the streams have ended and the work is over.
+LAST_ANSWERS = 2
+
+
+def tenants_of(given: tuple[str, ...]) -> dict[str, str]:
+    """The tokens that were *given*, as ``TENANT:SECRET`` or as the secret of the tenant ``default``."""
+    found: dict[str, str] = {}
+    for each in given:
+        tenant, colon, secret = each.partition(":")
+        found[secret if colon else each] = tenant if colon else "default"
+    return found
+
+
+@click.command(short_help="Serve the agent over HTTP, with sessions for many.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port", default=0, type=click.IntRange(0, 65_535), show_default=True, help="0 takes any free one."
+)
+@click.option(
+    "--token",
+    "tokens",
+    metavar="[TENANT:]SECRET",
+    multiple=True,
+    envvar=TOKEN,
+    default=(),
+    help=f"A bearer token, with its tenant; may be repeated. [default: ${TOKEN}]",
+)
+@click.option("--resume/--no-resume", "resumes", default=True, help="Go on with the runs that were left.")
+@for_serve
+def serve(host: str, port: int, tokens: tuple[str, ...], **options: Any) -> Exit:  # noqa: ANN401  # as click has it
+    """
+    Serve one agent, `default`, over HTTP, with the built-in tools and the settings that `run` would have.
+
+    Prints its address when it listens. SIGTERM lets open work end; every run can be resumed.
+    """
+    resumes: bool = options.pop("resumes")
+    by_secret = tenants_of(tokens)
+    chosen = run_options_of({**NOT_SERVED, **options})
+    try:
+        from .access import is_loopback  # noqa: PLC0415  # the extra may be missing
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        msg = f"turnwheel serve needs {missing!r}: pip install 'turnwheel[server]'"
+        raise ConfigError(msg) from error
+    if not by_secret and not is_loopback(host):
+        msg = f"--host {host!r} lets other machines in without a token; pass --token SECRET or set ${TOKEN}"
+        raise ConfigError(msg)
+    return asyncio.run(_serve(chosen, host, port, by_secret, resumes=resumes))
+
+
+async def _serve(options: RunOptions, host: str, port: int, tokens: dict[str, str], *, resumes: bool) -> Exit:
+    from .app import create_app  # noqa: PLC0415  # as above
+
+    async with AsyncExitStack() as stack:
+        store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
+        stack.push_async_callback(store.close)
+        url = options.base_url
+        # A stand-in model at an address of the person's own needs no server here.
+        if url is None and is_stand_in(model_of(options, None)):
+            url = (await stack.enter_async_context(StandIn(pace=CLI_PACE))).base_url
+        agent = agent_for(options, None, base_url=url, store=store, performers={})
+        await stack.enter_async_context(agent)
+        app = create_app({"default": agent}, store, tokens=tokens, resume=resumes)
+        # Listened on before the address is told, and queued by the system until the server accepts.
+        listening = _listen(host, port)
+        stack.callback(listening.close)
+        address, number = listening.getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        return await _until_signal(app, app.state.server, listening, f"http://{shown}:{number}")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    made = socket.socket(family, kind, protocol)
+    # A server that is started again at once finds its port in a state of the one before.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        msg = f"cannot listen on {host}:{port}: {error.strerror}"
+        raise ConfigError(msg) from error
+    made.listen(1024)
+    return made
+
+
+async def _until_signal(app: Any, served: AgentServer, listening: socket.socket, url: str) -> Exit:  # noqa: ANN401  # an ASGI app
+    """Serve *app* until a signal: then streams end, work drains, and the answers under way go out."""
+    import uvicorn  # noqa: PLC0415  # the extra may be missing
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if not self.should_exit:
+                click.echo(f"turnwheel serves at {url}")
+
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            """Leave the signals to the handlers here: an open stream would keep the server for ever."""
+            yield
+
+    server = Server(
+        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=LAST_ANSWERS)
+    )
+    ended_by: list[Exit] = []
+    draining: list[asyncio.Task[None]] = []
+
+    async def drain() -> None:
+        await served.drain()
+        server.should_exit = True
+
+    def end(code: Exit) -> None:
+        ended_by.append(code)
+        if draining:
+            # The second one does not wait for the work.
+            server.should_exit = server.force_exit = True
+        else:
+            draining.append(asyncio.create_task(drain()))
+
+    loop = asyncio.get_running_loop()
+    codes = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED, signal.SIGHUP: Exit.HUNG_UP}
+    for number, code in codes.items():
+        loop.add_signal_handler(number, end, code)
+    try:
+        await server.serve([listening])
+    finally:
+        for number in codes:
+            loop.remove_signal_handler(number)
+    return ended_by[0] if ended_by else Exit.FAILED

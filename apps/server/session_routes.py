@@ -1,0 +1,388 @@
+"""What is asked of sessions: lists, inputs, answers, and the ends of them; each as the session has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import attrs
+import msgspec
+from starlette.responses import Response
+
+from ...effects import events
+from ...effects.config import Steering
+from ...effects.errors import UnknownCall, UnknownRequest, UnknownSession
+from ...effects.messages import Binary
+from ...effects.permissions import PermissionMode
+from ...effects.records import Change, SetMode, SetModel, SetThinking
+from ...engine.inspect.export import export_entries
+from ...engine.journal.encoding import decode_entry
+from ...engine.journal.entries import Forked, Posted, Stepped
+from ...engine.session.archive import delete
+from ...engine.session.listing import described, listed
+from .access import session_id
+from .bodies import (
+    AcceptedBody,
+    AgentBody,
+    AnsweredBody,
+    BranchPoint,
+    FileBody,
+    Listing,
+    NewDecision,
+    NewFork,
+    NewMessage,
+    NewSession,
+    NewSettings,
+    SessionBody,
+)
+from .given import replacement_of
+from .operations import ONE_SESSION, HttpCall, Parameter, operation
+from .problems import Refused
+from .questions import answers_to, check_arguments, decision_of, fate
+from .views import agent_body, is_at_rest, row_body, session_body
+
+if TYPE_CHECKING:
+    from ...engine.inspect.fork import Replacement
+    from ...engine.session.listing import Listed
+    from .open_sessions import LiveSession, OpenSessions
+
+ACCEPTED, CREATED, OK = HTTPStatus.ACCEPTED, HTTPStatus.CREATED, HTTPStatus.OK
+CONFLICT, INVALID = HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY
+
+MOST_LISTED, LISTED = 200, 50
+
+LIST_PARAMETERS = (
+    Parameter(name="state", about="a label, or the name of a state"),
+    Parameter(name="q", about="a part of the title or the id"),
+    Parameter(name="limit", about=f"at most so many, up to {MOST_LISTED}", kind="integer"),
+    Parameter(name="cursor", about="next of the part before"),
+)
+KEYED = (Parameter(name="Idempotency-Key", about="makes a repeat safe", place="header"),)
+
+# The prompt that a session is made with, where its sender gave no key: the same session has it once.
+FIRST_PROMPT = "first-prompt"
+
+
+def _files(given: Sequence[FileBody]) -> tuple[Binary, ...]:
+    return tuple([Binary(media_type=file.media_type, data=file.data, name=file.name) for file in given])
+
+
+def input_with(id: str, entries: Sequence[bytes]) -> events.UserSent | events.UserSteered | None:  # noqa: A002  # the word of inputs
+    """The prompt or steer *id* in the journal *entries*; None where there is none."""
+    mark = json.dumps(id).encode()
+    for data in entries:
+        if mark in data:
+            entry = decode_entry(data)
+            event = entry.event if isinstance(entry, Posted | Stepped) else None
+            if isinstance(event, events.UserSent | events.UserSteered) and event.id == id:
+                return event
+    return None
+
+
+def _repeated(
+    before: events.UserSent | events.UserSteered | None, text: str, files: Sequence[FileBody]
+) -> bool:
+    """Whether an input under this key came *before*; raises `Refused` where it was another one."""
+    if before is None:
+        return False
+    if (before.text, before.files) != (text, _files(files)):
+        raise Refused(INVALID, "this Idempotency-Key came with another body before; take a new key")
+    return True
+
+
+@attrs.frozen
+class SessionRoutes:
+    """The operations on sessions and agents."""
+
+    opens: OpenSessions
+
+    @operation("GET", "/api/agents", gives=Listing[AgentBody])
+    async def agents(self, call: HttpCall) -> Listing[AgentBody]:
+        """The agents that were given."""
+        del call
+        return Listing(items=[agent_body(name, agent) for name, agent in self.opens.agents.items()])
+
+    # Lists
+
+    @operation("GET", "/api/sessions", gives=Listing[SessionBody], parameters=LIST_PARAMETERS)
+    async def sessions(self, call: HttpCall) -> Listing[SessionBody]:
+        """The sessions, last written first."""
+        query = call.request.query_params
+        limit, after = call.number("limit", LISTED, 1, MOST_LISTED), query.get("cursor", "")
+        stamp = call.number("cursor", 0) if after else None
+        state, text = query.get("state", ""), query.get("q", "").casefold()
+        found: list[SessionBody] = []
+        while True:
+            rows = await listed(self.opens.store, limit, stamp, call.names.prefix)
+            for row in rows:
+                stamp = row.stamp
+                shown = await self._listed(row, call, state, text)
+                if shown is not None:
+                    found.append(shown)
+                if len(found) == limit:
+                    return Listing(items=found, next=str(stamp))
+            if len(rows) < limit:
+                return Listing(items=found)
+
+    async def _listed(self, row: Listed, call: HttpCall, state: str, text: str) -> SessionBody | None:
+        """*row* where it is in that *state* and has the *text* in its id or title; else None."""
+        known = call.names.public(row.session)
+        if known is None or text not in f"{known[1]}\n{row.about.title}".casefold():
+            return None
+        agent = self.opens.agents[known[0]]
+        if is_at_rest(row):
+            shown = row_body(row, call.names, agent)
+        else:
+            # Deleted since the store was asked: then it is none of the list.
+            with suppress(UnknownSession):
+                async with self.opens.use(call.names, known[1]) as one:
+                    shown = session_body(one.session, row, call.names, agent)
+                    return shown if _is_in(shown.state, state) else None
+            return None
+        return shown if _is_in(shown.state, state) else None
+
+    async def _body(self, one: LiveSession, call: HttpCall) -> SessionBody:
+        row = await described(self.opens.store, one.name)
+        if row is None:
+            raise UnknownSession(one.id)
+        return session_body(one.session, row, call.names, self.opens.agents[one.agent])
+
+    # Beginning, looking, ending
+
+    @operation("POST", "/api/sessions", takes=NewSession, gives=SessionBody, status=CREATED, parameters=KEYED)
+    async def create(self, call: HttpCall) -> SessionBody:
+        """Begin a session, or find the one that has this id already."""
+        given: NewSession = call.body
+        keyed = call.keyed("session")
+        name = session_id(given.id) if given.id is not None else keyed or uuid4().hex
+        agent = call.names.agents[0] if given.agent is None else given.agent
+        if agent not in self.opens.agents:
+            known = ", ".join(call.names.agents)
+            raise Refused(HTTPStatus.NOT_FOUND, f"no agent {agent[:100]!r} here; there are: {known}")
+        with suppress(UnknownSession):
+            there, _ = await self.opens.find(call.names, name)
+            if there != agent and (given.agent is not None or keyed):
+                raise Refused(CONFLICT, f"session {name!r} is one of agent {there!r}; choose another id")
+            agent = there
+        self.opens.check_room()
+        async with self.opens.begin(call.names, agent, name) as one:
+            if given.prompt is not None or given.files:
+                first = keyed or FIRST_PROMPT
+                await self._once(one, keyed, given.prompt or "", given.files)
+                await one.session.send(
+                    given.prompt or "", files=_files(given.files), id=first, sender=call.caller
+                )
+            elif await self.opens.store.info(one.name) is None:
+                # A journal begins with an entry, and this one says nothing.
+                await one.session.retitle("")
+            await self.opens.wake(call.names, one)
+            return await self._body(one, call)
+
+    async def _once(self, one: LiveSession, keyed: str | None, text: str, files: Sequence[FileBody]) -> None:
+        """Refuse another input than the first one under this key."""
+        if keyed is not None:
+            _repeated(input_with(keyed, await self.opens.store.load(one.name)), text, files)
+
+    @operation("GET", ONE_SESSION, gives=SessionBody)
+    async def session(self, call: HttpCall) -> SessionBody:
+        """One session."""
+        async with self.opens.use(call.names, call.session) as one:
+            return await self._body(one, call)
+
+    @operation("DELETE", ONE_SESSION, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, call: HttpCall) -> Response:
+        """Forget a session and its children; a run of it ends here."""
+        _, name = await self.opens.find(call.names, call.session)
+        await self.opens.forget(name)
+        if not await delete(self.opens.store, name):
+            raise UnknownSession(call.session)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    @operation("GET", f"{ONE_SESSION}/export", gives="application/json")
+    async def export(self, call: HttpCall) -> Response:
+        """The whole session as one document."""
+        _, name = await self.opens.find(call.names, call.session)
+        row = await described(self.opens.store, name)
+        if row is None:
+            raise UnknownSession(call.session)
+        entries = await self.opens.store.load(name)
+        parent = call.names.public(row.about.parent)
+        about = attrs.evolve(row.about, parent="" if parent is None else parent[1])
+        document = export_entries(entries, call.session, about, created=row.created, updated=row.updated)
+        return Response(document, media_type="application/json")
+
+    # Inputs
+
+    @operation(
+        "POST",
+        f"{ONE_SESSION}/messages",
+        takes=NewMessage,
+        gives=AcceptedBody,
+        status=ACCEPTED,
+        parameters=KEYED,
+    )
+    async def message(self, call: HttpCall) -> AcceptedBody:
+        """A prompt, or a steer of the run that goes on."""
+        given: NewMessage = call.body
+        keyed = call.keyed("message")
+        name, files = given.id or keyed, _files(given.files)
+        if given.id == "":
+            raise Refused(INVALID, "id must not be empty; leave it out to generate one")
+        async with self.opens.use(call.names, call.session) as one:
+            await self._once(one, None if given.id else keyed, given.text, given.files)
+            if not one.session.unfinished:
+                self.opens.check_room()
+            if given.mode == "queue":
+                sent = await one.session.send(given.text, files=files, id=name, sender=call.caller)
+            else:
+                how = Steering.NOW if given.mode == "now" else Steering.AFTER_TOOL
+                sent = await one.session.steer(given.text, how, files=files, id=name)
+            await self.opens.wake(call.names, one)
+            return AcceptedBody(id=sent)
+
+    @operation(
+        "POST", ONE_SESSION + "/questions/{question}", takes=NewDecision, gives=AnsweredBody, parameters=KEYED
+    )
+    async def answer(self, call: HttpCall) -> AnsweredBody:
+        """Answer a question; the run goes on by itself."""
+        given: NewDecision = call.body
+        request, decision = call.request.path_params["question"], decision_of(given)
+        async with self.opens.use(call.names, call.session) as one:
+            asked = next((each for each in one.session.waiting if each.id == request), None)
+            machine = one.session.machine
+            if asked is not None and machine is not None:
+                check_arguments(given, asked, machine.config)
+            try:
+                await one.session.approve(request, decision, by=call.caller)
+            except UnknownRequest as error:
+                await self._closed(one, call, error, decision)
+            await self.opens.wake(call.names, one)
+        return AnsweredBody(id=request, decision=given.decision, by=call.caller)
+
+    async def _closed(
+        self, one: LiveSession, call: HttpCall, error: UnknownRequest, given: events.Decision
+    ) -> None:
+        """Refuse an answer to a question that is not open, unless it is the same answer again."""
+        family = [one.name]
+        family += [row.session for row in await listed(self.opens.store, prefix=f"{one.name}.")]
+        for name in family:
+            entries = await self.opens.store.load(name)
+            for answer in answers_to(error.request, entries, name):
+                if answer.by == call.caller and "key" in answer.by:
+                    if answer.decision == given:
+                        return
+                    raise Refused(
+                        INVALID, "this Idempotency-Key came with another body before; take a new key"
+                    )
+            if closed := fate(error.request, entries, name):
+                raise Refused(CONFLICT, f"question {error.request!r} {closed}")
+        if error.closed_by:
+            raise Refused(CONFLICT, str(error))
+        raise error
+
+    @operation("POST", f"{ONE_SESSION}/interrupt", gives=SessionBody, status=ACCEPTED)
+    async def interrupt(self, call: HttpCall) -> SessionBody:
+        """Stop the run."""
+        async with self.opens.use(call.names, call.session) as one:
+            await one.session.interrupt()
+            # A run that no process drives stops once one goes on with it.
+            await self.opens.wake(call.names, one)
+            return await self._body(one, call)
+
+    @operation("POST", f"{ONE_SESSION}/resume", gives=SessionBody, status=ACCEPTED)
+    async def resume(self, call: HttpCall) -> SessionBody:
+        """Go on with a run that was left in the middle, and with the queue."""
+        self.opens.check_room()
+        async with self.opens.use(call.names, call.session) as one:
+            if not one.working:
+                await one.session.check_free()
+            await self.opens.wake(call.names, one)
+            return await self._body(one, call)
+
+    @operation("POST", f"{ONE_SESSION}/control", takes=NewSettings, gives=SessionBody)
+    async def control(self, call: HttpCall) -> SessionBody:
+        """Change the model, the mode or the thinking of a session."""
+        given: NewSettings = call.body
+        changes: list[Change] = []
+        if isinstance(given.model, str):
+            changes.append(SetModel(model=given.model))
+        if isinstance(given.mode, str):
+            changes.append(SetMode(mode=PermissionMode(given.mode)))
+        if not isinstance(given.thinking, msgspec.UnsetType):
+            changes.append(SetThinking(tokens=given.thinking))
+        if not changes:
+            raise Refused(INVALID, "no setting to change; give model, mode or thinking")
+        async with self.opens.use(call.names, call.session) as one:
+            for change in changes:
+                await one.session.control(change)
+            return await self._body(one, call)
+
+    @operation("POST", ONE_SESSION + "/calls/{call}/cancel", gives=SessionBody, status=ACCEPTED)
+    async def cancel(self, call: HttpCall) -> SessionBody:
+        """Give up one call."""
+        name = call.request.path_params["call"]
+        async with self.opens.use(call.names, call.session) as one:
+            try:
+                await one.session.cancel(name)
+            except UnknownCall as error:
+                known = any(made.id == name for message in one.session.history for made in message.calls)
+                if known:
+                    raise Refused(CONFLICT, f"call {name!r} is over: it has its result") from error
+                raise
+            await self.opens.wake(call.names, one)
+            return await self._body(one, call)
+
+    # Branches and forks
+
+    @operation("POST", f"{ONE_SESSION}/branch", takes=BranchPoint, needed=False, gives=SessionBody)
+    async def branch(self, call: HttpCall) -> SessionBody:
+        """Go back to the end of an earlier run."""
+        given = call.body or BranchPoint()
+        async with self.opens.use(call.names, call.session) as one:
+            await one.session.branch(given.run)
+            return await self._body(one, call)
+
+    @operation(
+        "POST",
+        f"{ONE_SESSION}/fork",
+        takes=NewFork,
+        needed=False,
+        gives=SessionBody,
+        status=CREATED,
+        parameters=KEYED,
+    )
+    async def fork(self, call: HttpCall) -> SessionBody:
+        """Copy a session up to a step, to go on from there in another way."""
+        given: NewFork = call.body or NewFork()
+        keyed = call.keyed("fork")
+        name = session_id(given.id) if given.id is not None else keyed or uuid4().hex
+        instead: Replacement | None = given.instead if isinstance(given.instead, str) else None
+        if isinstance(given.instead, dict):
+            instead = replacement_of(given.instead, at=self.opens.agents[call.names.agents[0]].clock.now())
+        async with self.opens.use(call.names, call.session) as one:
+            with suppress(UnknownSession):
+                await self.opens.find(call.names, name)
+                return await self._forked_before(one, call, name)
+            stored = call.names.stored(one.agent, name)
+            copy = await one.session.fork(stored, at=given.at, instead=instead)
+            await copy.close()
+        async with self.opens.use(call.names, name) as made:
+            return await self._body(made, call)
+
+    async def _forked_before(self, one: LiveSession, call: HttpCall, name: str) -> SessionBody:
+        """The fork *name*, which is there already; raises `Refused` where it is no fork of *one*."""
+        async with self.opens.use(call.names, name) as made:
+            entries = [decode_entry(data) for data in await self.opens.store.load(made.name)]
+            origin = next((entry.session for entry in entries if isinstance(entry, Forked)), "")
+            if origin != one.name:
+                raise Refused(CONFLICT, f"session {name!r} already exists; choose another id")
+            return await self._body(made, call)
+
+
+def _is_in(label: str, state: str) -> bool:
+    """Whether *label* is *state*, or a stage of it; any is, where that is empty."""
+    return not state or label == state or label.startswith(f"{state}.")

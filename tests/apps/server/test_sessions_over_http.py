@@ -1,0 +1,308 @@
+"""Sessions over HTTP: each call of the table, what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.http_server import scripted, serving
+
+from turnwheel import MemoryStore
+from turnwheel.apps.server.limits import ServerLimits
+from turnwheel.testing.scripted import calls, says, stalls
+
+PAY = calls(("pay", {"amount": 5}))
+
+
+async def test_a_session_is_begun_asked_and_answered() -> None:
+    async with serving(scripted(PAY, says("Paid."))) as server:
+        made = await server.post("/api/sessions", {"agent": "default", "id": "s", "prompt": "Pay"}, 201)
+        assert (made["id"], made["agent"]) == ("s", "default")
+        asked = await server.question("s")
+        assert (asked["tool"], asked["arguments"], asked["due"]) == ("pay", {"amount": 5}, None)
+        answer = {"decision": "approve", "arguments": {"amount": 6}}
+        await server.post(f"/api/sessions/s/questions/{asked['id']}", answer)
+        over = await server.done("s")
+        assert (over["reason"], over["questions"], over["spend"]["turns"]) == ("end_turn", [], 2)
+        messages = (await server.get("/api/sessions/s/export"))["messages"]
+        assert "paid 6" in str(messages)
+
+
+async def test_agents_are_listed_with_their_tools() -> None:
+    async with serving({"payer": scripted()}) as server:
+        (agent,) = (await server.get("/api/agents"))["items"]
+        assert (agent["name"], agent["model"], agent["tools"]) == ("payer", "openai:test", ["pay", "look"])
+        assert agent["specs"][0]["parameters"]["required"] == ["amount"]
+
+
+async def test_a_message_to_an_idle_session_begins_a_run() -> None:
+    async with serving(scripted(says("One."), says("Two."))) as server:
+        await server.post("/api/sessions", {"agent": "default", "id": "s"}, 201)
+        assert (await server.get("/api/sessions/s"))["state"] == "new"
+        sent = await server.post("/api/sessions/s/messages", {"text": "One?", "id": "mine"}, 202)
+        assert sent == {"id": "mine"}
+        await server.done("s")
+        sent = await server.post("/api/sessions/s/messages", {"text": "Two?", "mode": "steer"}, 202)
+        over: Any = await server.done("s")
+        assert sent["id"]
+        assert over["spend"]["turns"] == 2
+
+
+async def test_what_was_put_in_twice_answers_as_the_first_time() -> None:
+    agent = scripted(says("One."), says("Two."), calls(("pay", {"amount": 5})), says("Paid."))
+    key = {"Idempotency-Key": "first"}
+    async with serving(agent) as server:
+        begin = {"agent": "default", "prompt": "One?"}
+        made = await server.post("/api/sessions", begin, 201, headers=key)
+        name = made["id"]
+        await server.done(name)
+        again = await server.post("/api/sessions", begin, 201, headers=key)
+        assert again["id"] == name
+        await server.post("/api/sessions", {**begin, "prompt": "Other?"}, 422, headers=key)
+        at = f"/api/sessions/{name}"
+        sent = await server.post(f"{at}/messages", {"text": "Two?"}, 202, headers=key)
+        assert await server.post(f"{at}/messages", {"text": "Two?"}, 202, headers=key) == sent
+        await server.post(f"{at}/messages", {"text": "Three?"}, 422, headers=key)
+        await server.done(name)
+        await server.post(f"{at}/messages", {"text": "Pay", "id": "mine"}, 202)
+        await server.post(f"{at}/messages", {"text": "Pay", "id": "mine"}, 202)
+        question = f"{at}/questions/{(await server.question(name))['id']}"
+        answered = await server.post(question, {"decision": "approve"}, headers=key)
+        assert await server.post(question, {"decision": "approve"}, headers=key) == answered
+        await server.post(question, {"decision": "deny"}, 422, headers=key)
+        assert "answered by" in (await server.post(question, {"decision": "approve"}, 409))["detail"]
+        assert (await server.done(name))["spend"]["turns"] == 4
+        forked = await server.post(f"{at}/fork", None, 201, headers=key)
+        assert (await server.post(f"{at}/fork", None, 201, headers=key))["id"] == forked["id"]
+
+
+async def test_the_same_id_is_the_same_session() -> None:
+    async with serving({"default": scripted(says("One.")), "other": scripted()}) as server:
+        begin = {"agent": "default", "id": "s", "prompt": "One?"}
+        for _ in range(2):
+            await server.post("/api/sessions", begin, 201)
+            assert (await server.done("s"))["spend"]["turns"] == 1
+        await server.post("/api/sessions", {"agent": "other", "id": "s"}, 409)
+        await server.post("/api/sessions", {"agent": "other", "id": "t"}, 201)
+        assert (await server.get("/api/sessions/t"))["agent"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("send", "by"),
+    [
+        (("/messages", {"text": "Not that", "mode": "now"}), "a steer"),
+        (("/interrupt", None), "an interrupt"),
+    ],
+)
+async def test_a_withdrawn_question_says_what_withdrew_it(send: tuple[str, object], by: str) -> None:
+    async with serving(scripted(PAY, says("Fine."), partial=True)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        await server.post(f"/api/sessions/s{send[0]}", send[1], 202)
+        await server.done("s")
+        refused = await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"}, 409)
+        assert by in refused["detail"]
+
+
+MALFORMED: list[tuple[str, object]] = [
+    ("/api/sessions", {"prompt": 7}),
+    ("/api/sessions", {"prompt": "Go", "unknown": 1}),
+    ("/api/sessions", []),
+    ("/api/sessions", {"id": "a b"}),
+    ("/api/sessions/s/messages", {}),
+    ("/api/sessions/s/messages", {"text": ""}),
+    ("/api/sessions/s/messages", {"text": "x", "mode": "later"}),
+    ("/api/sessions/s/messages", {"text": "x", "files": [{"media_type": "a/b", "data": "*"}]}),
+    ("/api/sessions/s/questions/{q}", {"decision": "maybe"}),
+    ("/api/sessions/s/questions/{q}", {"decision": "approve", "arguments": {"amount": "much"}}),
+    ("/api/sessions/s/questions/{q}", {"decision": "deny", "arguments": {"amount": 1}}),
+    ("/api/sessions/s/control", {}),
+    ("/api/sessions/s/control", {"mode": "wild"}),
+    ("/api/sessions/s/fork", {"at": "x"}),
+    ("/api/sessions/s/fork", {"at": 10_000}),
+    ("/api/sessions/s/fork", {"instead": {"type": "Nonsense"}}),
+    ("/api/sessions/s/preview", {"event": {"type": "Entered"}}),
+    ("/api/sessions/s/preview", {"event": {"type": "UserSent", "id": 3}}),
+]
+
+
+async def test_what_is_malformed_is_refused_and_changes_nothing() -> None:
+    async with serving(scripted(PAY, partial=True)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        before = await server.get("/api/sessions/s")
+        for path, body in MALFORMED:
+            refused = await server.post(path.format(q=asked["id"]), body, 422)
+            assert (refused["status"], refused["type"]) == (422, "about:blank"), path
+            assert refused["detail"]
+        for query in ("limit=0", "limit=x", "cursor=-1", "limit=1000000000000000000000"):
+            await server.get(f"/api/sessions?{query}", 422)
+        assert await server.get("/api/sessions/s") == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/api/sessions/none", None, 404),
+        ("POST", "/api/sessions/none/messages", {"text": "Hi"}, 404),
+        ("POST", "/api/sessions/none/resume", None, 404),
+        ("DELETE", "/api/sessions/none", None, 404),
+        ("POST", "/api/sessions", {"agent": "none"}, 404),
+        ("POST", "/api/sessions/s/questions/none", {"decision": "approve"}, 404),
+        ("POST", "/api/sessions/s/calls/none/cancel", None, 404),
+        ("POST", "/api/sessions/s/branch", {"run": "none"}, 404),
+        ("GET", "/api/sessions/s/steps/99", None, 404),
+        ("GET", "/nothing", None, 404),
+        ("PUT", "/api/sessions", None, 405),
+        ("POST", "/api/sessions/s/preview", {"event": {"type": "Interrupted"}}, 409),
+    ],
+)
+async def test_what_is_not_there_or_over_is_refused(
+    method: str, path: str, body: object, status: int
+) -> None:
+    async with serving(scripted(says("Hi."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Hi"}, 201)
+        await server.done("s")
+        refused = await server.ask(method, path, body, status)
+        assert refused["status"] == status
+
+
+async def test_a_call_is_cancelled_once() -> None:
+    async with serving(scripted(PAY, says("Fine."), partial=True)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        cancel = f"/api/sessions/s/calls/{asked['call']}/cancel"
+        await server.post(cancel, None, 202)
+        await server.done("s")
+        await server.post(cancel, None, 409)
+
+
+async def test_steps_are_numbered_and_show_the_memory_and_the_picture() -> None:
+    async with serving(scripted(calls(("look", {})), says("Seen."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Look"}, 201)
+        await server.done("s")
+        at = "/api/sessions/s/steps"
+        steps = (await server.get(at))["items"]
+        assert [step["number"] for step in steps] == [*range(len(steps))]
+        assert [step["state"] for step in steps[:-1]] == [step["before"] for step in steps[1:]]
+        assert steps[0]["event"]["text"] == "Look"
+        assert steps[-1]["state"] == "done"
+        part = await server.get(f"{at}?from=2&limit=2")
+        assert (part["items"], part["next"]) == (steps[2:4], 4)
+        last = await server.get(f"{at}/{len(steps) - 1}")
+        assert last["history"][-1]["parts"][0]["text"] == "Seen."
+        assert last["memory"]["spent"]["turns"] == 2
+        picture = await server.get(f"{at}/{len(steps) - 1}/diagram.svg")
+        assert "<title>machine: done</title>" in picture
+
+
+async def test_every_move_can_be_previewed_and_changes_nothing() -> None:
+    async with serving(scripted(PAY, says("Paid."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        before = await server.get("/api/sessions/s/steps")
+        found = (await server.get("/api/sessions/s/moves"))["items"]
+        titles = [move["title"] for move in found]
+        assert titles[:3] == ["approve pay", "always pay", "deny pay"]
+        seen = {
+            move["title"]: await server.post("/api/sessions/s/preview", {"event": move["event"]})
+            for move in found
+        }
+        assert "RunTool" in [effect["type"] for effect in seen["approve pay"]["effects"]]
+        assert seen["interrupt"]["state"] == "done"
+        assert await server.get("/api/sessions/s/steps") == before
+        await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+        await server.done("s")
+        (prompt,) = (await server.get("/api/sessions/s/moves"))["items"]
+        after = await server.post("/api/sessions/s/preview", {"event": prompt["event"]})
+        assert after["state"] == "streaming"
+
+
+async def test_a_fork_goes_on_in_another_way() -> None:
+    async with serving(scripted(PAY, says("Paid."), says("Kept."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+        await server.done("s")
+        steps = (await server.get("/api/sessions/s/steps"))["items"]
+        at = next(step["number"] for step in steps if step["event"]["type"] == "ApprovalGiven")
+        no = {"type": "Deny", "message": "Keep it"}
+        made = await server.post("/api/sessions/s/fork", {"at": at, "instead": no}, 201)
+        assert made["parent"] == "s"
+        await server.post(f"/api/sessions/{made['id']}/resume", None, 202)
+        await server.done(made["id"])
+        assert "Kept." in str((await server.get(f"/api/sessions/{made['id']}/export"))["messages"])
+
+
+async def test_lists_are_filtered_and_come_in_parts() -> None:
+    async with serving(scripted(PAY, says("A."), says("B."), partial=True)) as server:
+        for name in ("one", "two", "three"):
+            await server.post("/api/sessions", {"id": name, "prompt": f"Do {name}"}, 201)
+            await server.until(name, lambda found: found["state"] in {"confirming", "done"})
+        await server.post("/api/sessions", {"id": "idle"}, 201)
+
+        async def ids(query: str) -> list[str]:
+            return [item["id"] for item in (await server.get(f"/api/sessions?{query}"))["items"]]
+
+        assert await ids("") == ["idle", "three", "two", "one"]
+        assert await ids("state=done") == ["three", "two"]
+        assert await ids("state=confirming") == ["one"]
+        assert await ids("state=new") == ["idle"]
+        assert await ids("q=DO%20t") == ["three", "two"]
+        first = await server.get("/api/sessions?limit=3")
+        assert await ids(f"limit=3&cursor={first['next']}") == ["one"]
+        (asked,) = (await server.get("/api/sessions?state=confirming"))["items"]
+        assert asked["questions"][0]["tool"] == "pay"
+        await server.ask("DELETE", "/api/sessions/two", None, 204)
+        assert await ids("state=done") == ["three"]
+
+
+async def test_two_servers_on_one_store_behave() -> None:
+    store = MemoryStore()
+    async with serving(scripted(PAY, says("Paid.")), store) as one, serving(scripted(), store) as other:
+        await one.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await other.question("s")
+        # The first server has the run, and reads the answer in the journal.
+        await other.post("/api/sessions/s/resume", None, 409)
+        await other.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+        over = await other.done("s")
+        assert over["spend"]["turns"] == 2
+
+
+async def test_a_server_that_drains_leaves_runs_that_the_next_one_takes_up() -> None:
+    store = MemoryStore()
+    async with serving(scripted(stalls("Half")), store) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        await server.until("s", lambda found: found["state"] == "streaming")
+        await server.server.drain(0.01)
+        await server.get("/readyz", 503)
+        await server.post("/api/sessions", {"id": "t", "prompt": "Go"}, 503)
+    async with serving(scripted(says("Whole.")), store) as server:
+        assert (await server.done("s"))["reason"] == "end_turn"
+
+
+async def test_what_is_left_open_is_bounded() -> None:
+    agent = scripted(PAY, PAY, PAY, *[says("Paid.")] * 3)
+    async with serving(agent, limits=ServerLimits(kept=1)) as server:
+        for name in ("a", "b", "c"):
+            await server.post("/api/sessions", {"id": name, "prompt": "Pay"}, 201)
+            await server.question(name)
+        await server.get("/api/sessions/a")
+        assert server.server.opens.count == 1
+        # A run that rests is rows in the store, and its answer opens it again.
+        for name in ("a", "b", "c"):
+            asked = await server.question(name)
+            await server.post(f"/api/sessions/{name}/questions/{asked['id']}", {"decision": "approve"})
+            await server.done(name)
+
+
+async def test_the_document_has_every_operation_and_the_page_loads_nothing() -> None:
+    async with serving(scripted()) as server:
+        document = await server.get("/openapi.json")
+        assert "/api/sessions/{id}/questions/{question}" in document["paths"]
+        assert all(each["summary"] for path in document["paths"].values() for each in path.values())
+        page = await server.get("/docs")
+        assert "Begin a session" in page
+        assert "http" not in page.replace("http-", "")
+        assert "turnwheel_sessions_open 0.0" in await server.get("/metrics")
+        assert await server.get("/healthz") == await server.get("/readyz") == {"status": "ok"}
