@@ -1,1 +1,20 @@
-"""Programs around the library: the command line, the chat, and the scripted stand-in for a model."""
+"""
+Programs around the library: the command line, the chat, the HTTP server, and the stand-in for a model.
+
+`create_app` makes the ASGI app of the server. It needs the extra `server`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import exports
+
+if TYPE_CHECKING:
+    from .server.app import AgentServer as AgentServer, create_app as create_app
+    from .server.limits import ServerLimits as ServerLimits
+
+_MODULES = {"server.app": ("AgentServer", "create_app"), "server.limits": ("ServerLimits",)}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(__name__, _MODULES)

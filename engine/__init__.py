@@ -4,7 +4,8 @@ The engine: agents and sessions, the machine and its driver, the journal, and wh
 Theory of operation. `transition` and `advance` take one step; `Machine` holds state and memory and takes
 steps from events. The `Driver` has requests performed and feeds the answers back. A `Session` runs many
 machines over one journal, and an `Agent` makes sessions. `fold` rebuilds a session from its journal, and
-`recover` continues a run whose process died. `replay`, `explain`, `bisect`, `costs` and `export` read only.
+`recover` continues a run whose process died. `moves`, `preview`, `replay`, `explain`, `bisect`, `costs` and
+`export` read only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from .inspect.costs import Costs as Costs, ModelCosts as ModelCosts
     from .inspect.explain import Explanation as Explanation, Moment as Moment
     from .inspect.fork import ForkPoint as ForkPoint, Replacement as Replacement
+    from .inspect.moves import (
+        LegalMove as LegalMove,
+        Preview as Preview,
+        moves as moves,
+        preview as preview,
+    )
     from .inspect.replay import ReplayedStep as ReplayedStep, replayed as replayed
     from .inspect.run_tree import RunInfo as RunInfo, RunTree as RunTree, runs_of as runs_of
     from .journal.encoding import decode_entry as decode_entry, encode_entry as encode_entry
@@ -61,6 +68,7 @@ _MODULES = {
     "inspect.costs": ("Costs", "ModelCosts"),
     "inspect.explain": ("Explanation", "Moment"),
     "inspect.fork": ("ForkPoint", "Replacement"),
+    "inspect.moves": ("LegalMove", "Preview", "moves", "preview"),
     "inspect.replay": ("ReplayedStep", "replayed"),
     "inspect.run_tree": ("RunInfo", "RunTree", "runs_of"),
     "journal.encoding": ("decode_entry", "encode_entry"),

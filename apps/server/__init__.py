@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from ...lazy import exports
 
 if TYPE_CHECKING:
-    from .app import create_app as create_app
+    from .app import AgentServer as AgentServer, create_app as create_app
+    from .limits import ServerLimits as ServerLimits
 
-_MODULES = {"app": ("create_app",)}
+_MODULES = {"app": ("AgentServer", "create_app"), "limits": ("ServerLimits",)}
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -12,6 +12,9 @@ from starlette.requests import Request
 from ...effects.validators import positive
 from .problems import Refused
 
+# Bytes of a request: room for the files that may come with a prompt, in Base64, and for the longest prompt.
+MAX_REQUEST = 40_000_000
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -22,8 +25,7 @@ class ServerLimits:
     *working* sessions may have a run at work at a time; *kept* stay open without work, to be quick.
     """
 
-    # Room for the files that may come with a prompt, in Base64, and for the longest prompt.
-    body: int = attrs.field(default=40_000_000, validator=positive)
+    body: int = attrs.field(default=MAX_REQUEST, validator=positive)
     streams: int = attrs.field(default=5_000, validator=positive)
     tenant_streams: int = attrs.field(default=2_000, validator=positive)
     working: int = attrs.field(default=500, validator=positive)

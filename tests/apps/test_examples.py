@@ -25,12 +25,22 @@ BACK = (
 )
 
 
+MOUNT = (
+    "{'hello': 'world'}\nmay refund run with {'cents': 99900}?\n",
+    "refunded 999 cents\nended: end_turn, after 2 turns\n",
+)
 WIRE = ("TextPiece(text='Hi')\n", "sequence='', pieces=())\n")
 
 
 @pytest.mark.parametrize(
     ("script", "parts"),
-    [("people_in_the_loop", LOOP), ("team_on_a_budget", TEAM), ("back_in_time", BACK), ("own_wire", WIRE)],
+    [
+        ("people_in_the_loop", LOOP),
+        ("team_on_a_budget", TEAM),
+        ("back_in_time", BACK),
+        ("own_wire", WIRE),
+        ("fastapi_mount", MOUNT),
+    ],
 )
 def test_an_example_prints_what_it_shows(
     script: str, parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]

@@ -27,6 +27,7 @@ ROOMS = (
     "settings",
     "diagrams",
     "testing",
+    "apps",
 )
 PUBLIC = {"turnwheel", *[f"turnwheel.{room}" for room in ROOMS]}
 KITS = {"turnwheel.testing.scenarios", "turnwheel.testing.store_contract", "turnwheel.testing.wire_rules"}

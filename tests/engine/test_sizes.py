@@ -17,6 +17,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from provers.hostile_server.server import Hostile, Line
+from support.http_server import serving
 
 from turnwheel import Agent, Approve, ApproveAlways, Compaction, Deny, Session, Settings, tool
 from turnwheel.apps.chat.line_source import _split_lines  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
@@ -553,6 +554,10 @@ async def what_people_say(what: str, limit: int, home: Path) -> bool:  # noqa: C
             head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
             for size, status in ((limit, b" 400 "), (limit + 1, b" 413 ")):
                 assert status in await standin_says(head % size + b"x" * size)
+        case "the body of a request to the server":
+            async with serving(Agent(model="openai:m")) as server:
+                for size, status in ((limit, 422), (limit + 1, 413)):
+                    await server.post("/api/sessions", "x" * (size - 2), status)
         case _:
             return False
     return True

@@ -1,0 +1,58 @@
+"""What may happen next, and what would follow: legal in every state, and nothing happens by asking."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwheel import Config, Machine, ModelSpec
+from turnwheel.effects import ApprovalGiven, ConfigError, Interrupted, RunTool, ToolFinished, UserSent
+from turnwheel.engine import moves, preview
+from turnwheel.states import TABLE
+from turnwheel.testing import PLACES, run_at
+
+LEGAL = {(row.state, row.event) for row in TABLE}
+CONFIG = Config(model=ModelSpec(name="m"))
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
+def test_every_move_has_a_row_and_every_way_out_is_a_move(place: str) -> None:
+    machine = run_at(place).machine
+    before = machine.snapshot()
+    found = moves(machine, machine.config, 1_000.0, "mine")
+    label = machine.state.label
+    assert {(label, type(move.event)) for move in found} <= LEGAL
+    for move in found:
+        assert preview(machine, machine.config, move.event).effects
+    # Whatever a run waits for, one of its answers is a move, and so is an end.
+    waits = {getattr(move.event, "request", "") for move in found}
+    assert {*machine.state.open} <= waits
+    assert any(isinstance(move.event, Interrupted) for move in found)
+    assert machine.snapshot() == before
+
+
+def test_a_preview_says_what_an_approval_would_start() -> None:
+    machine = run_at("confirming").machine
+    found = {move.title: move.event for move in moves(machine, machine.config, 1.0, "mine")}
+    yes, *_ = [event for title, event in found.items() if title.startswith("approve")]
+    assert isinstance(yes, ApprovalGiven)
+    made = preview(machine, machine.config, yes)
+    assert any(isinstance(effect, RunTool) for effect in made.effects)
+    assert machine.state.label == "confirming"
+    with pytest.raises(ConfigError, match="does not apply"):
+        preview(machine, machine.config, ToolFinished(at=1.0, request="none", content=""))
+
+
+@pytest.mark.parametrize("machine", [None, run_at("done").machine])
+def test_where_no_run_is_under_way_a_prompt_opens_one(machine: Machine | None) -> None:
+    (move,) = moves(machine, CONFIG, 1.0, "mine")
+    assert move.event == UserSent(at=1.0, id="mine", text="...")
+    assert preview(machine, CONFIG, move.event).state.label == "streaming"
+    with pytest.raises(ConfigError, match="no run is under way"):
+        preview(machine, CONFIG, Interrupted(at=1.0))
+
+
+def test_a_call_that_may_have_run_is_not_approved_for_good() -> None:
+    machine = run_at("confirming, lost").machine
+    titles = {move.title.partition(" ")[0] for move in moves(machine, machine.config, 1.0, "mine")}
+    assert "approve" in titles
+    assert "always" not in titles
