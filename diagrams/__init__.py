@@ -19,3 +19,4 @@ from .picture import (
     pictures as pictures,
 )
 from .text import mermaid as mermaid, mermaid_of as mermaid_of
+from .timeline import Party as Party, Said as Said, Took as Took, calls as calls, sequence as sequence

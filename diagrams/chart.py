@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from html import escape
-from typing import NamedTuple, final
+from typing import final
 
 from ..effects.errors import ConfigError
-from .drawing import FONTS, Face, Point, line_path
+from .drawing import Face, Point
+from .look import Box, arrow, page, rect, rule, text
 from .picture import (
     KIND_WORDS,
     LABELS,
@@ -32,36 +32,14 @@ Edge = tuple[str, str]
 # Where a run begins, what stands in a row below, and where it ends. In this order, all edges but one pair of
 # them join neighbours.
 HUB, ROW, END = "thinking", ("compacting", "streaming", "executing", "confirming", "dispatching"), "done"
-# Colours by name, for a light page and for a dark one. A page may set `--tw-NAME` itself.
-COLOURS: Mapping[str, tuple[str, str]] = {
-    "ground": ("#ffffff", "#14181d"),
-    "ink": ("#1f2328", "#e8ecf1"),
-    "quiet": ("#59636e", "#9aa6b2"),
-    "line": ("#8d96a0", "#6b7683"),
-    "path": ("#0b62c4", "#62b0ff"),
-    "lit": ("#c8325a", "#ff5c86"),
-    "lit-fill": ("#fff2f5", "#2c1620"),
-    "lit-ink": ("#ffffff", "#1d0a10"),
-    "box": ("#f6f8fa", "#1c2229"),
-    "box-line": ("#c3cad1", "#3d4651"),
-    "passes": ("#e6e9ed", "#343c46"),
-    "passes-line": ("#8a929c", "#7b8794"),
-    "world": ("#d8e7f8", "#1d3a5c"),
-    "world-line": ("#5b8cc2", "#5b96d6"),
-    "person": ("#fde5b8", "#54390a"),
-    "person-line": ("#cc902c", "#d99f3e"),
-    "end": ("#d5eedb", "#1d4128"),
-    "end-line": ("#58a06b", "#5cb377"),
-}
-
 # Lengths, in points: around the chart, the first arrow, between states, from one lane to the next.
 MARGIN, STUB, GAP, LANE = 14, 26, 46, 24
 # The first state, the way down from it, and the least width of a state.
 HUB_HEIGHT, DROP, LEAST = 76, 62, 120
 # A stage, from one row of stages to the next, and how many make a state wide: its stages share one row.
 CHIP, CHIP_STEP, MANY = 21, 26, 6
-# From a line to its count, and of an arrow's head the length and half the width.
-BESIDE, HEAD, WING = 5, 8, 4
+# From a line to its count.
+BESIDE = 5
 
 TITLE, CAPTION, STAGE, COUNT = Face(15, bold=True), Face(11), Face(12), Face(13, bold=True)
 
@@ -78,23 +56,6 @@ def chart(lit: str = "", taken: Mapping[Edge, int] | None = None) -> str:
             msg = f"no state {name!r} in the table; there are {', '.join(LABELS)}"
             raise ConfigError(msg)
     return _Chart(lit, taken).svg()
-
-
-class _Box(NamedTuple):
-    """Where a state is drawn."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-
-    @property
-    def right(self) -> int:
-        return self.x + self.width
-
-    @property
-    def bottom(self) -> int:
-        return self.y + self.height
 
 
 @final
@@ -134,13 +95,9 @@ class _Chart:
         self._legend()
         width = self.boxes[END].right + MARGIN
         height = self.boxes[HUB].bottom + DROP + self.boxes[ROW[0]].height + 18 + LANE * max(2, self.lanes)
-        opening = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="tw-chart{" traced" if self.traced else ""}"'
-            f' role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-            f' font-family="{FONTS}">\n<title>{escape(self._told())}</title>\n<style>\n{STYLE}\n</style>'
+        return page(
+            self.elements, (width, height), self._told(), CHART_RULES, mark=" traced" if self.traced else ""
         )
-        ground = f'<rect class="ground" width="{width}" height="{height}"/>'
-        return "\n".join([opening, ground, *self.elements, "</svg>\n"])
 
     def _told(self) -> str:
         """The chart in words, for readers who do not see it."""
@@ -148,21 +105,21 @@ class _Chart:
         where = f"The machine, at {self.lit}" if self.lit else "The machine"
         return f"{where}; taken: {', '.join(ways)}" if ways else where
 
-    def _placed(self) -> dict[str, _Box]:
+    def _placed(self) -> dict[str, Box]:
         """The box of each state: the first above a row of others, the last on its right."""
         left, y = MARGIN + STUB, MARGIN + HUB_HEIGHT + DROP
         rows = {state: self._rows(state) for state in ROW}
         height = 66 + CHIP_STEP * max(map(len, rows.values()))
-        boxes: dict[str, _Box] = {}
+        boxes: dict[str, Box] = {}
         x = left
         for state in ROW:
             inside = max(sum([_chip_width(chip) + 6 for chip in row]) for row in rows[state])
-            boxes[state] = _Box(x, y, max(LEAST, inside + 18), height)
+            boxes[state] = Box(x, y, max(LEAST, inside + 18), height)
             x = boxes[state].right + GAP
         # The first box ends above the middle of the row's last one: the end stands over the other half.
         middle = (boxes[ROW[-1]].x + boxes[ROW[-1]].right) // 2
-        boxes[HUB] = _Box(left, MARGIN, middle - left, HUB_HEIGHT)
-        boxes[END] = _Box(middle + GAP, MARGIN, 92, HUB_HEIGHT)
+        boxes[HUB] = Box(left, MARGIN, middle - left, HUB_HEIGHT)
+        boxes[END] = Box(middle + GAP, MARGIN, 92, HUB_HEIGHT)
         return boxes
 
     def _rows(self, state: str) -> list[list[Node]]:
@@ -214,7 +171,7 @@ class _Chart:
             at, anchor = (x - BESIDE, y + 5), "end"
         else:
             at, anchor = (x + BESIDE, y + 5), "start"
-        path = _arrow(points)
+        path = arrow(points)
         self.elements.append(
             f'<g class="edge{" taken" if times else ""}" data-edge="{" ".join(ends)}">'
             f"<title>{' to '.join(ends)}: {self.edges[ends]}</title>{path}"
@@ -225,7 +182,7 @@ class _Chart:
         """The dot where a run begins."""
         x, y = self.boxes[HUB].x, self.boxes[HUB].y + HUB_HEIGHT // 2
         dot = f'<circle cx="{x - STUB + 6}" cy="{y}" r="6"/>'
-        self.elements.append(f'<g class="start">{_arrow([(x - STUB + 6, y), (x, y)])}{dot}</g>')
+        self.elements.append(f'<g class="start">{arrow([(x - STUB + 6, y), (x, y)])}{dot}</g>')
 
     # States
 
@@ -233,13 +190,13 @@ class _Chart:
         """A state with its meaning and its stages."""
         box, kind, rows = self.boxes[state], self.kinds[state], self._rows(state)
         marks = self._marks(state, state_of(self.lit))
-        self.elements.append(f'<g class="state {kind}{marks}" data-state="{state}">{_rect(box, 8)}')
-        self._text((box.x + 12, box.y + 23), state, TITLE, "title")
+        self.elements.append(f'<g class="state {kind}{marks}" data-state="{state}">{rect(box, 8)}')
+        self._put((box.x + 12, box.y + 23), state, TITLE, "title")
         # In a state that is wide its meaning stands beside its name.
         beside = TITLE.room_for(state) + 8 if state == HUB else 0
         x, y = box.x + 12 + beside, box.y + (23 if beside else 40)
         for n, line in enumerate(CAPTION.lines_of(caption_of(state), box.width - 22 - beside)):
-            self._text((x, y + 14 * n), line, CAPTION, "quiet")
+            self._put((x, y + 14 * n), line, CAPTION, "quiet")
         for n, row in enumerate(rows):
             x, y = box.x + 12, box.y + (40 if beside else 64 + CHIP_STEP * n)
             for stage in row:
@@ -252,99 +209,41 @@ class _Chart:
 
     def _stage(self, at: Point, stage: Node) -> int:
         """A stage with its upper left corner *at* a point; return its right edge."""
-        box = _Box(*at, _chip_width(stage), CHIP)
+        box = Box(*at, _chip_width(stage), CHIP)
         self.elements.append(
             f'<g class="stage {stage.kind}{self._marks(stage.text, self.lit)}" data-label="{stage.text}">'
-            f"<title>{stage.text}: {KIND_WORDS[stage.kind]}</title>{_rect(box, CHIP // 2)}"
+            f"<title>{stage.text}: {KIND_WORDS[stage.kind]}</title>{rect(box, CHIP // 2)}"
         )
-        self._text(((box.x + box.right) // 2, box.y + 15), stage_of(stage.text), STAGE, "word", "middle")
+        self._put(((box.x + box.right) // 2, box.y + 15), stage_of(stage.text), STAGE, "word", "middle")
         self.elements.append("</g>")
         return box.right
 
-    def _text(self, at: Point, text: str, face: Face, kind: str, anchor: str = "start") -> None:
-        weight = ' font-weight="bold"' if face.bold else ""
-        self.elements.append(
-            f'<text class="{kind}" x="{at[0]}" y="{at[1]}" font-size="{face.size}"{weight}'
-            f' text-anchor="{anchor}" textLength="{face.width_of(text)}" lengthAdjust="spacingAndGlyphs">'
-            f"{escape(text)}</text>"
-        )
+    def _put(self, at: Point, said: str, face: Face, kind: str, anchor: str = "start") -> None:
+        self.elements.append(text(at, said, face, kind, anchor))
 
     def _legend(self) -> None:
         """What the colours say, below the states that no lane joins."""
         corner = self.boxes[ROW[0]]
         for n, (kind, words) in enumerate(KIND_WORDS.items()):
             x, y = corner.x + 150 * (n // 2), corner.bottom + 26 + 20 * (n % 2)
-            self.elements.append(f'<g class="key {kind}">{_rect(_Box(x, y - 9, 10, 10), 5)}</g>')
-            self._text((x + 16, y), words, CAPTION, "quiet")
-
-
-def _arrow(points: list[Point]) -> str:
-    """An arrow through *points*, with round corners."""
-    # No marker: its id could be another picture's on the same page, and it would not take a class.
-    (x1, y1), (x2, y2) = points[-2:]
-    dx, dy = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)
-    base = (x2 - HEAD * dx, y2 - HEAD * dy)
-    path = line_path([*points[:-1], base])
-    wings = [(base[0] + side * WING * dy, base[1] + side * WING * dx) for side in (1, -1)]
-    head = " ".join([f"{x},{y}" for x, y in ((x2, y2), *wings)])
-    # The first line is wide and cannot be seen: a thin one is hard to point at.
-    return f'<path class="reach" d="{path}"/><path class="way" d="{path}"/><polygon points="{head}"/>'
+            self.elements.append(f'<g class="key {kind}">{rect(Box(x, y - 9, 10, 10), 5)}</g>')
+            self._put((x + 16, y), words, CAPTION, "quiet")
 
 
 def _chip_width(stage: Node) -> int:
     return STAGE.room_for(stage_of(stage.text)) + 14
 
 
-def _rect(box: _Box, radius: int) -> str:
-    return f'<rect x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}" rx="{radius}"/>'
-
-
-def _scheme(column: int) -> str:
-    return ";".join(f"--tw-{name}:{pair[column]}" for name, pair in COLOURS.items())
-
-
-def _rule(where: str, **properties: str) -> str:
-    """A rule of CSS. A colour stands twice, for programs that do not know custom properties."""
-    parts = []
-    for name, value in properties.items():
-        known = value in COLOURS
-        parts += (
-            [f"{name}:{COLOURS[value][0]}", f"{name}:var(--tw-{value})"] if known else [f"{name}:{value}"]
-        )
-    return f".tw-chart {where}{{{';'.join(parts)}}}".replace("_", "-")
-
-
-def _on(*pages: str) -> str:
-    """The chart on these *pages*."""
-    return ", ".join([f"{page} .tw-chart" for page in pages])
-
-
-# The schemes of consoles and notebooks stand behind that of the system: a person chose them.
-LIGHT_PAGES = _on('[data-theme="light"]', '[data-jp-theme-light="true"]', ".vscode-light")
-DARK_PAGES = _on('[data-theme="dark"]', '[data-jp-theme-light="false"]', ".vscode-dark")
-STYLE = "\n".join(
-    [
-        f".tw-chart{{{_scheme(0)};max-width:100%;height:auto}}",
-        f"@media (prefers-color-scheme:dark){{.tw-chart{{{_scheme(1)}}}}}",
-        f"{DARK_PAGES}{{{_scheme(1)}}}",
-        f"{LIGHT_PAGES}{{{_scheme(0)}}}",
-        _rule(".ground", fill="ground"),
-        _rule("text", fill="ink"),
-        _rule("text.quiet", fill="quiet"),
-        _rule(".state>rect", fill="box", stroke="box-line"),
-        *[_rule(f".{kind}>rect", fill=kind, stroke=f"{kind}-line") for kind in KIND_WORDS],
-        _rule(".way", fill="none", stroke="line", **{"stroke-width": "1.3"}),
-        _rule(".reach", fill="none", stroke="transparent", **{"stroke-width": "12"}),
-        _rule("polygon", fill="line"),
-        _rule(".start circle", fill="ink"),
-        _rule(".count", fill="path", **{"font-size": "13px", "font-weight": "bold"}),
-        _rule(".taken .way", stroke="path", **{"stroke-width": "2"}),
-        _rule(".taken polygon", fill="path"),
-        ".tw-chart.traced .edge:not(.taken),.tw-chart.traced .state:not(.passed):not(.lit){opacity:.42}",
-        ".tw-chart.traced .passed .stage:not(.passed):not(.lit){opacity:.45}",
-        _rule(".state.lit>rect", fill="lit-fill", stroke="lit", **{"stroke-width": "2.5"}),
-        _rule(".state.lit>.title", fill="lit"),
-        _rule(".stage.lit>rect", fill="lit", stroke="lit"),
-        _rule(".stage.lit>.word", fill="lit-ink", **{"font-weight": "bold"}),
-    ]
+CHART_RULES = (
+    rule(".state>rect", fill="box", stroke="box-line"),
+    rule(".start circle", fill="ink"),
+    rule(".count", fill="path", font_size="13px", font_weight="bold"),
+    rule(".taken .way", stroke="path", stroke_width="2"),
+    rule(".taken polygon", fill="path"),
+    ".tw-chart.traced .edge:not(.taken),.tw-chart.traced .state:not(.passed):not(.lit){opacity:.42}",
+    ".tw-chart.traced .passed .stage:not(.passed):not(.lit){opacity:.45}",
+    rule(".state.lit>rect", fill="lit-fill", stroke="lit", stroke_width="2.5"),
+    rule(".state.lit>.title", fill="lit"),
+    rule(".stage.lit>rect", fill="lit", stroke="lit"),
+    rule(".stage.lit>.word", fill="lit-ink", font_weight="bold"),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
-
-from transitions.extensions.diagrams_mermaid import NestedGraph
-from transitions.extensions.nesting import NestedState
+from typing import TYPE_CHECKING, Any
 
 from ..effects.errors import ConfigError
 from .drawing import INK, NODE_LOOKS
 from .picture import LABELS, OVERVIEW, Arrow, Picture, overview
+
+if TYPE_CHECKING:
+    from transitions.extensions.diagrams_mermaid import NestedGraph
 
 # The one loud look, for the stage where a session is.
 LIVE = "fill:#c8445a,stroke:#8a2338,color:#ffffff,stroke-width:3px"
@@ -61,6 +61,10 @@ def _row(arrow: Arrow, picture: Picture) -> str:
 
 def _sketch(picture: Picture) -> NestedGraph:
     """*picture* in the hands of the Mermaid writer of `transitions`."""
+    # The library costs more than all else that draws, and an SVG needs nothing of it.
+    from transitions.extensions.diagrams_mermaid import NestedGraph  # noqa: PLC0415  # see above
+    from transitions.extensions.nesting import NestedState  # noqa: PLC0415  # as above
+
     whole = picture.name == OVERVIEW
     states: dict[str, dict[str, Any]] = {}
     for node in picture.nodes:

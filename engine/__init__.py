@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         moves as moves,
         preview as preview,
     )
-    from .inspect.replay import ReplayedStep as ReplayedStep, replayed as replayed
+    from .inspect.pictures import PictureKind as PictureKind, picture_of as picture_of
+    from .inspect.replay import ReplayedStep as ReplayedStep, path_of as path_of, replayed as replayed
     from .inspect.run_tree import RunInfo as RunInfo, RunTree as RunTree, runs_of as runs_of
     from .journal.encoding import decode_entry as decode_entry, encode_entry as encode_entry
     from .journal.entries import Entry as Entry
@@ -69,7 +70,8 @@ _MODULES = {
     "inspect.explain": ("Explanation", "Moment"),
     "inspect.fork": ("ForkPoint", "Replacement"),
     "inspect.moves": ("LegalMove", "Preview", "moves", "preview"),
-    "inspect.replay": ("ReplayedStep", "replayed"),
+    "inspect.pictures": ("PictureKind", "picture_of"),
+    "inspect.replay": ("ReplayedStep", "path_of", "replayed"),
     "inspect.run_tree": ("RunInfo", "RunTree", "runs_of"),
     "journal.encoding": ("decode_entry", "encode_entry"),
     "journal.entries": ("Entry",),

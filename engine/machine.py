@@ -45,7 +45,9 @@ from ..states.state import (
 )
 from ..states.table import LEGAL
 from .journal.entries import RunOpened
+from .notebook import Card, Displayed
 from .rendering import state_line
+from .word_cards import machine_card
 
 # States passed through without waiting; a batch passes at most four, so this many are a loop of ours. Without
 # a limit, it would hang its process, and again at each restart, when the journal is folded.
@@ -128,7 +130,7 @@ def advance(
 
 
 @final
-class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
+class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash should walk
     """
     One run of an agent. Feed `advance` what happened; do what it returns; feed it what came of that.
 
@@ -333,12 +335,8 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         mine, theirs = (self.config, self.state, self.memory), (other.config, other.state, other.memory)
         return mine == theirs
 
-    def _repr_markdown_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # notebooks call it
-        """The picture of the machine with the present state marked, for a notebook."""
-        # Only a notebook needs the picture, so only it loads what draws.
-        from ..diagrams import mermaid  # noqa: PLC0415  # see above
-
-        return f"{self!r}\n\n```mermaid\n{mermaid(self.state.label)}\n```\n"
+    def _card(self) -> Card:
+        return machine_card(self.state, self.memory)
 
     def __repr__(self) -> str:
         return f"<Machine {self.memory.run!r}: {state_line(self.state)}>"

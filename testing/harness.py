@@ -22,6 +22,7 @@ from ..effects.notices import CallJudged
 from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
+from ..engine.inspect.transitions import steps
 from ..engine.machine import Machine, ignored
 from ..states.batch.batch import (
     AllowedInspecting,
@@ -36,7 +37,6 @@ from ..states.batch.batch import (
     Timer,
 )
 from ..states.state import Done, State
-from .steps import steps
 
 E = TypeVar("E", bound=Effect)
 

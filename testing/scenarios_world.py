@@ -26,6 +26,7 @@ from ..effects.requests import Request
 from ..effects.usage import Spent, Usage
 from ..engine.codec import decode
 from ..engine.driver import check_answer
+from ..engine.inspect.transitions import steps
 from ..engine.journal.entries import RunOpened
 from ..engine.machine import Machine, with_denials
 from ..engine.recovery import recover
@@ -40,7 +41,6 @@ from ..states.rules.inputs import joins_until
 from . import scenarios
 from .harness import streamed
 from .scenarios import Command, JsonText, Quoted, Scenario, ScenarioError, Word, text_of
-from .steps import steps
 
 R = TypeVar("R", bound=Request)
 

@@ -6,12 +6,13 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO, get_args
 
 import click
 
 from ...effects.errors import ConfigError
 from ...engine.inspect.bisect import Divergence
+from ...engine.inspect.pictures import PictureKind, picture_of
 from ...engine.inspect.replay import as_plain, line
 from ...engine.session.archive import (
     bisect as find_difference,
@@ -45,6 +46,13 @@ THIS_VERSION = "this turnwheel"
 @click.option("--effects", "all_effects", is_flag=True, help="Show all effects, not only requests.")
 @click.option("--quiet", "-q", is_flag=True, help="Hide effects.")
 @click.option("--json", "json_lines", is_flag=True, help="Each step as a line of JSON, with everything.")
+@click.option("--svg", metavar="FILE", type=click.File("w", "utf-8"), help="Write a picture instead.")
+@click.option(
+    "--picture",
+    type=click.Choice(get_args(PictureKind)),
+    default="path",
+    help="The way through the machine, who asked whom, or how long calls took.",
+)
 @store
 def replay(  # noqa: PLR0913  # the options
     store: Path,
@@ -55,6 +63,8 @@ def replay(  # noqa: PLR0913  # the options
     all_effects: bool,
     quiet: bool,
     json_lines: bool,
+    svg: TextIO | None,
+    picture: PictureKind,
 ) -> None:
     """
     Show what session ID did: the event of each step, the state it led to, and the requests.
@@ -62,12 +72,10 @@ def replay(  # noqa: PLR0913  # the options
     A step is an entry of the journal; `fork --at` takes its number. Nothing runs again. A session at work is
     shown up to now.
     """
-    if all_effects and quiet:
-        msg = "--effects and --quiet exclude each other; give one of them"
-        raise click.UsageError(msg)
-    if last is not None and last < first:
-        msg = f"--from must not exceed --to; got {first} and {last}"
-        raise click.UsageError(msg)
+    _check_options(first, last, effects=all_effects, quiet=quiet, lines=json_lines, svg=svg is not None)
+    if svg is not None:
+        svg.write(with_store(store, lambda kept: _drawn(kept, session, first, last, picture)))
+        return
     screen = Screen(sys.stdout)
     shown = Shown.ALL if all_effects else Shown.NONE if quiet else Shown.ASKED
     if not json_lines:
@@ -87,6 +95,23 @@ def replay(  # noqa: PLR0913  # the options
             raise ConfigError(msg)
 
     with_store(store, act)
+
+
+def _check_options(first: int, last: int | None, **wanted: bool) -> None:
+    """Refuse options of `replay` that exclude each other."""
+    for one, other in (("effects", "quiet"), ("svg", "lines")):
+        if wanted[one] and wanted[other]:
+            msg = f"--{one} and --{other.replace('lines', 'json')} exclude each other; give one of them"
+            raise click.UsageError(msg)
+    if last is not None and last < first:
+        msg = f"--from must not exceed --to; got {first} and {last}"
+        raise click.UsageError(msg)
+
+
+async def _drawn(kept: Store, session: str, first: int, last: int | None, picture: PictureKind) -> str:
+    """The picture of those steps of *session*."""
+    steps = [step async for step in read_steps(kept, session)]
+    return picture_of(steps[first : None if last is None else last + 1], picture)
 
 
 @click.command(short_help="Find the first step where two sessions or versions differ.")

@@ -7,7 +7,9 @@ makes the same states and effects of them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, final
 
 import attrs
@@ -15,19 +17,22 @@ import attrs
 from ...effects import Effect
 from ...effects.config import Config
 from ...effects.errors import InternalError, JournalError
-from ...effects.events import Event
+from ...effects.events import Event, ModelStreamed
 from ...effects.usage import Spent
 from ...states.context import Memory
 from ...states.state import State
 from ..codec import TAG, converter, in_json, tag_of
-from ..journal.entries import Entry, Forked, Posted, Stepped, time_of
+from ..journal.entries import Entry, Forked, Posted, RunOpened, Stepped, time_of
 from ..journal.fold import SessionState, entries_of, initial_state, read
 from ..machine import ChildLink, Machine, links_of
+from ..notebook import Card, Displayed
+from ..rendering import line_of
+from .transitions import steps as transitions
 
 
 @final
 @attrs.frozen(kw_only=True)
-class ReplayedStep:
+class ReplayedStep(Displayed):
     """
     Entry *number* of the journal of *session*, written *at* seconds since the epoch, and its consequences.
 
@@ -50,6 +55,8 @@ class ReplayedStep:
     effects: tuple[Effect, ...] = ()
     spent: Spent = Spent()
     children: tuple[ChildLink, ...] = ()
+    # Where the step began, to make its transitions again. Equal steps began alike, so it is not compared.
+    began: Machine | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def event(self) -> Event | None:
@@ -72,9 +79,32 @@ class ReplayedStep:
         return "" if self.state is None else self.state.label
 
     @property
+    def way(self) -> tuple[str, ...]:
+        """The labels that the machine went through, with the first and the last; none where it rested."""
+        entry = self.entry
+        if self.began is None or not isinstance(entry, RunOpened | Stepped):
+            return ()
+        first = self.began.state.label
+        # Nothing follows a piece of an answer, nor the opening of a run that a bug of ours kept at its start.
+        if first == self.label and (isinstance(entry, RunOpened) or isinstance(entry.event, ModelStreamed)):
+            return (first,)
+        # A handler that failed would fail again.
+        failed = isinstance(entry, Stepped) and entry.failed
+        made = () if failed else transitions(self.began, self.event, at=self.at)
+        way = (first, *[one.following.label for one in made])
+        # That one, and older turnwheels that decided otherwise, went straight to the end.
+        return way if way[-1] == self.label else (first, self.label)
+
+    @property
     def run(self) -> str:
         """The run that was under way, or over; empty before the first."""
         return "" if self.memory is None else self.memory.run
+
+    def _card(self) -> Card:
+        what = type(self.entry).__name__ if self.event is None else line_of(self.event)
+        lines = tuple([line_of(effect) for effect in self.effects])
+        title = f"Step {self.number}"
+        return Card(title=title, beside=what, lines=lines, folded="effects", label=self.label)
 
 
 def replayed(
@@ -94,12 +124,16 @@ def replayed(
     reading = read(entries, session, state, known)
     # Counted here, since an entry that fails is never handed over and could not say its number.
     for number in range(known, known + len(entries)):
+        began, posted, unbilled = _copied(state.machine), state.posted, state.unbilled
         try:
             entry, effects = next(reading)
         # A handler that fails on a journal from outside is a fault of the journal, to the reader of it.
         except InternalError as error:
             msg = f"entry {number} of session {session!r} makes no sense here: {error}"
             raise JournalError(msg) from error
+        # A run begins with what was posted before it, which its own machine has taken already.
+        if isinstance(entry, RunOpened):
+            began = Machine.open(entry, began, posted, unbilled)
         machine = state.machine
         # A copied step belongs to its original: children are found under that name, and audits by it.
         name = next((origin for copied, origin in copies if number < copied), session)
@@ -116,9 +150,20 @@ def replayed(
             spent=state.spent,
             # Under the name from above: children that were begun before a fork are the original's.
             children=() if machine is None else links_of(machine.state, name),
+            began=began,
         )
         # Noted after the reader has the step: by the next round the machine stands elsewhere.
         before = None if machine is None else machine.state
+
+
+def _copied(machine: Machine | None) -> Machine | None:
+    # The reading moves the machine itself on.
+    return None if machine is None else Machine(machine.config, machine.state, machine.memory)
+
+
+def path_of(steps: Iterable[ReplayedStep]) -> Counter[tuple[str, str]]:
+    """How often *steps* went from one label to another, for `turnwheel.diagrams.chart`."""
+    return Counter([edge for step in steps for edge in pairwise(step.way) if edge[0] != edge[1]])
 
 
 # Steps as data

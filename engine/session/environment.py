@@ -11,6 +11,7 @@ from ...effects.errors import Choice, RunFailed
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...performers.base import noop
+from ..notebook import Card, Displayed
 from .delivery import Delivery
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLO
 
 @final
 @attrs.frozen(kw_only=True)
-class Result:
+class Result(Displayed):
     """
     A run that has ended, or rests.
 
@@ -117,6 +118,17 @@ class Result:
         if self.reason is not None and self.reason in FAILED_REASONS:
             raise RunFailed(self.session, self.run, self.reason, self.detail)
         return self
+
+    def _card(self) -> Card:
+        # It knows all states, and an agent is made without them.
+        from ..rendering import line_of, printable, spent_of  # noqa: PLC0415  # see above
+
+        reason = "rests" if self.reason is None else str(self.reason)
+        questions = [f"waits for {line_of(one)}" for one in self.waiting]
+        # The answer is text of a model: each line of it stands, and none of its control characters.
+        said = [printable(line) for line in (*self.detail.splitlines(), *self.text.splitlines())]
+        spent = spent_of(self.spent) or "nothing spent"
+        return Card(title="Result", beside=f"of {self.run}: {reason}, {spent}", lines=(*questions, *said))
 
 
 # Children are sessions and sessions have children. Protocols keep the two modules out of an import circle;

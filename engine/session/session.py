@@ -34,6 +34,7 @@ from ..journal.summary import Activity, activity_of, first_line
 from .checkpointing import copy_checkpoints
 from .delivery import Subscription
 from .environment import Environment, Result
+from .pictured import Pictured
 from .runner import RUNNING, Owner, Put, SessionRunner, child_refusal
 from .session_log import SessionLog
 from .watching import Watched, position, watch
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Session:
+class Session(Pictured):
     """
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
@@ -653,8 +654,6 @@ class Handle:
         # The caller's own error comes first; the run's would hide it.
         self._raised = self._raised or kind is not None
         await self.close()
-
-    # The account so far, at any time
 
     @property
     def done(self) -> bool:

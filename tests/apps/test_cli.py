@@ -239,6 +239,19 @@ def test_replay_as_lines_of_json_is_what_python_has(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
+    ("picture", "mark"), [("path", "traced"), ("sequence", ">person<"), ("calls", "bar model")]
+)
+def test_replay_draws_a_session(runs: Runs, folder: Path, picture: str, mark: str) -> None:
+    runs("run", "--session", "s", "hello")
+    code, out, _ = runs("replay", "s", "--svg", "s.svg", "--picture", picture)
+    drawn = (folder / "s.svg").read_text("utf-8")
+    assert (code, out) == (0, "")
+    assert drawn.startswith("<svg")
+    assert mark in drawn
+    assert runs("replay", "s", "--svg", "s.svg", "--json")[0] == Exit.USAGE
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
         (

@@ -36,9 +36,6 @@ def test_a_machine_says_where_it_is_and_what_it_waits_for() -> None:
     assert repr(machine) == "<Machine 'r': thinking.start>"
     machine.advance()
     assert repr(machine) == "<Machine 'r': streaming, waits for r-1>"
-    shown = machine._repr_markdown_()  # pyright: ignore[reportPrivateUsage]  # as a notebook does
-    assert shown.startswith("<Machine 'r': streaming, waits for r-1>\n\n```mermaid\n")
-    assert "streaming" in shown
 
 
 def test_drive_is_the_machine_as_a_generator() -> None:

@@ -82,6 +82,7 @@ from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, FireHook, InspectCall, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.inspect.transitions import steps
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, TakenOver
 from turnwheel.engine.journal.fold import stepped
@@ -93,7 +94,6 @@ from turnwheel.performers.stores.base import Store
 from turnwheel.states.state import Done
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
-from turnwheel.testing.steps import steps
 
 MODEL = ModelSpec(
     name="wire:model", window=100_000, max_output=4_000, price=Price(input="2", output="8", source="a list")

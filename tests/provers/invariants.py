@@ -42,10 +42,10 @@ from turnwheel.states.state import (
 if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.requests import CallModel
+    from turnwheel.engine.inspect.transitions import Transition
     from turnwheel.states.batch.batch import Call
     from turnwheel.states.context import Memory
     from turnwheel.states.state import State
-    from turnwheel.testing.steps import Transition
 
 
 # The conversation

@@ -16,20 +16,22 @@ from provers.simulation.player import Player
 from provers.simulation.watched import copied, happen
 
 from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
+from turnwheel.diagrams import chart
 from turnwheel.effects import Effect, is_notice
-from turnwheel.effects.config import Config
+from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import JournalError, UnknownSession
-from turnwheel.effects.events import ModelFailed, ModelFinished, UserSent
+from turnwheel.effects.events import Interrupted, ModelFailed, ModelFinished, UserSent
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replayed
+from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, path_of, replayed
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, TakenOver, Titled
+from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from turnwheel.engine.journal.fold import stepped
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
+from turnwheel.states.table import TABLE
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 
 
@@ -204,3 +206,48 @@ async def test_a_line_of_json_has_all_of_a_step_and_is_always_the_same() -> None
         assert {"v": VERSION, **step["entry"]} == json.loads(data)
         assert all("type" in effect for effect in step["effects"])
     assert (plain[-1]["state"]["type"], plain[-1]["label"]) == ("Done", "done")
+
+
+# The path
+
+
+async def test_a_path_has_every_label_that_a_session_went_through() -> None:
+    """Also those that wait for nothing, which no step of the journal names."""
+    agent, store = agent_of(ScriptedModel(calls(("look", {})), says("seen")))
+    async with agent.session("s") as session:
+        await session.run("Look")
+    steps = await steps_of(store)
+    (opened,) = [step for step in steps if isinstance(step.entry, RunOpened)]
+    assert opened.way == ("thinking.start", "thinking.prompt", "thinking.go", "streaming")
+    assert steps[-1].way == ("streaming", "thinking.end", "done")
+    assert path_of(steps) == {
+        ("thinking.start", "thinking.prompt"): 1,
+        ("thinking.prompt", "thinking.go"): 1,
+        ("thinking.go", "streaming"): 2,
+        ("streaming", "executing"): 1,
+        ("executing", "thinking.go"): 1,
+        ("streaming", "thinking.end"): 1,
+        ("thinking.end", "done"): 1,
+    }
+    assert 'data-edge="thinking streaming"' in chart(steps[-1].label, path_of(steps))
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_each_edge_of_a_path_is_in_the_table(seed: int) -> None:
+    """Each way begins where the step before ended, unless a run begins there, and ends at its label."""
+    world, _ = await worked(seed)
+    edges = {(row.state, row.target) for row in TABLE}
+    before = ""
+    for step in await steps_of(world.store):
+        if step.way:
+            assert step.way[0] == ("thinking.start" if isinstance(step.entry, RunOpened) else before)
+            assert step.way[-1] == step.label
+        assert edges >= set(path_of([step]))
+        before = step.label
+
+
+def test_a_step_whose_handler_failed_goes_straight_to_the_end() -> None:
+    opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
+    failed = Stepped(event=Interrupted(at=2.0), label="done", failed="a bug")
+    *_, last = replayed([encode_entry(opened), encode_entry(failed)], "s")
+    assert last.way == (last.before.label if last.before else "", "done")

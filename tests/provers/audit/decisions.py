@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from turnwheel.effects.notices import Notice
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.steps import Transition
+    from turnwheel.engine.inspect.transitions import Transition
 
 TOLD = (
     AgentStarted,

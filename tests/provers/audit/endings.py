@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.messages import ToolResult
     from turnwheel.effects.notices import CallJudged, CallSettled
-    from turnwheel.testing.steps import Transition
+    from turnwheel.engine.inspect.transitions import Transition
 
 
 REFUSED = "Not started: there is only "

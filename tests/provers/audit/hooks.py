@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Config
     from turnwheel.effects.requests import Request
+    from turnwheel.engine.inspect.transitions import Transition
     from turnwheel.states.context import Memory, NotBegun
-    from turnwheel.testing.steps import Transition
 
 STOPS = (Hook.STOP, Hook.SUBAGENT_STOP)
 

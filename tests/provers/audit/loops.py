@@ -21,7 +21,7 @@ from turnwheel.states.state import (
 
 if TYPE_CHECKING:
     from provers.audit.views import Messages
-    from turnwheel.testing.steps import Transition
+    from turnwheel.engine.inspect.transitions import Transition
 
 
 @final

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from provers.audit.permission_oracle import Case
     from turnwheel.effects.notices import CallJudged
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.steps import Transition
+    from turnwheel.engine.inspect.transitions import Transition
 
 
 def lost_call(now: Transition, answered: Request | None) -> str:

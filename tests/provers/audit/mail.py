@@ -24,8 +24,8 @@ from turnwheel.states.thinking import NATURAL_ENDS
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Config
+    from turnwheel.engine.inspect.transitions import Transition
     from turnwheel.states.context import Mail, Memory
-    from turnwheel.testing.steps import Transition
 
 Input = UserSent | UserSteered
 """What waits in the mail."""

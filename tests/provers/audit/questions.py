@@ -27,7 +27,7 @@ from turnwheel.states.rules.schema import arguments_of
 if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.steps import Transition
+    from turnwheel.engine.inspect.transitions import Transition
 
 
 @final

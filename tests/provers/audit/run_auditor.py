@@ -69,6 +69,7 @@ from turnwheel.effects.requests import (
     SetTimer,
     Transcript,
 )
+from turnwheel.engine.inspect.transitions import Transition
 from turnwheel.engine.machine import ignored
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.context import Context
@@ -81,7 +82,6 @@ from turnwheel.states.state import (
     Executing,
     Streaming,
 )
-from turnwheel.testing.steps import Transition
 
 if TYPE_CHECKING:
     from turnwheel.effects import Effect

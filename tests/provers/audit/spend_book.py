@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from turnwheel.effects.config import Config, ModelSpec
     from turnwheel.effects.requests import Request
+    from turnwheel.engine.inspect.transitions import Transition
     from turnwheel.states.context import Memory
-    from turnwheel.testing.steps import Transition
 
 Amounts = dict[str, Decimal]
 """So much of each unit: USD, tokens, seconds. A unit that is missing has no limit."""

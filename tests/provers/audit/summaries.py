@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Config
     from turnwheel.effects.requests import Request
+    from turnwheel.engine.inspect.transitions import Transition
     from turnwheel.states.context import Memory
-    from turnwheel.testing.steps import Transition
 
 
 WORTH = 0.05

@@ -27,7 +27,7 @@ from turnwheel.states.state import Compacting, End, Thinking
 if TYPE_CHECKING:
     from turnwheel.effects.config import Config, Retries
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.steps import Transition
+    from turnwheel.engine.inspect.transitions import Transition
 
 PATIENT = {Failure.RATE_LIMIT, Failure.OVERLOADED}
 HOPEFUL = {Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT}

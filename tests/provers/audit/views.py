@@ -26,8 +26,8 @@ from turnwheel.states.rules.token_estimates import message_size
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Compaction
+    from turnwheel.engine.inspect.transitions import Transition
     from turnwheel.states.context import Memory
-    from turnwheel.testing.steps import Transition
 
 Messages = tuple[Message, ...]
 

@@ -28,15 +28,15 @@ from provers.steps import Happening
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Answer, Entered, Event
+from turnwheel.engine.inspect.transitions import step, steps
 from turnwheel.engine.machine import Machine, ignored
-from turnwheel.testing.steps import step, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from provers.audit.run_auditor import Booked
     from provers.model_check.worlds import World
-    from turnwheel.testing.steps import Transition
+    from turnwheel.engine.inspect.transitions import Transition
 
 ALL, COMPARED = 200, 50
 """Ways that lead to a known place are compared with the way that led there first: so many, then one of 50."""

@@ -19,10 +19,10 @@ from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Event, ModelStreamed, joined
 from turnwheel.effects.history import merged
 from turnwheel.effects.requests import Cancel, Request
+from turnwheel.engine.inspect.transitions import Transition, step, steps
 from turnwheel.engine.machine import Machine, ignored
 from turnwheel.states.context import Memory
 from turnwheel.states.state import State
-from turnwheel.testing.steps import Transition, step, steps
 
 Row = tuple[str, type[Event], str]
 Rebuild = Callable[[Machine, list[Happening]], Machine]

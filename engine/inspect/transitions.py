@@ -7,13 +7,13 @@ from typing import final
 
 import attrs
 
-from ..effects import Effect
-from ..effects.config import Config
-from ..effects.errors import InternalError
-from ..effects.events import Entered, Event
-from ..engine.machine import MAX_ENTERED, Machine, advance
-from ..states.context import Memory
-from ..states.state import Done, State
+from ...effects import Effect
+from ...effects.config import Config
+from ...effects.errors import InternalError
+from ...effects.events import Entered, Event
+from ...states.context import Memory
+from ...states.state import Done, State
+from ..machine import MAX_ENTERED, Machine, advance
 
 
 @final

@@ -1,0 +1,128 @@
+"""Pictures of a session, drawn of its steps: the path it took, who asked whom, and how long calls took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, assert_never
+
+import attrs
+
+from ...diagrams import Party, Said, Took, calls, chart, sequence
+from ...effects import Effect, events, requests
+from ...effects.messages import Role
+from ...effects.notices import RunEnded
+from ...effects.records import AppendMessage
+from ..journal.entries import Posted, Stepped
+from ..rendering import line_of, message_line, printable, quoted, short
+from .replay import ReplayedStep, path_of
+
+# The pictures that there are.
+PictureKind = Literal["path", "sequence", "calls"]
+
+# What people do, whose arrows begin with them.
+PEOPLE: Final = (
+    events.UserSent
+    | events.UserSteered
+    | events.ApprovalGiven
+    | events.ControlReceived
+    | events.CallCancelled
+    | events.Interrupted
+)
+
+# Who does the work of a request.
+PARTIES: Final[dict[type[Effect], Party]] = {
+    requests.CallModel: Party.MODEL,
+    requests.RunTool: Party.TOOLS,
+    requests.AskApproval: Party.PERSON,
+    requests.RunAgent: Party.CHILDREN,
+    requests.FireHook: Party.HOOKS,
+}
+
+
+def picture_of(steps: Iterable[ReplayedStep], kind: PictureKind = "path") -> str:
+    """The picture of *steps* as SVG."""
+    found = [*steps]
+    match kind:
+        case "path":
+            return chart(found[-1].label if found else "", path_of(found))
+        case "sequence":
+            return sequence(said_in(found))
+        case "calls":
+            return calls(took_in(found))
+        case _:
+            assert_never(kind)
+
+
+def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
+    """Who asked whom in *steps*, and what came back."""
+    told: list[Said] = []
+    parties: dict[str, Party] = {}
+    posted: set[str] = set()
+    for step in steps:
+        if step.event is not None:
+            told += _happened(step, step.event, parties, posted)
+        for effect in step.effects:
+            if party := PARTIES.get(type(effect)):
+                parties[effect.id] = party  # type: ignore[union-attr]  # a request, which has an id
+                told.append(Said(step.at, Party.MACHINE, party, _wish(effect), asks=True))
+            elif isinstance(effect, RunEnded):
+                told.append(Said(step.at, Party.MACHINE, Party.PERSON, printable(f"ends: {effect.reason}")))
+    return tuple(told)
+
+
+def _happened(
+    step: ReplayedStep, event: events.Event, parties: dict[str, Party], posted: set[str]
+) -> Iterable[Said]:
+    """What *event* says: of a person when it comes in, and of others when they answer."""
+    if isinstance(event, PEOPLE):
+        words = line_of(event)
+        # A posted event has a step of its own later, which is no second word of the person.
+        if isinstance(step.entry, Stepped) and words in posted:
+            posted.discard(words)
+            return
+        if isinstance(step.entry, Posted):
+            posted.add(words)
+        yield Said(step.at, Party.PERSON, Party.MACHINE, words)
+    elif isinstance(event, events.ModelStreamed):
+        # Pieces of an answer: the whole of it follows.
+        return
+    elif party := parties.get(getattr(event, "request", "")):
+        yield Said(step.at, party, Party.MACHINE, _answer(step, event))
+
+
+def _wish(effect: Effect) -> str:
+    match effect:
+        case requests.CallModel():
+            return printable(effect.model)
+        case requests.RunTool() | requests.AskApproval():
+            return printable(f"{effect.tool} {short(effect.arguments)}")
+        case requests.RunAgent():
+            return printable(f"{effect.agent} {quoted(effect.prompt)}")
+        case _:
+            return line_of(effect)
+
+
+def _answer(step: ReplayedStep, event: events.Event) -> str:
+    if isinstance(event, events.ModelFinished):
+        # The pieces came before the end, so only the message has the whole answer.
+        messages = [one.message for one in step.effects if isinstance(one, AppendMessage)]
+        answers = [message_line(one) for one in messages if one.role is Role.ASSISTANT]
+        return answers[0].partition(" ")[2] if answers else str(event.stop)
+    if isinstance(event, events.ToolFinished | events.AgentFinished):
+        return quoted(event.content)
+    return line_of(event)
+
+
+def took_in(steps: Sequence[ReplayedStep]) -> tuple[Took, ...]:
+    """How long each request in *steps* was open."""
+    begun: dict[str, Took] = {}
+    ended: dict[str, float] = {}
+    for step in steps:
+        # Cancelled questions and hooks get no answer: the state says that they are closed.
+        still = () if step.state is None else step.state.open
+        for request in begun.keys() - ended.keys() - {*still}:
+            ended[request] = step.at
+        for effect in step.effects:
+            if (party := PARTIES.get(type(effect))) and effect.id in still:  # type: ignore[union-attr]  # as above
+                begun[effect.id] = Took(party, _wish(effect), step.at)  # type: ignore[union-attr]  # as above
+    return tuple([attrs.evolve(one, end=ended.get(request)) for request, one in begun.items()])

@@ -1,0 +1,93 @@
+"""
+What a notebook shows of a value: a card with lines, and the statechart where the value is at a state.
+
+The lines are those of `rendering`, so notebooks, `replay` and scenarios use the same words. Everything in
+a card is escaped, since models and tools choose most of the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from itertools import groupby
+from typing import final
+
+import attrs
+
+# A page with all of a long conversation could not be scrolled; the newest messages are what a reader wants.
+# Lines of a card that are shown.
+LINES_SHOWN = 200
+
+# Fonts of the page, and no colours: a card is read on light and on dark pages.
+CARD = "font-size:13px;line-height:1.5;margin:4px 0"
+PRE = "margin:4px 0;padding:0;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;background:none"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Card:
+    """
+    A *title*, what is said beside it, and *lines*, which a person opens where they are *folded*.
+
+    *label* is the state that a statechart shows lit; empty for no chart.
+    """
+
+    title: str
+    beside: str = ""
+    lines: tuple[str, ...] = ()
+    folded: str = ""
+    label: str = ""
+
+
+class Displayed:
+    """What a notebook shows as a card. Everywhere else it is its `repr`."""
+
+    __slots__ = ()
+
+    def _card(self) -> Card:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return html_of(self._card())
+
+    def _repr_markdown_(self) -> str:
+        return markdown_of(self._card())
+
+
+def html_of(card: Card) -> str:
+    """*card* as HTML."""
+    # Only a notebook draws, so only it loads what draws.
+    from ..diagrams import chart  # noqa: PLC0415  # see above
+
+    parts = [f"<b>{escape(card.title)}</b> <span>{escape(card.beside)}</span>"]
+    if card.label:
+        parts.append(chart(card.label))
+    if card.lines:
+        text = f'<pre style="{PRE}">{escape(chr(10).join(_newest(card.lines)))}</pre>'
+        folded = f"<details><summary>{escape(card.folded)}</summary>{text}</details>"
+        parts.append(folded if card.folded else text)
+    return f'<div class="tw-card" style="{CARD}">{"".join(parts)}</div>'
+
+
+def markdown_of(card: Card) -> str:
+    """*card* as Markdown, with the statechart as Mermaid draws it."""
+    from ..diagrams import mermaid  # noqa: PLC0415  # as above
+
+    said = f"{card.title} {card.beside}".strip()
+    parts = [_fenced([said, *_newest(card.lines)])]
+    if card.label:
+        parts.append(f"```mermaid\n{mermaid(card.label)}```\n")
+    return "\n".join(parts)
+
+
+def _newest(lines: tuple[str, ...]) -> list[str]:
+    left_out = len(lines) - LINES_SHOWN
+    return [f"({left_out} earlier ones)", *lines[left_out:]] if left_out > 0 else [*lines]
+
+
+def _fenced(lines: Iterable[str]) -> str:
+    """*lines* in a fence that none of them can close."""
+    text = "\n".join(lines)
+    longest = max([len([*run]) for tick, run in groupby(text) if tick == "`"], default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}\n"

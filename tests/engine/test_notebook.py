@@ -1,0 +1,120 @@
+"""Notebooks: each word of the engine shows itself, and no text of a model becomes HTML."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from turnwheel import Agent, MemoryStore, tool
+from turnwheel.effects import Effect, events, records
+from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.events import Event
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import user
+from turnwheel.effects.requests import CallModel
+from turnwheel.engine import PictureKind, replay
+from turnwheel.engine.machine import Machine
+from turnwheel.engine.notebook import LINES_SHOWN, Card, html_of, markdown_of
+from turnwheel.states.context import Memory
+from turnwheel.states.state import State
+from turnwheel.testing.scripted import ScriptedModel, calls, says
+
+EVIL = "<script>alert(1)</script> ``` <img src=x onerror=alert(1)>"
+
+
+@tool(side_effect="read_only")
+def look(path: str) -> str:
+    """Look."""
+    return f"{path}: {EVIL}"
+
+
+@tool(side_effect="unsafe")
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@pytest.mark.parametrize(
+    "kind", [*get_args(State), Memory, History, Machine, *get_args(Effect), *get_args(Event)]
+)
+def test_each_word_shows_itself(kind: type[Any]) -> None:
+    assert all(hasattr(kind, name) for name in ("_repr_html_", "_repr_markdown_"))
+
+
+async def a_session() -> tuple[Any, MemoryStore]:
+    store = MemoryStore()
+    answers = ScriptedModel(calls(("look", {"path": EVIL})), calls(("pay", {"amount": 5})), says(EVIL))
+    performers: Any = {CallModel: answers}
+    agent = Agent(model="m", performers=performers, tools=[look, pay], store=store)
+    session = agent.session("s<b>")
+    await session.run(EVIL)
+    return session, store
+
+
+async def test_what_models_and_people_say_is_text_and_not_html() -> None:
+    session, store = await a_session()
+    async with session:
+        machine = session.machine
+        steps = [step async for step in replay(store, "s<b>")]
+        values = [session, session.result(), machine, machine.state, machine.memory, session.history, *steps]
+        values += [effect for step in steps for effect in step.effects]
+        values += [step.event for step in steps if step.event is not None]
+        for value in values:
+            shown = value._repr_html_()
+            assert "<script" not in shown
+            assert "<img" not in shown
+            assert "s<b>" not in shown
+            text = value._repr_markdown_()
+            fence = text.partition("text\n")[0]
+            assert text.count(f"\n{fence}\n") >= 1
+            assert set(fence) == {"`"}
+        for kind in get_args(PictureKind):
+            drawn = await session.picture(kind)
+            assert drawn.startswith("<svg")
+            assert "<script" not in drawn
+            assert "<img" not in drawn
+
+
+async def test_the_chart_stands_where_a_value_is_at_a_state() -> None:
+    session, _ = await a_session()
+    async with session:
+        machine = session.machine
+        for value in (session, machine, machine.state):
+            assert 'class="state box lit" data-state="confirming"' in value._repr_html_()
+            assert "class confirming_confirming current" in value._repr_markdown_()
+        assert "waits for AskApproval" in session._repr_html_()
+        assert "rests" in session.result()._repr_html_()
+        for value in (machine.memory, session.history, session.result()):
+            assert "<svg" not in value._repr_html_()
+
+
+def test_a_session_without_a_run_says_so() -> None:
+    performers: Any = {CallModel: ScriptedModel()}
+    assert "no run yet" in Agent(model="m", performers=performers).session("s")._repr_html_()
+
+
+def test_a_long_history_shows_its_end() -> None:
+    told = History.of(*[user(f"message {n}") for n in range(LINES_SHOWN + 3)])
+    shown: str = told._repr_html_()  # type: ignore[attr-defined]  # as a notebook does
+    assert "(3 earlier ones)" in shown
+    assert f"message {LINES_SHOWN + 2}" in shown
+    assert "message 2&quot;" not in shown
+
+
+def test_an_effect_is_its_line() -> None:
+    said: Any = records.SetModel(model="<b>")
+    assert "<b>SetModel</b>" in said._repr_html_()
+    assert "&lt;b&gt;" in said._repr_html_()
+    happened: Any = events.UserSent(at=1.0, id="a", text="go")
+    assert happened._repr_markdown_() == '```text\nUserSent "go"\n```\n'
+
+
+def test_a_fence_is_longer_than_any_in_the_text() -> None:
+    assert markdown_of(Card(title="`````")).startswith("``````text\n")
+    assert "<details><summary>more</summary>" in html_of(Card(title="a", lines=("b",), folded="more"))
+
+
+def test_a_machine_by_hand_shows_its_memory_folded() -> None:
+    machine = Machine.start(Config(model=ModelSpec(name="m")), "go", run="r")
+    assert "<details><summary>memory</summary>" in machine._repr_html_()
