@@ -25,6 +25,7 @@ from starlette.types import ASGIApp
 
 from ...effects.errors import ConfigError
 from ...performers.base import warn
+from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .event_stream import EventStream
 from .limits import ServerLimits, Streams, body_of
@@ -80,8 +81,8 @@ class AgentServer:
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
         self.streams = Streams(limits)
         self.metrics = Metrics(self.opens, self.streams)
-        sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
-        self.operations = [each for routes in (sessions, steps, self) for each in operations_of(routes)]
+        rooms = (SessionRoutes(self.opens), StepRoutes(self.opens), ConsoleRoutes(self.opens), self)
+        self.operations = [each for routes in rooms for each in operations_of(routes)]
         self._document = openapi(self.operations, secured=bool(access.tokens))
 
     def names(self, tenant: str) -> Namespace:
