@@ -22,14 +22,10 @@ import attrs
 from starlette.requests import HTTPConnection
 
 from ...effects.errors import ConfigError
-from ...effects.validators import session_named
 from .problems import Refused
 
 # Names of tenants and agents stand in names of sessions, between slashes.
 WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-
-# Ids that need no escaping in a path but the obvious one, and are no path of their own.
-SESSION_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~:@+=,-]{1,200}")
 
 # What a page may do to another one's server without being asked: nothing but look.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -81,15 +77,6 @@ class Namespace:
         agent, _, known = rest.partition("/")
         ours = tenant == self.tenant and agent in self.agents and known and "/" not in known
         return (agent, known) if ours and self.stored(agent, known) == name else None
-
-
-def session_id(given: str) -> str:
-    """*given* as the id of a new session; raises `Refused` where it can be none."""
-    session_named(given)
-    if SESSION_ID.fullmatch(given) is None:
-        detail = f"id must be 1 to 200 letters, digits or any of ._~:@+=,-; got {given[:100]!r}"
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    return given
 
 
 def words(what: str, names: Mapping[str, object]) -> None:

@@ -187,6 +187,10 @@ class AgentServer:
         if not data.strip() and not operation.needed:
             return None
         try:
+            plain = msgspec.json.decode(data)
+            if isinstance(plain, dict) and any(isinstance(value, float) for value in plain.values()):
+                # In JSON, 5.0 is a whole number, too.
+                data = msgspec.json.encode({name: _whole(value) for name, value in plain.items()})
             return msgspec.json.decode(data, type=operation.takes)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is malformed: {error}") from error
@@ -197,6 +201,10 @@ class AgentServer:
         for each in self.operations:
             by_path.setdefault(each.path, {})[each.method] = self.endpoint(each)
         return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _by_method(

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar, final
+from typing import Annotated, Any, Generic, Literal, TypeVar, final
 
 import msgspec
 
+from ...effects.permissions import PermissionMode
+from ...effects.validators import MAX_DENIAL, MAX_PROMPT, MAX_WORD
+
 T = TypeVar("T")
+
+# Ids that need no escaping in a path but the obvious one, and are no path of their own.
+SESSION_ID = r"^(?!\.{1,2}$)[A-Za-z0-9._~:@+=,-]{1,200}$"
 
 
 class _Given(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The body of a request: an unknown field is a mistake of its sender."""
 
 
+# What msgspec checks stands in the schema, too: what the document allows is taken, or is not there or over.
+# Blanks are those of Python and of ECMAScript, whose sets differ: each reader of the document agrees.
+SPOKEN = r"[^\s\u001c-\u001f\u0085\ufeff]"
+SpokenText = Annotated[str, msgspec.Meta(pattern=SPOKEN, max_length=MAX_PROMPT)]
+GivenId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_WORD)]
+NewId = Annotated[str, msgspec.Meta(pattern=SESSION_ID)]
+BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
 @final
 class FileBody(_Given):
     """A file that comes with a prompt; *data* is Base64."""
 
-    media_type: str
-    data: bytes
-    name: str = ""
+    media_type: Annotated[str, msgspec.Meta(max_length=MAX_WORD)]
+    data: Annotated[bytes, msgspec.Meta(extra_json_schema={"pattern": BASE64})]
+    name: Annotated[str, msgspec.Meta(max_length=MAX_WORD)] = ""
 
 
 @final
@@ -27,37 +42,97 @@ class NewSession(_Given):
     """A session to begin; without *id* it gets one, and with a *prompt* it begins to run."""
 
     agent: str | None = None
-    id: str | None = None
-    prompt: str | None = None
+    id: NewId | None = None
+    prompt: SpokenText | None = None
     files: tuple[FileBody, ...] = ()
 
 
 @final
 class NewMessage(_Given):
-    """A prompt in the queue, or a steer: read after the running tools, or now. *id* is the sender's own."""
+    """
+    A prompt in the queue, or a steer: read after the running tools, or now. *id* is the sender's own.
 
-    text: str
+    It has a text or a file.
+    """
+
+    text: Annotated[str, msgspec.Meta(max_length=MAX_PROMPT)] = ""
     mode: Literal["queue", "steer", "now"] = "queue"
-    id: str | None = None
+    id: GivenId | None = None
     files: tuple[FileBody, ...] = ()
 
 
-@final
-class NewDecision(_Given):
-    """The answer to a question; *arguments* take the place of the model's, *reason* is for the model."""
+class _Decided(_Given, tag_field="decision"):
+    """An answer to a question; *reason* is for the model, where it is a no."""
 
-    decision: Literal["approve", "always", "deny"]
+    reason: Annotated[str, msgspec.Meta(max_length=MAX_DENIAL)] | None = None
+
+
+@final
+class ApprovalForOne(_Decided, tag="approve"):
+    """Yes; *arguments* take the place of the model's."""
+
     arguments: dict[str, Any] | None = None
-    reason: str | None = None
+
+
+@final
+class ApprovalForAll(_Decided, tag="always"):
+    """Yes, and to each such call from now on."""
+
+
+@final
+class Denial(_Decided, tag="deny"):
+    """No."""
+
+
+NewDecision = ApprovalForOne | ApprovalForAll | Denial
 
 
 @final
 class NewSettings(_Given):
     """Settings to change: at least one. Without a limit, *thinking* is null."""
 
-    model: str | msgspec.UnsetType = msgspec.UNSET
-    mode: str | msgspec.UnsetType = msgspec.UNSET
-    thinking: int | msgspec.UnsetType | None = msgspec.UNSET
+    model: SpokenText | msgspec.UnsetType = msgspec.UNSET
+    mode: PermissionMode | msgspec.UnsetType = msgspec.UNSET
+    thinking: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def _event(tag: str, **fields: dict[str, Any]) -> dict[str, Any]:
+    properties = {"type": {"const": tag}, **fields}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+_ANY_TEXT = {"type": "string"}
+_DECISIONS = {"oneOf": [_event(tag) for tag in ("Approve", "ApproveAlways", "Deny")]}
+# The inputs of people. `moves` has the others as a whole, ready to be tried.
+EVENTS_OF_PEOPLE = {
+    "oneOf": [
+        _event("UserSent", id=_ANY_TEXT, text=_ANY_TEXT),
+        _event("UserSteered", id=_ANY_TEXT, text=_ANY_TEXT),
+        _event("ApprovalGiven", request=_ANY_TEXT, decision=_DECISIONS),
+        _event("CallCancelled", call=_ANY_TEXT),
+        _event("Interrupted"),
+    ]
+}
+_TEXT_OR_NULL = ({"type": "string"}, {"type": "null"})
+
+# What a schema of fields cannot say of a body as a whole.
+RULES: dict[str, dict[str, Any]] = {
+    "NewSettings": {"minProperties": 1},
+    "NewMessage": {
+        "anyOf": [
+            {"required": ["text"], "properties": {"text": {"pattern": SPOKEN}}},
+            {"required": ["files"], "properties": {"files": {"minItems": 1}}},
+        ]
+    },
+    "NewFork": {"allOf": [{"properties": {"instead": {"anyOf": [*_TEXT_OR_NULL, EVENTS_OF_PEOPLE]}}}]},
+}
+
+GivenEvent = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=EVENTS_OF_PEOPLE)]
 
 
 @final
@@ -71,8 +146,9 @@ class BranchPoint(_Given):
 class NewFork(_Given):
     """A fork before step *at*, or at the end; *instead* is a text, an event, a decision or a change."""
 
-    id: str | None = None
-    at: int | None = None
+    id: NewId | None = None
+    at: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    # Its schema stands in `RULES`: msgspec 0.22 frees that of a union of annotated types twice.
     instead: str | dict[str, Any] | None = None
 
 
@@ -80,7 +156,7 @@ class NewFork(_Given):
 class TriedEvent(_Given):
     """An event to try, as `moves` has it."""
 
-    event: dict[str, Any]
+    event: GivenEvent
 
 
 class _Shown(msgspec.Struct, kw_only=True):

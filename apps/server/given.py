@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from ...effects import events
 from ...effects.errors import CallerError
 from ...effects.records import Change
-from ...engine.codec import TAG, UNREADABLE, structure, tag_of
+from ...engine.codec import TAG, UNREADABLE, converter, structure, tag_of
 from ...engine.inspect.fork import Replacement
 from .problems import Refused
 
@@ -37,11 +37,32 @@ def _value_of(plain: dict[str, Any], kinds: dict[str, Any], at: float, what: str
         detail = f"{what} must have a type, one of {', '.join(kinds)}; got {str(tag)[:50]!r}"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     timed = {"at": at, **plain} if tag in EVENTS else plain
+    detail = f"{what} is no {tag}: a field is missing, unknown or of another type"
     try:
-        return cast("object", structure(timed, kinds[tag]))
+        made = cast("object", structure(timed, kinds[tag]))
+        # The converter makes a text of anything, and a number of a text.
+        same = _says(converter.unstructure(made, kinds[tag]), timed)
     except CallerError:
         raise
     # Of the converter's errors only that there is one: they repeat what was sent, which may be long.
     except UNREADABLE as error:
-        detail = f"{what} is no {tag}: a field is missing, unknown or of another type"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+    if not same:
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    return made
+
+
+def _says(written: Any, given: Any) -> bool:  # noqa: ANN401  # what JSON is made of
+    """Whether *written* says what was *given*, but for fields at their default, which it leaves out."""
+    if isinstance(written, dict) and isinstance(given, dict):
+        return all(key not in written or _says(written[key], value) for key, value in given.items())
+    if isinstance(written, list) and isinstance(given, list):
+        return len(written) == len(given) and all(map(_says, written, given))
+    # True is 1 to Python, and a mistake in a number.
+    kinds = (bool, int | float, str, type(None))
+    kind = next((kind for kind in kinds if isinstance(written, kind)), object)
+    return (
+        isinstance(given, kind)
+        and isinstance(written, bool) == isinstance(given, bool)
+        and bool(written == given)
+    )

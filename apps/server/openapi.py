@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .bodies import RULES
 from .operations import Operation
 from .problems import PROBLEM_TYPE, ProblemBody
 
@@ -24,6 +25,8 @@ def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]
     (problem, *schemas), components = msgspec.json.schema_components(
         [ProblemBody, *types], ref_template=REFERENCE
     )
+    for name, rule in RULES.items():
+        components[name] |= rule
     known = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
@@ -50,7 +53,7 @@ def _operation(
         for name in re.findall(r"{(\w+)}", each.path)
     ]
     others = [
-        {"name": one.name, "in": one.place, "description": one.about, "schema": {"type": one.kind}}
+        {"name": one.name, "in": one.place, "description": one.about, "schema": one.schema}
         for one in each.parameters
     ]
     plain: dict[str, Any] = {

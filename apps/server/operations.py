@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
@@ -13,6 +13,9 @@ from starlette.requests import Request
 
 from .access import Namespace
 from .problems import Refused
+
+# The largest number in a query: every reader of JSON has it exactly.
+LARGEST = 2**53 - 1
 
 # The path of one session.
 ONE_SESSION = "/api/sessions/{id}"
@@ -47,11 +50,11 @@ class HttpCall:
         place = f"{self.names.prefix}\n{self.request.path_params.get('id', '')}\n{what}\n{key}"
         return f"key-{sha256(place.encode()).hexdigest()[:32]}" if key else None
 
-    def number(self, name: str, default: int, least: int = 0, most: int = 2**62) -> int:
+    def number(self, name: str, default: int, least: int = 0, most: int = LARGEST) -> int:
         """The number *name* of the query; raises `Refused` for what is none."""
         given = self.request.query_params.get(name, "")
         # Decimal digits of other scripts are numbers to Python, and a mistake here.
-        if given and not (given.isascii() and given.isdecimal() and len(given) < 19):  # noqa: PLR2004  # 2 ** 62
+        if given and not (given.isascii() and given.isdecimal() and len(given) <= len(str(LARGEST))):
             detail = f"{name} must be a whole number; got {given[:50]!r}"
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         value = int(given) if given else default
@@ -68,12 +71,17 @@ Handler = Callable[[HttpCall], Awaitable[object]]
 @final
 @attrs.frozen(kw_only=True)
 class Parameter:
-    """A *name* in the query or the head of a request; *about* says what it is."""
+    """A *name* in the query or the head of a request; *about* says what it is, *schema* what it may be."""
 
     name: str
     about: str
-    kind: str = "string"
+    schema: Mapping[str, Any] = {"type": "string"}  # never changed
     place: str = "query"
+
+
+def whole(least: int, most: int = LARGEST) -> dict[str, Any]:
+    """The schema of a whole number."""
+    return {"type": "integer", "minimum": least, "maximum": most}
 
 
 @final

@@ -11,6 +11,7 @@ from ...engine.inspect.replay import replayed
 from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
 from ...states.rules.schema import problem as schema_problem
+from .bodies import ApprovalForAll, ApprovalForOne, Denial
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -29,23 +30,20 @@ WITHDRAWERS: dict[type, str] = {
 
 
 def decision_of(given: NewDecision) -> events.Decision:
-    """The decision that was *given*; raises `Refused` where its parts do not go together."""
-    if given.arguments is not None and given.decision != "approve":
-        detail = f"arguments go with the decision 'approve', not with {given.decision!r}; leave them out"
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    match given.decision:
-        case "approve":
-            return events.Approve() if given.arguments is None else events.Approve(arguments=given.arguments)
-        case "always":
+    """The decision that was *given*."""
+    match given:
+        case ApprovalForOne(arguments=arguments):
+            return events.Approve() if arguments is None else events.Approve(arguments=arguments)
+        case ApprovalForAll():
             return events.ApproveAlways()
-        case "deny":
+        case Denial():
             return events.Deny(given.reason or "")
 
 
 def check_arguments(given: NewDecision, asked: AskApproval, config: Config) -> None:
     """Refuse arguments that do not fit the schema of the tool that was *asked* about."""
     spec = config.tool(asked.tool)
-    if given.arguments is None or spec is None:
+    if not isinstance(given, ApprovalForOne) or given.arguments is None or spec is None:
         return
     if wrong := schema_problem(spec.schema, given.arguments):
         detail = f"invalid arguments for {asked.tool!r}: {wrong}"

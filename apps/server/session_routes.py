@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from ...effects import events
 from ...effects.config import Steering
-from ...effects.errors import UnknownCall, UnknownRequest, UnknownSession
+from ...effects.errors import ConfigError, UnknownCall, UnknownRequest, UnknownSession
 from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel, SetThinking
@@ -24,7 +24,6 @@ from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Forked, Posted, Stepped
 from ...engine.session.archive import delete
 from ...engine.session.listing import described, listed
-from .access import session_id
 from .bodies import (
     AcceptedBody,
     AgentBody,
@@ -40,7 +39,7 @@ from .bodies import (
     SessionBody,
 )
 from .given import replacement_of
-from .operations import ONE_SESSION, HttpCall, Parameter, operation
+from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
 from .questions import answers_to, check_arguments, decision_of, fate
 from .views import agent_body, is_at_rest, row_body, session_body
@@ -58,8 +57,8 @@ MOST_LISTED, LISTED = 200, 50
 LIST_PARAMETERS = (
     Parameter(name="state", about="a label, or the name of a state"),
     Parameter(name="q", about="a part of the title or the id"),
-    Parameter(name="limit", about=f"at most so many, up to {MOST_LISTED}", kind="integer"),
-    Parameter(name="cursor", about="next of the part before"),
+    Parameter(name="limit", about="at most so many", schema=whole(1, MOST_LISTED)),
+    Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
 KEYED = (Parameter(name="Idempotency-Key", about="makes a repeat safe", place="header"),)
 
@@ -158,7 +157,7 @@ class SessionRoutes:
         """Begin a session, or find the one that has this id already."""
         given: NewSession = call.body
         keyed = call.keyed("session")
-        name = session_id(given.id) if given.id is not None else keyed or uuid4().hex
+        name = given.id or keyed or uuid4().hex
         agent = call.names.agents[0] if given.agent is None else given.agent
         if agent not in self.opens.agents:
             known = ", ".join(call.names.agents)
@@ -230,8 +229,6 @@ class SessionRoutes:
         given: NewMessage = call.body
         keyed = call.keyed("message")
         name, files = given.id or keyed, _files(given.files)
-        if given.id == "":
-            raise Refused(INVALID, "id must not be empty; leave it out to generate one")
         async with self.opens.use(call.names, call.session) as one:
             await self._once(one, None if given.id else keyed, given.text, given.files)
             if not one.session.unfinished:
@@ -261,7 +258,8 @@ class SessionRoutes:
             except UnknownRequest as error:
                 await self._closed(one, call, error, decision)
             await self.opens.wake(call.names, one)
-        return AnsweredBody(id=request, decision=given.decision, by=call.caller)
+        word = str(given.__struct_config__.tag)
+        return AnsweredBody(id=request, decision=word, by=call.caller)
 
     async def _closed(
         self, one: LiveSession, call: HttpCall, error: UnknownRequest, given: events.Decision
@@ -310,13 +308,18 @@ class SessionRoutes:
         changes: list[Change] = []
         if isinstance(given.model, str):
             changes.append(SetModel(model=given.model))
-        if isinstance(given.mode, str):
-            changes.append(SetMode(mode=PermissionMode(given.mode)))
+        if isinstance(given.mode, PermissionMode):
+            changes.append(SetMode(mode=given.mode))
         if not isinstance(given.thinking, msgspec.UnsetType):
             changes.append(SetThinking(tokens=given.thinking))
         if not changes:
             raise Refused(INVALID, "no setting to change; give model, mode or thinking")
         async with self.opens.use(call.names, call.session) as one:
+            config = self.opens.agents[one.agent].config
+            there = [model.name for model in (config.model, *config.models)]
+            if isinstance(given.model, str) and given.model not in there:
+                detail = f"no model {given.model[:100]!r} here; there are: {', '.join(there)}"
+                raise Refused(HTTPStatus.NOT_FOUND, detail)
             for change in changes:
                 await one.session.control(change)
             return await self._body(one, call)
@@ -359,7 +362,7 @@ class SessionRoutes:
         """Copy a session up to a step, to go on from there in another way."""
         given: NewFork = call.body or NewFork()
         keyed = call.keyed("fork")
-        name = session_id(given.id) if given.id is not None else keyed or uuid4().hex
+        name = given.id or keyed or uuid4().hex
         instead: Replacement | None = given.instead if isinstance(given.instead, str) else None
         if isinstance(given.instead, dict):
             instead = replacement_of(given.instead, at=self.opens.agents[call.names.agents[0]].clock.now())
@@ -368,7 +371,11 @@ class SessionRoutes:
                 await self.opens.find(call.names, name)
                 return await self._forked_before(one, call, name)
             stored = call.names.stored(one.agent, name)
-            copy = await one.session.fork(stored, at=given.at, instead=instead)
+            try:
+                copy = await one.session.fork(stored, at=given.at, instead=instead)
+            except ConfigError as error:
+                # It is well said, and cannot happen at that step.
+                raise Refused(CONFLICT, str(error)) from error
             await copy.close()
         async with self.opens.use(call.names, name) as made:
             return await self._body(made, call)

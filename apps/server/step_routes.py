@@ -20,7 +20,7 @@ from ...engine.inspect.replay import ReplayedStep, replayed
 from ...engine.session.listing import in_turns
 from .bodies import Listing, MoveBody, PreviewBody, StepBody, StepInFull, TriedEvent
 from .given import event_of
-from .operations import ONE_SESSION, HttpCall, Parameter, operation
+from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
 from .views import plain_effects, plain_state, step_body, step_in_full
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 MOST_STEPS, STEPS = 1_000, 100
 
 STEP_PARAMETERS = (
-    Parameter(name="from", about="the number of the first one", kind="integer"),
-    Parameter(name="limit", about=f"at most so many, up to {MOST_STEPS}", kind="integer"),
+    Parameter(name="from", about="the number of the first one", schema=whole(0)),
+    Parameter(name="limit", about="at most so many", schema=whole(1, MOST_STEPS)),
 )
 
 

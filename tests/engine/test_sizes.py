@@ -556,8 +556,8 @@ async def what_people_say(what: str, limit: int, home: Path) -> bool:  # noqa: C
                 assert status in await standin_says(head % size + b"x" * size)
         case "the body of a request to the server":
             async with serving(Agent(model="openai:m")) as server:
-                for size, status in ((limit, 422), (limit + 1, 413)):
-                    await server.post("/api/sessions", "x" * (size - 2), status)
+                for size, code in ((limit, 422), (limit + 1, 413)):
+                    await server.post("/api/sessions", "x" * (size - 2), code)
         case _:
             return False
     return True

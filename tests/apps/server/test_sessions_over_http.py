@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.http_server import scripted, serving
 
-from turnwheel import MemoryStore
+from turnwheel import ChildSpec, MemoryStore
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.testing.scripted import calls, says, stalls
 
@@ -119,10 +119,11 @@ MALFORMED: list[tuple[str, object]] = [
     ("/api/sessions/s/control", {}),
     ("/api/sessions/s/control", {"mode": "wild"}),
     ("/api/sessions/s/fork", {"at": "x"}),
-    ("/api/sessions/s/fork", {"at": 10_000}),
     ("/api/sessions/s/fork", {"instead": {"type": "Nonsense"}}),
     ("/api/sessions/s/preview", {"event": {"type": "Entered"}}),
     ("/api/sessions/s/preview", {"event": {"type": "UserSent", "id": 3}}),
+    ("/api/sessions/s/preview", {"event": {"type": "UserSent", "id": "i", "text": {}}}),
+    ("/api/sessions/s/fork", {"instead": {"type": "UserSteered", "id": "i", "text": None}}),
 ]
 
 
@@ -154,6 +155,8 @@ async def test_what_is_malformed_is_refused_and_changes_nothing() -> None:
         ("GET", "/api/sessions/s/steps/99", None, 404),
         ("GET", "/nothing", None, 404),
         ("PUT", "/api/sessions", None, 405),
+        ("POST", "/api/sessions/s/control", {"model": "none"}, 404),
+        ("POST", "/api/sessions/s/fork", {"at": 10_000}, 409),
         ("POST", "/api/sessions/s/preview", {"event": {"type": "Interrupted"}}, 409),
     ],
 )
@@ -306,3 +309,20 @@ async def test_the_document_has_every_operation_and_the_page_loads_nothing() -> 
         assert "http" not in page.replace("http-", "")
         assert "turnwheel_sessions_open 0.0" in await server.get("/metrics")
         assert await server.get("/healthz") == await server.get("/readyz") == {"status": "ok"}
+
+
+async def test_a_question_of_a_child_is_answered_at_the_child_or_at_its_parent() -> None:
+    task = calls(("run_agent", {"agent": "helper", "prompt": "pay it"}))
+    agent = scripted(
+        task, PAY, says("Paid."), says("Done."), children=[ChildSpec(name="helper", tools=("pay",))]
+    )
+    token = {"Authorization": "Bearer secret"}
+    async with serving(agent, headers=token, tokens={"secret": "ann"}) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        asked = await server.question("s")
+        child = asked["session"]
+        assert (asked["agent"], (await server.get(f"/api/sessions/{child}"))["parent"]) == ("helper", "s")
+        await server.post(f"/api/sessions/{child}/questions/{asked['id']}", {"decision": "approve"})
+        await server.done("s")
+        refused = await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "deny"}, 409)
+        assert "answered by ann" in refused["detail"]

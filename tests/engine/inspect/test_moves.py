@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from turnwheel import Config, Machine, ModelSpec
-from turnwheel.effects import ApprovalGiven, ConfigError, Interrupted, RunTool, ToolFinished, UserSent
+from turnwheel.effects import (
+    ApprovalGiven,
+    ApprovalResolved,
+    ConfigError,
+    Interrupted,
+    ToolFinished,
+    UserSent,
+)
 from turnwheel.engine import moves, preview
 from turnwheel.states import TABLE
 from turnwheel.testing import PLACES, run_at
@@ -30,13 +37,13 @@ def test_every_move_has_a_row_and_every_way_out_is_a_move(place: str) -> None:
     assert machine.snapshot() == before
 
 
-def test_a_preview_says_what_an_approval_would_start() -> None:
+def test_a_preview_says_what_an_approval_would_do() -> None:
     machine = run_at("confirming").machine
     found = {move.title: move.event for move in moves(machine, machine.config, 1.0, "mine")}
     yes, *_ = [event for title, event in found.items() if title.startswith("approve")]
     assert isinstance(yes, ApprovalGiven)
     made = preview(machine, machine.config, yes)
-    assert any(isinstance(effect, RunTool) for effect in made.effects)
+    assert any(isinstance(effect, ApprovalResolved) for effect in made.effects)
     assert machine.state.label == "confirming"
     with pytest.raises(ConfigError, match="does not apply"):
         preview(machine, machine.config, ToolFinished(at=1.0, request="none", content=""))
