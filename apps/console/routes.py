@@ -23,7 +23,7 @@ from ...engine.rendering import line_of
 from ...engine.session.archive import bisect, costs, explain, replay
 from ..cli.scenario_export import scenario_of
 from ..server.bodies import Listing
-from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation
+from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from ..server.problems import Refused
 from ..server.views import NEW, public_id, spend_body
 from .bodies import DifferenceBody, FamilyBody, MomentBody, OutlineStep, WhyBody
@@ -60,8 +60,8 @@ OUTLINED, MOST_OUTLINED = 1_000, 5_000
 TITLE_LENGTH = 200
 
 OUTLINE_PARAMETERS = (
-    Parameter(name="from", about="the number of the first step", kind="integer"),
-    Parameter(name="limit", about=f"at most so many, up to {MOST_OUTLINED}", kind="integer"),
+    Parameter(name="from", about="the number of the first step", schema=whole(0)),
+    Parameter(name="limit", about="at most so many", schema=whole(1, MOST_OUTLINED)),
 )
 COMPARE_PARAMETERS = (Parameter(name="other", about="the id of the other session"),)
 

@@ -50,7 +50,10 @@ export class Chart {
 
   show(label, steps) {
     this.wanted = [label, steps];
-    if (!this.svg) return;
+    // Stored steps never change, so as many of them are the same ones.
+    const shown = `${label} ${steps.length}`;
+    if (!this.svg || shown === this.shown) return;
+    this.shown = shown;
     const { edges, passed } = pathOf(steps);
     const state = stateOf(label);
     for (const group of this.svg.querySelectorAll("[data-state], [data-label]")) {

@@ -62,10 +62,10 @@ export async function forkDialog(session, number, models) {
 export class CompareView {
   constructor(one, other) {
     this.sides = [[one, "one"], [other, "other"]].map(([id, part]) => this.side(id, part));
-    this.verdict = h("p", { class: "verdict", role: "status" }, "Looking for the first difference…");
+    this.verdict = h("span", { class: "verdict", "aria-live": "polite" }, "Looking for the first difference…");
     this.ids = [one, other];
     this.whole = h("button", { "aria-pressed": "false", onclick: () => this.whole.setAttribute("aria-pressed", String(this.box.classList.toggle("whole"))) }, "Show what both share");
-    this.box = h("div", { class: "compare" }, h("div", { class: "verdict-bar" }, this.verdict, this.whole),
+    this.box = h("div", { class: "compare" }, h("div", { class: "verdict-bar" }, h("h1", null, this.verdict), this.whole),
       h("div", { class: "columns" }, this.sides.map((side) => side.box)));
   }
 

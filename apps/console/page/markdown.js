@@ -52,8 +52,8 @@ export function markdown(text, depth = 0) {
       n += 1;
       found.push(h("pre", { tabindex: 0, data: { language: match[2] } }, h("code", null, body.join("\n"))));
     } else if ((match = HEADING.exec(line))) {
-      // The page has headings of its own above these.
-      found.push(h(`h${Math.min(6, match[1].length + 2)}`, null, inline(match[2])));
+      // Below the one heading of the page.
+      found.push(h(`h${Math.min(6, match[1].length + 1)}`, null, inline(match[2])));
       n += 1;
     } else if (RULE.test(line)) {
       found.push(h("hr"));

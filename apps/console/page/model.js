@@ -65,7 +65,8 @@ export class SessionModel {
   }
 
   soon() {
-    this.timer ??= setTimeout(() => this.refresh(), SOON);
+    // A long session takes longer to tell, and is asked less often.
+    this.timer ??= setTimeout(() => this.refresh(), Math.max(SOON, 4 * (this.took ?? 0)));
   }
 
   async refresh() {
@@ -76,6 +77,7 @@ export class SessionModel {
       return;
     }
     this.asking = true;
+    const begun = performance.now();
     try {
       const [info] = await Promise.all([get(at(this.id)), this.outline()]);
       this.info = info;
@@ -85,6 +87,7 @@ export class SessionModel {
       if (error.status === 404) this.close();
     } finally {
       this.asking = false;
+      this.took = performance.now() - begun;
     }
     if (this.closed && !this.error) return;
     this.changed();

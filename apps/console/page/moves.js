@@ -58,7 +58,7 @@ export async function movesView(session, done) {
       h("article", { class: "move" },
         h("div", { class: "head" }, h("b", null, move.title), h("code", { class: "quiet" }, move.event.type), h("span", { class: "spacer" }),
           h("button", { onclick: tried, "aria-label": `Try ${move.title}` }, "Try"),
-          act ? h("button", { onclick: (pressed) => run(pressed.currentTarget), "aria-label": `Do ${move.title}` }, "Do it") : h("span", { class: "quiet" }, "the world's answer")),
+          act ? h("button", { onclick: (pressed) => run(pressed.currentTarget), "aria-label": `Do it: ${move.title}` }, "Do it") : h("span", { class: "quiet" }, "the world's answer")),
         text, outcome));
   }
   return list;

@@ -33,6 +33,8 @@ export class SessionView {
     this.timers = h("div", { class: "timers" });
     this.status = h("p", { class: "empty" }, "Loading…");
     this.composer = new Composer(id, () => this.model.refresh());
+    this.pastWords = h("span");
+    this.pastBar = h("div", { class: "past-bar", hidden: true }, this.pastWords, h("span", { class: "spacer" }), h("button", { class: "primary", onclick: () => this.look(-1) }, "Back to live"));
     this.chartBox = h("div", { class: "chart" });
     this.chart = new Chart(this.chartBox);
     this.slider = new Slider((n) => this.look(n), { fork: (n) => this.fork(n) });
@@ -45,7 +47,7 @@ export class SessionView {
     this.panes = h("div", { class: "panes", role: "group", "aria-label": "What is shown" },
       [["talk", "Conversation"], ["machine", "Machine"]].map(([name, label]) => h("button", { data: { pane: name }, onclick: () => this.pane(name) }, label)));
     this.box = h("div", { class: "session", data: { pane: "talk" } }, this.head.box, this.panes,
-      h("section", { class: "talk", "aria-label": "Conversation and answers" }, this.status, this.talk, this.timers, this.questions, this.composer.box),
+      h("section", { class: "talk", "aria-label": "Conversation and answers" }, this.status, this.talk, this.timers, this.questions, this.pastBar, this.composer.box),
       h("section", { class: "machine", "aria-label": "Machine" }, this.chartBox, this.slider.box, this.tabs, this.panel));
     this.pane("talk");
     this.model.subscribe(() => this.show());
@@ -145,6 +147,8 @@ export class SessionView {
     if (atEnd || model.at >= 0) talk.scrollTop = talk.scrollHeight;
     const past = model.at >= 0;
     this.box.classList.toggle("past", past);
+    this.pastBar.hidden = !past;
+    this.pastWords.textContent = past ? `You look at step ${model.at} of ${model.steps.length - 1}` : "";
     timers(this.timers, model.present);
     showQuestions(this.questions, past ? [] : model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
     this.questions.hidden = past || !model.info.questions.length;

@@ -12,9 +12,9 @@ export class Slider {
       oninput: () => choose(Number(this.range.value)),
     });
     this.words = h("span", { class: "where", "aria-live": "polite" });
-    const button = (text, label, act, more) => h("button", { "aria-label": label, title: label, onclick: act, ...more }, text);
-    this.back = button("‹", "Step back", () => this.move(-1));
-    this.forth = button("›", "Step forward", () => this.move(1));
+    const button = (text, label, act, more) => h("button", { title: label, onclick: act, ...more }, text);
+    this.back = button("‹", "Step back", () => this.move(-1), { "aria-label": "Step back" });
+    this.forth = button("›", "Step forward", () => this.move(1), { "aria-label": "Step forward" });
     this.now = button("Live", "Back to now", () => choose(-1), { class: "now" });
     this.fork = button("Fork here", "Fork before this step", () => actions.fork(this.at < 0 ? this.steps.length - 1 : this.at));
     this.box = h("section", { class: "slider", "aria-label": "Time" },

@@ -55,7 +55,7 @@ export async function stepView(session, number) {
   const { type, at: _, ...fields } = step.event;
   return h("div", { class: "step" },
     h("header", null,
-      h("h3", null, `Step ${number}`), h("code", null, type),
+      h("h2", null, `Step ${number}`), h("code", null, type),
       h("span", { class: "quiet" }, whole(step.at))),
     h("p", { class: "moved" }, h("code", null, step.before), h("span", { "aria-label": "to" }, " → "), h("code", null, step.state),
       h("span", { class: "quiet" }, `  ${spent(step.spend)}${before ? `, ${span(step.at - before.at)} after the one before` : ""}`)),

@@ -25,6 +25,8 @@ export class Timeline {
   show(steps, at, follow, marked = new Map()) {
     const end = this.box.scrollTop + this.box.clientHeight >= this.space.offsetHeight - 2 * ROW;
     const moved = at !== this.at;
+    if (!moved && steps.length === this.drawn && marked.size === this.marked.size) return;
+    this.drawn = steps.length;
     Object.assign(this, { steps, at, marked });
     this.space.style.height = `${steps.length * ROW}px`;
     if (follow && end) this.box.scrollTop = this.space.offsetHeight;
