@@ -5,6 +5,7 @@
 #   make test-all   these, real servers (about 750 MB, once), the provers and every mutant
 #   make check      lint, format, types, the rules of the house
 #   make diagrams   the pictures, drawn again from the table
+#   make screenshots the pictures of docs/console.md, taken anew in Chromium
 #   make behaviours the page of behaviours, written again from their list and tests
 #   make bench      how long a step takes          ARGS is handed on
 #   make prove      the promises, in every state that a small world can reach
@@ -20,7 +21,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test test-all mutants scenarios check diagrams behaviours bench prove torture soak fuzz golden lock clean
+.PHONY: run test test-all mutants scenarios check diagrams screenshots behaviours bench prove torture soak fuzz golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -68,6 +69,9 @@ check: $(INSTALLED)
 
 diagrams: $(INSTALLED)
 	$(BIN)/python -m turnwheel.diagrams
+
+screenshots: $(INSTALLED)
+	$(BIN)/python tests/apps/console/screenshots.py docs/console
 
 behaviours: $(INSTALLED)
 	$(BIN)/python tests/behaviour/page.py

@@ -89,7 +89,7 @@ def page_file(name: str) -> bytes | None:
         style, _, after = rest.partition("</style>")
         return (before + after if name == CHART else style).encode()
     # Looked up in a list: a name with a slash or dots in it leads nowhere.
-    found = {each.name: each for each in files(__package__).joinpath("page").iterdir()}
+    found = {each.name: each for each in files(__name__.rpartition(".")[0]).joinpath("page").iterdir()}
     return found[name].read_bytes() if name in found else None
 
 

@@ -65,11 +65,16 @@ class Console:
 
     async def page(self, path: str = "", **more: Any) -> Any:
         """A page of a person of their own."""
+
+        def listen(said: Any) -> None:
+            if said.type == "error":
+                self.faults.append(said.text)
+
         context = await self.browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **more})
         context.set_default_timeout(15_000)
         page = await context.new_page()
         page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on("console", lambda said: said.type == "error" and self.faults.append(said.text))
+        page.on("console", listen)
         await page.goto(self.url + path)
         return page
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.http_server import scripted
 
-from turnwheel import MemoryStore, Policy
+from turnwheel import MemoryStore
+from turnwheel.effects import Loops
 from turnwheel.testing.scripted import calls, says, stalls
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ async def test_axe_finds_nothing(console: Opens, axe: str, scheme: str) -> None:
 
 async def test_five_thousand_steps_are_a_few_rows(console: Opens) -> None:
     rounds = [calls(("look", {})) for _ in range(1_300)]
-    agent, store = scripted(*rounds, says("Seen it all."), policy=Policy(loop_detection=None)), MemoryStore()
+    store = MemoryStore()
+    agent = scripted(*rounds, says("Seen it all."), loops=Loops.never())
     async with agent.session("s", store) as session:
         await session.run("Look a thousand times")
     async with console(agent, store) as opened:

@@ -78,7 +78,7 @@ async def test_the_outline_has_the_way_of_each_step_and_comes_in_parts() -> None
         assert steps[-1]["way"][-1] == steps[-1]["state"] == "done"
         assert steps[-1]["spend"]["turns"] == 2
         parts: list[Any] = []
-        since = 0
+        since: int | None = 0
         while since is not None:
             part = await server.get(f"/api/sessions/s/outline?from={since}&limit=4")
             parts += part["items"]
