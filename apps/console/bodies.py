@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import msgspec
 
@@ -68,15 +68,23 @@ class FamilyBody(msgspec.Struct, kw_only=True):
 
 
 @final
+class PartingStep(msgspec.Struct, kw_only=True):
+    """The step at which a session parts from another one: its *event*, and the labels around it."""
+
+    number: int
+    event: str
+    before: str
+    state: str
+
+
+@final
 class DifferenceBody(msgspec.Struct, kw_only=True):
     """
-    The first step at which two sessions differ, as each has it; none where they do not.
+    The first step at which two sessions differ, as each has it; both are null where they do not.
 
-    *at* is its number in the first one, *where* are the fields that differ, *last* is the last equal step.
+    One is null where its session has ended before; *where* are the fields that differ.
     """
 
-    at: int | None
-    one: dict[str, Any] | None
-    other: dict[str, Any] | None
-    last: int | None
+    one: PartingStep | None
+    other: PartingStep | None
     where: tuple[str, ...]

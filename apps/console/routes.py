@@ -11,12 +11,13 @@ from __future__ import annotations
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from starlette.responses import Response
 
 from ...diagrams import chart
+from ...engine.codec import TAG
 from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Posted
 from ...engine.rendering import line_of
@@ -26,7 +27,7 @@ from ..server.bodies import Listing
 from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from ..server.problems import Refused
 from ..server.views import NEW, public_id, spend_body
-from .bodies import DifferenceBody, FamilyBody, MomentBody, OutlineStep, WhyBody
+from .bodies import DifferenceBody, FamilyBody, MomentBody, OutlineStep, PartingStep, WhyBody
 
 if TYPE_CHECKING:
     from ...engine.inspect.costs import Costs
@@ -173,16 +174,9 @@ class ConsoleRoutes:
         _, other = await self.opens.find(call.names, call.request.query_params.get("other", ""))
         found = await bisect(self.opens.store, one, other)
         if found is None:
-            return DifferenceBody(at=None, one=None, other=None, last=None, where=())
-        sides = [side for side in (found.one, found.other) if side is not None]
-        last = None if found.last is None else found.last["number"]
-        return DifferenceBody(
-            at=sides[0]["number"] if sides else None,
-            one=_without_session(found.one),
-            other=_without_session(found.other),
-            last=last,
-            where=found.where,
-        )
+            return DifferenceBody(one=None, other=None, where=())
+        one_step, other_step = parting_step(found.one), parting_step(found.other)
+        return DifferenceBody(one=one_step, other=other_step, where=found.where)
 
     @operation("GET", f"{ONE_SESSION}/test.py", gives="text/x-python")
     async def test(self, call: HttpCall) -> Response:
@@ -194,9 +188,17 @@ class ConsoleRoutes:
         return Response(text, media_type="text/x-python")
 
 
-def _without_session(step: dict[str, object] | None) -> dict[str, object] | None:
-    # A name in the store, which is none of the reader's.
-    return None if step is None else {name: value for name, value in step.items() if name != "session"}
+def parting_step(step: dict[str, Any] | None) -> PartingStep | None:
+    """*step*, plain as a replay has it, in a few words."""
+    if step is None:
+        return None
+    entry = step["entry"]
+    return PartingStep(
+        number=step["number"],
+        event=entry.get("event", entry)[TAG],
+        before=step["before"] or NEW,
+        state=step["label"] or NEW,
+    )
 
 
 def family_body(bill: Costs, names: Namespace) -> FamilyBody:

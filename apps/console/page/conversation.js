@@ -244,10 +244,11 @@ export function change(tool, args) {
   return null;
 }
 
-function folded(text, label) {
+// Without `actions` it is all there: a page that is saved has no button to press.
+function folded(text, label, actions) {
   const lines = text.split("\n");
   const pre = (body) => h("pre", { class: "result", tabindex: 0, "aria-label": label }, body);
-  if (lines.length <= FOLDED && text.length < 3000) return pre(text);
+  if (!actions || (lines.length <= FOLDED && text.length < 3000)) return pre(text);
   const box = h("div", null, pre(`${lines.slice(0, FOLDED - 4).join("\n").slice(0, 2000)}\n…`));
   const more = h("button", { class: "link", onclick: () => box.replaceChildren(pre(text)) }, `Show all ${many(lines.length, "line")}`);
   box.append(more);
@@ -287,8 +288,8 @@ export function callView(item, actions, before) {
     change(item.tool, args) ?? (item.args && item.args !== "{}" ? h("pre", { tabindex: 0, "aria-label": "arguments" }, pretty(Object.keys(args).length ? args : item.args)) : null),
     item.basis ? h("p", { class: "quiet tech" }, `${item.verdict ?? ""} by ${item.basis}`) : null,
     item.decided ? h("p", { class: "quiet" }, item.decided) : null,
-    !settled && item.output ? folded(item.output, "output so far") : null,
-    settled && item.content ? folded(item.content, "result") : null,
+    !settled && item.output ? folded(item.output, "output so far", actions) : null,
+    settled && item.content ? folded(item.content, "result", actions) : null,
   ];
   const links = actions && [
     item.agent && button("Open the child", () => actions.child(item.id), `open the child of ${item.tool}`),

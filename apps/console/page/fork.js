@@ -104,9 +104,9 @@ export class CompareView {
     const found = await attempt(() => get(at(one, `/compare?other=${encodeURIComponent(other)}`)));
     if (!found) return;
     this.found = found;
-    const kind = (step) => (step ? [`step ${step.number}, `, h("code", null, step.entry.event?.type ?? step.entry.type)] : ["nothing more"]);
+    const kind = (step) => (step ? [`step ${step.number}, `, h("code", null, step.event)] : ["nothing more"]);
     this.verdict.replaceChildren(
-      ...(found.at === null
+      ...(!found.one && !found.other
         ? ["No difference: both did the same, but for times and names."]
         : [h("b", null, "They part here. "), "Left: ", ...kind(found.one), ", right: ", ...kind(found.other), ".",
            found.where.length ? h("span", { class: "quiet" }, ` Different: ${found.where.slice(0, 4).join(", ")}.`) : ""]));

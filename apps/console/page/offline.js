@@ -25,8 +25,6 @@ export async function exportPage(model, chart) {
   const [css, steps] = await Promise.all([styles(), everyStep(model.id)]);
   const said = h("div", { class: "conversation" });
   show(said, Conversation.upTo(model.notices, Infinity), null);
-  // There, nothing folds open by a script.
-  for (const call of said.querySelectorAll("button")) call.remove();
   const rows = steps.map((step) =>
     h("details", { class: "effect" },
       h("summary", null, `${step.number}  `, h("code", null, step.event.type), h("span", { class: "quiet" }, `  ${step.before} → ${step.state}  ${whole(step.at)}`)),
@@ -45,5 +43,5 @@ export async function exportPage(model, chart) {
       h("meta", { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'" }),
       h("title", null, model.info.title || model.id), h("style", null, css)),
     body);
-  download(`${model.id}.html`, `<!doctype html>\n${new XMLSerializer().serializeToString(page)}`, "text/html");
+  download(`${model.id}.html`, `<!doctype html>\n${page.outerHTML}`, "text/html");
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,7 +42,7 @@ async def test_a_session_is_played_by_two(console: Opens) -> None:
         assert await one.locator(".answer strong").inner_text() == "pay"
         for page in (one, other):
             await page.locator(".question").wait_for()
-            assert await page.locator(".tw-chart .state.lit").get_attribute("data-state") == "confirming"
+            await page.locator(".tw-chart .state.lit[data-state=confirming]").wait_for()
         # A mistake is said before anything is sent.
         await one.get_by_role("button", name="Edit arguments").click()
         await one.locator(".question textarea").fill('"six"')
@@ -51,7 +52,7 @@ async def test_a_session_is_played_by_two(console: Opens) -> None:
         for page in (one, other):
             await sees(page, "Paid as told.")
             await page.locator(".question").wait_for(state="detached")
-            assert await page.locator(".tw-chart .state.lit").get_attribute("data-state") == "done"
+            await page.locator(".tw-chart .state.lit[data-state=done]").wait_for()
         # Steered by the one, seen by the other.
         await one.get_by_label("Message").fill("Go on")
         await one.keyboard.press("Enter")
@@ -70,7 +71,7 @@ async def test_a_session_is_played_by_two(console: Opens) -> None:
         await sees(one, "Run interrupted")
 
 
-async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens) -> None:
+async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens, tmp_path: Path) -> None:
     async with console(scripted(PAY, says("Paid."), says("Not paid."))) as opened:
         page = await opened.page()
         url = await begin(page, "Pay")
@@ -103,6 +104,17 @@ async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens)
         await sees(page, "Paid.")
         await page.keyboard.press("w")
         await sees(page, "answered", "dialog")
+        await page.get_by_role("button", name="Close").click()
+        # Saved, it needs neither the server nor a script.
+        await page.locator(".menu summary").click()
+        async with page.expect_download() as saving:
+            await page.get_by_role("button", name="Offline page").click()
+        await (await saving.value).save_as(tmp_path / "saved.html")
+        saved = await (await opened.browser.new_context(java_script_enabled=False)).new_page()
+        await saved.goto((tmp_path / "saved.html").as_uri())
+        await saved.locator(".conversation").get_by_text("Paid.", exact=True).wait_for()
+        fill = "element => getComputedStyle(element).fill"
+        assert await saved.locator(".state.lit > rect").evaluate(fill) != "rgb(0, 0, 0)"
 
 
 async def test_moves_are_tried_before_they_are_done(console: Opens) -> None:
@@ -170,7 +182,7 @@ async def test_axe_finds_nothing(console: Opens, axe: str, scheme: str) -> None:
 
 
 async def test_five_thousand_steps_are_a_few_rows(console: Opens) -> None:
-    rounds = [calls(("look", {})) for _ in range(1_300)]
+    rounds = [calls(("look", {})) for _ in range(1_700)]
     store = MemoryStore()
     agent = scripted(*rounds, says("Seen it all."), loops=Loops.never())
     async with agent.session("s", store) as session:
@@ -181,7 +193,7 @@ async def test_five_thousand_steps_are_a_few_rows(console: Opens) -> None:
         await sees(page, "Seen it all.")
         await page.locator(".row", has_text="end_turn").wait_for()
         timeline = page.locator(".timeline")
-        assert await timeline.evaluate("box => box.firstChild.offsetHeight / 30") >= 3_000
+        assert await timeline.evaluate("box => box.firstChild.offsetHeight / 30") >= 5_000
         assert await page.locator(".row").count() < 60
         # Each jump shows other rows, and in one frame.
         slow = await timeline.evaluate("""async (box) => {
