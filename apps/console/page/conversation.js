@@ -155,7 +155,7 @@ const FOLDS = {
   ApprovalWithdrawn({ request, late }, { step }) {
     this.timers.delete(request);
     const item = [...this.calls.values()].find((each) => each.question === request);
-    if (item) this.call(item.id, step, { question: null, phase: "decided", decided: late ? "nobody answered in time" : "withdrawn" });
+    if (item) this.call(item.id, step, { question: null, phase: "decided", decided: late ? "not answered in time" : "withdrawn" });
   },
   AgentStarted({ call, agent, prompt }, { step }) {
     this.call(call, step, { agent, prompt, phase: "running" });

@@ -144,7 +144,6 @@ export class SessionView {
     const { talk } = this;
     const atEnd = talk.scrollTop + talk.clientHeight >= talk.scrollHeight - 60;
     show(talk, model.conversation, this.actions);
-    if (atEnd || model.at >= 0) talk.scrollTop = talk.scrollHeight;
     const past = model.at >= 0;
     this.box.classList.toggle("past", past);
     this.pastBar.hidden = !past;
@@ -153,6 +152,8 @@ export class SessionView {
     showQuestions(this.questions, past ? [] : model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
     this.questions.hidden = past || !model.info.questions.length;
     this.composer.show(model.info);
+    // After what takes its room below.
+    if (atEnd || model.at >= 0) talk.scrollTop = talk.scrollHeight;
     this.slider.show(model.steps, model.at);
     this.chart.show(model.label, model.path);
     this.showPanel();
