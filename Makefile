@@ -6,6 +6,7 @@
 #   make check      lint, format, types, the rules of the house
 #   make diagrams   the pictures, drawn again from the table
 #   make notebooks  the notebooks of examples/, executed again
+#   make screenshots the pictures of docs/console.md, taken anew in Chromium
 #   make behaviours the page of behaviours, written again from their list and tests
 #   make bench      how long a step takes          ARGS is handed on
 #   make prove      the promises, in every state that a small world can reach
@@ -21,7 +22,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test test-all mutants scenarios check diagrams notebooks behaviours bench prove torture soak fuzz golden lock clean
+.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench prove torture soak fuzz golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -35,7 +36,7 @@ EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,dev]' --config
 # An editable install in strict mode links the files that are there when it is made. So it is made again
 # whenever a file comes or goes, or what is to be installed changes: the stamp is named after both.
 ROOMS := apps diagrams effects engine performers projections settings states testing
-FILES := $(sort $(wildcard *.py $(foreach room,$(ROOMS),$(room)/*.py $(room)/*/*.py $(room)/*/*/*.py)))
+FILES := $(sort $(wildcard *.py $(foreach room,$(ROOMS),$(room)/*.py $(room)/*/*.py $(room)/*/*/*.py) apps/console/page/*))
 WANTED := $(shell printf '%s\n' $(FILES) | cat - pyproject.toml requirements.lock | cksum)
 INSTALLED := .venv/installed-$(firstword $(WANTED))
 
@@ -72,6 +73,9 @@ diagrams: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python tests/docs/notebooks.py
+
+screenshots: $(INSTALLED)
+	$(BIN)/python tests/apps/console/screenshots.py docs/console
 
 behaviours: $(INSTALLED)
 	$(BIN)/python tests/behaviour/page.py

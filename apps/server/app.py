@@ -25,6 +25,7 @@ from starlette.types import ASGIApp
 
 from ...effects.errors import ConfigError
 from ...performers.base import warn
+from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
 from .event_stream import EventStream
@@ -84,7 +85,7 @@ class AgentServer:
         self.metrics = Metrics(self.opens, self.streams)
         sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
         protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
-        parts = (sessions, steps, *protocols, self)
+        parts = (sessions, steps, *protocols, ConsoleRoutes(self.opens), self)
         self.operations = [each for routes in parts for each in operations_of(routes)]
         self._document = openapi(self.operations, secured=bool(access.tokens))
 

@@ -11,7 +11,6 @@ trouble is a failure, since a test that does not run hides what it would have fo
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -28,8 +27,7 @@ from typing import cast
 
 import httpx
 import pytest
-
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "real"
+from support.installing import CACHE, install, install_npm
 
 AIMOCK = "1.43.0"
 LITELLM = "1.106.2"
@@ -38,9 +36,6 @@ AI_SDK = "7.0.173"
 
 CONSTRAINTS = Path(__file__).with_name("litellm.txt")
 """The versions of all that LiteLLM needs, as they were when it was tried here."""
-
-INSTALLING = 900.0
-"""Seconds an installation may take: it is 750 MB for LiteLLM."""
 
 STARTING = 120.0
 """Seconds a server may take to be ready; LiteLLM needs five to fifteen."""
@@ -94,50 +89,6 @@ dialect, that of responses; where thinking is wanted it does all the same.
 
 
 # Installing
-
-
-def install(folder: Path, commands: Sequence[Sequence[str]], look: Sequence[str]) -> None:
-    """
-    Run *commands*, which fill *folder*, unless that was done before; an interrupted one is done again.
-
-    Two test runs do not collide: the second waits for the first. Skips the test where a command fails and
-    *look*, a command that only looks the package up, fails as well: then there is no registry.
-    """
-    done = folder / "installed"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if done.exists():
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        for command in commands:
-            ended = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=INSTALLING,
-                check=False,
-            )
-            if ended.returncode:
-                if subprocess.run(look, capture_output=True, timeout=120, check=False).returncode:
-                    pytest.skip(f"no registry can be reached: {folder.name} cannot be installed")
-                output = ended.stdout.decode(errors="replace")[-2_000:]
-                pytest.fail(f"{' '.join(command)} failed with {ended.returncode}:\n{output}", pytrace=False)
-        done.touch()
-
-
-def install_npm(folder: Path, *packages: str) -> str:
-    """Install the npm *packages*, with their versions, in *folder*; gives the path of node."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        missing = "npm" if npm is None else "node"
-        pytest.skip(f"{missing} is not installed, and {', '.join(packages)} need it")
-    quiet = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-    command = (npm, "install", *quiet, "--prefix", str(folder), *packages)
-    install(folder, [command], (npm, "view", packages[0].rpartition("@")[0], "version"))
-    return node
 
 
 @pytest.fixture(scope="session")

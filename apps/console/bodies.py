@@ -1,0 +1,90 @@
+"""What the console is told beyond the answers of the server; docs/console.md is about these."""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+
+from ..server.bodies import SpendBody
+
+
+@final
+class OutlineStep(msgspec.Struct, kw_only=True):
+    """
+    A step in a few words, so that thousands of them are one small answer.
+
+    *posted* is an input that was received, and is applied by a later step. *way* are the labels it went
+    through, *seconds* how long its request took, *request* and *call* what it is about, *spend* the account
+    of the session until then.
+    """
+
+    number: int
+    at: float
+    event: str
+    title: str
+    posted: bool
+    state: str
+    way: tuple[str, ...]
+    run: str
+    model: str
+    mode: str
+    seconds: float | None
+    request: str
+    call: str
+    spend: SpendBody
+
+
+@final
+class MomentBody(msgspec.Struct, kw_only=True):
+    """What happened to a call *at* a time."""
+
+    at: float
+    what: str
+    text: str
+
+
+@final
+class WhyBody(msgspec.Struct, kw_only=True):
+    """The story of a call, from wish to result."""
+
+    session: str
+    call: str
+    tool: str
+    arguments: str
+    moments: list[MomentBody]
+
+
+@final
+class FamilyBody(msgspec.Struct, kw_only=True):
+    """A session with its bill and its *children*, at all depths; *call* is the one that began it."""
+
+    id: str
+    call: str
+    agent: str
+    title: str
+    spend: SpendBody
+    children: list[FamilyBody]
+
+
+@final
+class PartingStep(msgspec.Struct, kw_only=True):
+    """The step at which a session parts from another one: its *event*, and the labels around it."""
+
+    number: int
+    event: str
+    before: str
+    state: str
+
+
+@final
+class DifferenceBody(msgspec.Struct, kw_only=True):
+    """
+    The first step at which two sessions differ, as each has it; both are null where they do not.
+
+    One is null where its session has ended before; *where* are the fields that differ.
+    """
+
+    one: PartingStep | None
+    other: PartingStep | None
+    where: tuple[str, ...]

@@ -1,0 +1,93 @@
+// The frame: which view the address names, the theme, the plain view, and the token of a guarded server.
+
+import { get, token } from "./api.js";
+import { $, h } from "./dom.js";
+import { CompareView } from "./fork.js";
+import { until } from "./format.js";
+import { bind, help } from "./keys.js";
+import { ListView } from "./list.js";
+import { SessionView } from "./session.js";
+
+let view = null;
+let agents = [];
+
+function viewOf(hash) {
+  const [path, query] = hash.replace(/^#\/?/, "").split("?");
+  const [kind, ...ids] = path.split("/").map(decodeURIComponent);
+  if (kind === "s" && ids[0]) {
+    const step = new URLSearchParams(query).get("step");
+    return new SessionView(ids[0], agents, step === null ? -1 : Number(step));
+  }
+  if (kind === "compare" && ids[1]) return new CompareView(ids[0], ids[1]);
+  return new ListView(agents);
+}
+
+async function open() {
+  const main = $("main");
+  try {
+    if (!agents.length) agents = (await get("api/agents")).items;
+  } catch (error) {
+    if (error.status !== 401) {
+      main.replaceChildren(h("div", { class: "failed" }, h("p", null, error.message), h("button", { class: "primary", onclick: open }, "Try again")));
+    }
+    return;
+  }
+  view?.close();
+  view = viewOf(location.hash);
+  main.replaceChildren(view.box);
+  $("#crumb").textContent = location.hash.startsWith("#/compare") ? "Compare" : location.hash.startsWith("#/s/") ? "Session" : "";
+}
+
+// Theme and plain view stay for the next visit.
+function setting(name, values, apply) {
+  const read = () => localStorage.getItem(`turnwheel-${name}`) ?? values[0];
+  apply(read());
+  return () => {
+    const next = values[(values.indexOf(read()) + 1) % values.length];
+    localStorage.setItem(`turnwheel-${name}`, next);
+    apply(next);
+  };
+}
+
+const theme = setting("theme", ["auto", "light", "dark"], (value) => {
+  if (value === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = value;
+  $("#theme").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[value];
+  dispatchEvent(new Event("theme"));
+});
+const plain = setting("plain", ["no", "yes"], (value) => {
+  document.documentElement.dataset.plain = value;
+  $("#plain").setAttribute("aria-pressed", String(value === "yes"));
+});
+
+$("#theme").addEventListener("click", theme);
+$("#plain").addEventListener("click", plain);
+$("#help").addEventListener("click", help);
+bind([
+  ["?", "This help", help],
+  ["t", "Light, dark, or as the system", theme],
+  ["p", "Plain view", plain],
+]);
+
+document.addEventListener("token-wanted", () => {
+  if ($("#token-form")) return;
+  const field = h("input", { type: "password", "aria-label": "Token", autocomplete: "off", placeholder: "Token" });
+  const form = h("form", { id: "token-form", class: "failed" }, h("h1", null, "This server asks for a token"), field, h("button", { class: "primary" }, "Enter"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    token.set(field.value);
+    agents = [];
+    open();
+  });
+  view?.close();
+  view = null;
+  $("main").replaceChildren(form);
+  field.focus();
+});
+
+setInterval(() => {
+  for (const each of document.querySelectorAll("[data-due]")) each.textContent = until(Number(each.dataset.due));
+}, 1000);
+
+addEventListener("hashchange", open);
+open();

@@ -1,0 +1,66 @@
+// What a person says to the session: a prompt in the queue, a steer after the running tools, or one now.
+
+import { at, post, postOnce, unique } from "./api.js";
+import { attempt, h, toast } from "./dom.js";
+
+const MODES = [
+  ["steer", "After this tool", "The model reads it before it goes on"],
+  ["now", "Right now", "What runs is cut short"],
+  ["queue", "Afterwards", "A prompt of its own, once this run is over"],
+];
+
+export class Composer {
+  constructor(session, done) {
+    this.session = session;
+    this.done = done;
+    this.text = h("textarea", { rows: 2, "aria-label": "Message", placeholder: "Say what is next" });
+    this.mode = h("select", { "aria-label": "When it is read" }, MODES.map(([value, label, title]) => h("option", { value, title }, label)));
+    this.button = h("button", { class: "primary", onclick: () => this.send() }, "Send");
+    this.stop = h("button", { onclick: () => this.interrupt(), title: "Stop the run (i)" }, "Interrupt");
+    this.go = h("button", { onclick: () => this.resume(), title: "Go on with what was left" }, "Resume");
+    this.queue = h("ul", { class: "queue", "aria-label": "Waiting prompts" });
+    this.box = h("section", { class: "composer", "aria-label": "Say something" }, this.queue, this.text,
+      h("div", { class: "row-of-buttons" }, this.stop, this.go, h("span", { class: "spacer" }), this.mode, this.button));
+    this.text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        this.send();
+      }
+    });
+    // The same message, sent again because no answer came, is the same one.
+    this.key = unique();
+  }
+
+  show(info) {
+    this.info = info;
+    const over = info.state === "done" || info.state === "new";
+    this.over = over;
+    this.mode.hidden = over;
+    this.stop.hidden = over;
+    this.go.hidden = info.running || info.questions.length > 0 || (over && !info.queue.length);
+    this.text.placeholder = over ? "Say what is next" : "Steer the run";
+    this.queue.replaceChildren(...info.queue.map((mail) => h("li", null, h("span", { class: "quiet" }, "next: "), mail.text)));
+    this.queue.hidden = !info.queue.length;
+  }
+
+  async send() {
+    const text = this.text.value.trim();
+    if (!text) return;
+    const mode = this.over ? "queue" : this.mode.value;
+    const sent = await attempt(() => postOnce(at(this.session, "/messages"), { text, mode }, this.key), this.button);
+    if (!sent) return;
+    this.key = unique();
+    this.text.value = "";
+    this.done();
+  }
+
+  async interrupt() {
+    if (await attempt(() => post(at(this.session, "/interrupt")), this.stop)) toast("The run is stopping");
+    this.done();
+  }
+
+  async resume() {
+    await attempt(() => post(at(this.session, "/resume")), this.go);
+    this.done();
+  }
+}

@@ -1,0 +1,319 @@
+// What was said and done: a fold over notices, so that the same code shows it live and at any step before.
+
+import { diffView } from "./diff.js";
+import { h, reconcile } from "./dom.js";
+import { clock, many, parsed, pretty, reasonWords, span, until, whole } from "./format.js";
+import { markdown } from "./markdown.js";
+
+// Longer results are folded; all of one is shown on demand.
+const FOLDED = 12;
+
+export class Conversation {
+  constructor() {
+    this.items = [];
+    this.byKey = new Map();
+    this.live = null;
+    this.calls = new Map();
+    this.timers = new Map();
+  }
+
+  static upTo(notices, step) {
+    const made = new Conversation();
+    for (const notice of notices) {
+      if (notice.step > step) break;
+      made.take(notice);
+    }
+    // Nothing is under way in the past.
+    made.drop();
+    return made;
+  }
+
+  add(kind, key, step, fields) {
+    const item = { kind, key, step, last: step, rev: 0, ...fields };
+    this.byKey.set(key, item);
+    // What streams stays last.
+    const at = this.live ? this.items.indexOf(this.live) : this.items.length;
+    this.items.splice(at, 0, item);
+    return item;
+  }
+
+  note(notice, text, tone = "") {
+    this.add("note", `note-${notice.id || `${notice.step}-${this.items.length}`}`, notice.step, { text, tone });
+  }
+
+  call(id, step, fields) {
+    let item = this.calls.get(id);
+    if (!item) {
+      item = this.add("call", `call-${id}`, step, { id, tool: "", args: "", phase: "wished", output: "" });
+      this.calls.set(id, item);
+    }
+    Object.assign(item, fields, { last: step });
+    item.rev += 1;
+    return item;
+  }
+
+  stream(step) {
+    if (!this.live) {
+      this.live = { kind: "live", key: `live-${step}`, step, rev: 0, text: "", thought: "", tools: [] };
+      this.items.push(this.live);
+    }
+    this.live.rev += 1;
+    return this.live;
+  }
+
+  drop() {
+    if (this.live) this.items.splice(this.items.indexOf(this.live), 1);
+    this.live = null;
+  }
+
+  take(notice) {
+    const fold = FOLDS[notice.name];
+    if (fold) fold.call(this, notice.data, notice);
+  }
+}
+
+function said(conversation, message, step) {
+  const text = message.parts.filter((part) => part.type === "Text").map((part) => part.text).join("\n\n");
+  const thought = message.parts.filter((part) => part.type === "Reasoning").map((part) => part.text).join("\n\n");
+  if (text || thought) {
+    const key = `answer-${step}-${conversation.items.length}`;
+    conversation.add("answer", key, step, { text, thought, model: message.model, at: message.at });
+  }
+}
+
+function decided(decision, by) {
+  const word = { Approve: "approved", ApproveAlways: "approved from now on", Deny: "denied" }[decision.type];
+  const changed = decision.arguments ? " with other arguments" : "";
+  return `${word}${changed}${by ? ` by ${by}` : ""}${decision.message ? `: ${decision.message}` : ""}`;
+}
+
+// By the name of the notice. `this` is the conversation.
+const FOLDS = {
+  InputTaken({ messages }, { step, id }) {
+    messages.forEach((message, n) => {
+      const files = message.parts.filter((part) => part.type === "Binary");
+      const text = message.parts.filter((part) => part.type === "Text").map((part) => part.text).join("\n\n");
+      this.add("person", `person-${id}-${n}`, step, { text, files: files.map((file) => file.name), at: message.at });
+    });
+  },
+  InputBlocked({ reason }, notice) {
+    this.note(notice, `A hook did not let this in: ${reason}`, "bad");
+  },
+  ModelCalled({ model, attempt }, { step }) {
+    this.timers.delete("retry");
+    Object.assign(this.stream(step), { model, attempt, text: "", thought: "", tools: [] });
+  },
+  TextDelta({ text }, { step }) {
+    this.stream(step).text += text;
+  },
+  ReasoningDelta({ text }, { step }) {
+    this.stream(step).thought += text;
+  },
+  CallDelta({ tool, index }, { step }) {
+    const live = this.stream(step);
+    if (tool) live.tools[index] = tool;
+  },
+  AnswerDropped(_, notice) {
+    const had = this.live?.text;
+    this.drop();
+    if (had) this.note(notice, "The answer broke off and was dropped.", "quiet");
+  },
+  AnswerKept({ message }, notice) {
+    this.drop();
+    said(this, message, notice.step);
+    this.note(notice, "The answer was cut short.", "quiet");
+  },
+  TurnEnded({ message, calls = [] }, { step }) {
+    this.drop();
+    said(this, message, step);
+    for (const wish of calls) this.call(wish.id, step, { tool: wish.name, args: wish.arguments });
+  },
+  CallJudged({ call, tool, verdict, ground, detail }, { step }) {
+    const known = this.calls.get(call);
+    const phase = known?.phase === "wished" && verdict === "deny" ? "denied" : (known?.phase ?? "wished");
+    this.call(call, step, { tool, phase, verdict, basis: [ground, detail].filter(Boolean).join(": ") });
+  },
+  ToolStarted({ call, tool, arguments: args }, { step }) {
+    this.call(call, step, { tool, args, phase: "running", question: null });
+  },
+  ToolOutput({ call, text }, { step }) {
+    const item = this.call(call, step, {});
+    item.output = (item.output + text).slice(-20_000);
+  },
+  CallSettled({ call, tool, outcome, content, seconds }, { step }) {
+    this.call(call, step, { tool, phase: outcome, content, seconds, question: null });
+  },
+  ApprovalRequested({ request, call, tool, arguments: args, why, due }, { step }) {
+    this.call(call, step, { tool, args, phase: "asked", question: request, why });
+    if (due) this.timers.set(request, { due, text: `${tool} is withdrawn` });
+  },
+  ApprovalResolved({ request, decision, by }, { step }) {
+    this.timers.delete(request);
+    const item = [...this.calls.values()].find((each) => each.question === request);
+    if (item) this.call(item.id, step, { question: null, phase: "decided", decided: decided(decision, by) });
+  },
+  ApprovalWithdrawn({ request, late }, { step }) {
+    this.timers.delete(request);
+    const item = [...this.calls.values()].find((each) => each.question === request);
+    if (item) this.call(item.id, step, { question: null, phase: "decided", decided: late ? "not answered in time" : "withdrawn" });
+  },
+  AgentStarted({ call, agent, prompt }, { step }) {
+    this.call(call, step, { agent, prompt, phase: "running" });
+  },
+  AgentNoticed({ call, notice }, { step }) {
+    const known = this.call(call, step, {});
+    if (notice?.type === "TextDelta") known.output = (known.output + notice.text).slice(-2000);
+  },
+  RetryScheduled({ attempt, due, message }, notice) {
+    this.timers.set("retry", { due, text: `try ${attempt + 1} of the model` });
+    this.note(notice, `The model failed: ${message}. Another try follows.`, "warn");
+  },
+  RequestDelayed({ due, reason }, notice) {
+    this.timers.set("retry", { due, text: "the model is asked" });
+    this.note(notice, `The model is asked later: ${reason}`, "warn");
+  },
+  FallbackUsed({ model, instead_of }, notice) {
+    this.note(notice, `${model} answers for ${instead_of} for the rest of this run.`, "warn");
+  },
+  LoopDetected({ text }, notice) {
+    this.note(notice, text, "warn");
+  },
+  ResultsCleared({ count }, notice) {
+    this.note(notice, `The model is no longer shown ${many(count, "old result")}.`, "quiet");
+  },
+  CompactionStarted(_, notice) {
+    this.note(notice, "The conversation is being summarised.", "quiet");
+  },
+  Compacted({ before, after }, notice) {
+    this.drop();
+    this.note(notice, `Summarised: about ${before} tokens became ${after}.`, "quiet");
+  },
+  CompactionFailed({ reason }, notice) {
+    this.note(notice, `The conversation stays as it is: ${reason}`, "warn");
+  },
+  SettingChanged({ change }, notice) {
+    const { type, ...fields } = change;
+    this.note(notice, `Changed: ${Object.entries(fields).map(([name, value]) => `${name} is now ${value}`).join(", ")}`, "quiet");
+  },
+  SettingRefused({ reason }, notice) {
+    this.note(notice, `Not changed: ${reason}`, "warn");
+  },
+  InterruptRequested(_, notice) {
+    this.note(notice, "Interrupted. The run is stopping.", "warn");
+  },
+  NoticesMissed({ count }, notice) {
+    this.note(notice, `This page was too slow for ${many(count, "notice")}; reload it to see them.`, "warn");
+  },
+  Warned({ text }, notice) {
+    this.note(notice, text, "warn");
+  },
+  RunEnded({ reason, spent, detail, at }, { step, id }) {
+    this.drop();
+    this.timers.clear();
+    this.add("end", `end-${id}`, step, { reason, detail, at, spent });
+  },
+};
+
+// As elements
+
+const PHASES = {
+  wished: "waits",
+  asked: "asks you",
+  decided: "decided",
+  running: "running",
+  ok: "done",
+  error: "failed",
+  denied: "denied",
+  unknown: "unknown",
+};
+
+const VERBS = {
+  read: "Reads", write: "Writes", edit: "Edits", ls: "Looks at the files in", glob: "Looks for files named",
+  grep: "Searches for", bash: "Runs", read_result: "Reads on in a result",
+};
+
+export function summary(tool, args) {
+  const value = args.path ?? args.command ?? args.pattern ?? Object.values(args).find((each) => typeof each !== "object");
+  const text = args.pattern ?? value ?? "";
+  return String(text).split("\n")[0].slice(0, 140);
+}
+
+export function change(tool, args) {
+  if (typeof args.old === "string" && typeof args.new === "string") return diffView(args.old, args.new, `change of ${args.path ?? "a file"}`);
+  if (tool === "write" && typeof args.content === "string") return diffView("", args.content, `content of ${args.path ?? "a file"}`);
+  return null;
+}
+
+// Without `actions` it is all there: a page that is saved has no button to press.
+function folded(text, label, actions) {
+  const lines = text.split("\n");
+  const pre = (body) => h("pre", { class: "result", tabindex: 0, "aria-label": label }, body);
+  if (!actions || (lines.length <= FOLDED && text.length < 3000)) return pre(text);
+  const box = h("div", null, pre(`${lines.slice(0, FOLDED - 4).join("\n").slice(0, 2000)}\n…`));
+  const more = h("button", { class: "link", onclick: () => box.replaceChildren(pre(text)) }, `Show all ${many(lines.length, "line")}`);
+  box.append(more);
+  return box;
+}
+
+const VIEWS = {
+  person: (item) =>
+    h("article", { class: "item person" },
+      h("header", null, h("b", null, "Prompt"), h("time", { title: whole(item.at) }, clock(item.at))),
+      h("div", { class: "prose" }, item.text),
+      item.files.length ? h("p", { class: "quiet" }, `with ${item.files.join(", ")}`) : null),
+  answer: (item) =>
+    h("article", { class: "item answer" },
+      h("header", null, h("b", null, "Agent"), h("span", { class: "tech" }, item.model), h("time", { title: whole(item.at) }, clock(item.at))),
+      item.thought ? h("details", { class: "thought" }, h("summary", null, "Thinking"), h("div", { class: "prose" }, markdown(item.thought))) : null,
+      h("div", { class: "prose" }, markdown(item.text))),
+  live: (item) =>
+    h("article", { class: "item answer live", "aria-busy": "true" },
+      h("header", null, h("b", null, "Agent"), h("span", { class: "tech" }, item.model ?? ""), h("span", { class: "pulse" }, item.text ? "answering" : "is thinking")),
+      item.thought ? h("div", { class: "prose thought" }, item.thought.slice(-600)) : null,
+      h("div", { class: "prose" }, markdown(item.text)),
+      item.tools.map((tool) => h("p", { class: "quiet" }, `prepares ${tool}`))),
+  note: (item) => h("p", { class: `item note ${item.tone}` }, item.text),
+  end: (item) =>
+    h("p", { class: "item end" },
+      h("span", { class: `dot ${item.reason === "end_turn" ? "kind-end" : "kind-person"}` }),
+      `Run ${reasonWords(item.reason)}${item.detail ? `: ${item.detail}` : ""}`, h("time", { title: whole(item.at) }, clock(item.at))),
+};
+
+export function callView(item, actions, before) {
+  const args = parsed(item.args);
+  const settled = item.content !== undefined;
+  const open = before ? before.querySelector("details").open : item.phase === "error";
+  const button = (text, act, label) => h("button", { class: "link", onclick: act, "aria-label": label }, text);
+  const body = [
+    change(item.tool, args) ?? (item.args && item.args !== "{}" ? h("pre", { tabindex: 0, "aria-label": "arguments" }, pretty(Object.keys(args).length ? args : item.args)) : null),
+    item.basis ? h("p", { class: "quiet tech" }, `${item.verdict ?? ""} by ${item.basis}`) : null,
+    item.decided ? h("p", { class: "quiet" }, item.decided) : null,
+    !settled && item.output ? folded(item.output, "output so far", actions) : null,
+    settled && item.content ? folded(item.content, "result", actions) : null,
+  ];
+  const links = actions && [
+    item.agent && button("Open the child", () => actions.child(item.id), `open the child of ${item.tool}`),
+    button("Why", () => actions.why(item.id), `why ${item.tool}`),
+    button("Step", () => actions.step(item.step), `step ${item.step} of the call of ${item.tool}`),
+  ];
+  // A question is denied, or answered; beside that, cancel would be one button too many.
+  const cancel = actions && !settled && item.phase !== "asked" && h("button", { class: "link", onclick: () => actions.cancel(item.id), "aria-label": `Cancel ${item.tool}` }, "Cancel");
+  return h("article", { class: `item call phase-${item.phase}`, data: { call: item.id } },
+    h("details", { open },
+      h("summary", null,
+        h("code", { class: "tool" }, item.agent || item.tool),
+        h("span", { class: "plain-only" }, VERBS[item.tool] ?? item.tool),
+        h("span", { class: "brief" }, summary(item.tool, args) || item.prompt || ""),
+        h("span", { class: "phase" }, item.phase === "ok" && item.seconds ? span(item.seconds) : (PHASES[item.phase] ?? item.phase))),
+      body, links ? h("div", { class: "links tech" }, links) : null),
+    cancel);
+}
+
+export function show(box, conversation, actions) {
+  reconcile(box, conversation.items, (item, before) => (item.kind === "call" ? callView(item, actions, before) : VIEWS[item.kind](item)));
+}
+
+export function timers(box, conversation) {
+  const open = [...conversation.timers.values()].filter((timer) => timer.due > Date.now() / 1000 - 60);
+  box.replaceChildren(...open.map(({ due, text }) => h("span", { class: "timer" }, `${text} `, h("span", { data: { due } }, until(due)))));
+}

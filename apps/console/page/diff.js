@@ -1,0 +1,47 @@
+// What an edit would change, line by line.
+
+import { h } from "./dom.js";
+
+// Beyond so many lines the comparison is by the common beginning and end alone: it is quadratic.
+const MOST = 400;
+
+export function diffLines(before, after) {
+  const a = before === "" ? [] : before.split("\n");
+  const b = after === "" ? [] : after.split("\n");
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
+  let tail = 0;
+  while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail += 1;
+  const same = (lines) => lines.map((text) => [" ", text]);
+  return [
+    ...same(a.slice(0, head)),
+    ...middle(a.slice(head, a.length - tail), b.slice(head, b.length - tail)),
+    ...same(a.slice(a.length - tail)),
+  ];
+}
+
+function middle(a, b) {
+  if (!a.length || !b.length || a.length > MOST || b.length > MOST)
+    return [...a.map((text) => ["-", text]), ...b.map((text) => ["+", text])];
+  // The longest common subsequence, from the ends.
+  const longest = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i -= 1)
+    for (let j = b.length - 1; j >= 0; j -= 1)
+      longest[i][j] = a[i] === b[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
+  const found = [];
+  let i = 0, j = 0;
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) found.push([" ", a[i++], j++]);
+    else if (j >= b.length || (i < a.length && longest[i + 1][j] >= longest[i][j + 1])) found.push(["-", a[i++]]);
+    else found.push(["+", b[j++]]);
+  }
+  return found;
+}
+
+const KINDS = { "+": "added", "-": "removed", " ": "same" };
+
+export function diffView(before, after, label) {
+  const rows = diffLines(before, after).map(([mark, text]) =>
+    h("div", { class: `line ${KINDS[mark]}` }, h("span", { class: "mark" }, mark), text || " "));
+  return h("div", { class: "diff", role: "group", "aria-label": label, tabindex: 0 }, rows);
+}

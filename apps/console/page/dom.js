@@ -1,0 +1,81 @@
+// Elements, made of text. Nothing here parses HTML, so no text of a model or a tool can become any.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "data") Object.assign(element.dataset, value);
+    else if (name === "value" || name === "checked" || name === "open") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export function h(tag, props, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+export function s(tag, props, ...children) {
+  return fill(document.createElementNS(SVG, tag), props, children);
+}
+
+export const $ = (selector, root = document) => root.querySelector(selector);
+
+// Bring the children of `parent` to `items`, each {key, rev}: those that are as before are left alone, so
+// that nothing jumps, no selection is lost, and a folded part stays folded.
+export function reconcile(parent, items, render) {
+  const known = parent.shown ?? (parent.shown = new Map());
+  const wanted = new Set();
+  let next = parent.firstChild;
+  for (const item of items) {
+    wanted.add(item.key);
+    const old = known.get(item.key);
+    let element = old?.element;
+    if (!old || old.rev !== item.rev) {
+      element = render(item, old?.element);
+      if (old && old.element !== element) {
+        if (next === old.element) next = element;
+        old.element.replaceWith(element);
+      }
+      known.set(item.key, { element, rev: item.rev });
+    }
+    if (element === next) next = next.nextSibling;
+    else parent.insertBefore(element, next);
+  }
+  for (const [key, { element }] of known) {
+    if (!wanted.has(key)) {
+      element.remove();
+      known.delete(key);
+    }
+  }
+}
+
+export function download(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+// One line at the edge of the page about what was done or refused; screen readers say it.
+export function toast(text, bad = false) {
+  const box = $("#toasts");
+  const line = h("div", { class: bad ? "toast bad" : "toast", role: bad ? "alert" : null }, text);
+  box.append(line);
+  setTimeout(() => line.remove(), bad ? 8000 : 3500);
+}
+
+// Do what a control asks for, with the control held back meanwhile, and say why where it is refused.
+export async function attempt(work, control) {
+  if (control) control.disabled = true;
+  try {
+    return await work();
+  } catch (error) {
+    toast(error.message, true);
+    return undefined;
+  } finally {
+    if (control) control.disabled = false;
+  }
+}

@@ -1,0 +1,157 @@
+// All sessions, and an inbox of the questions that wait in any of them.
+
+import { at, get, postOnce, remove, unique } from "./api.js";
+import { summary } from "./conversation.js";
+import { attempt, h, reconcile } from "./dom.js";
+import { count, kindOf, many, money, since, stateWords, tokens, until, whole } from "./format.js";
+import { bind } from "./keys.js";
+import { answer } from "./questions.js";
+
+const AGAIN = 2000;
+
+export class ListView {
+  constructor(agents) {
+    this.agents = agents;
+    this.items = [];
+    this.next = null;
+    this.filter = h("input", { type: "search", placeholder: "Search titles", "aria-label": "Search sessions", oninput: () => this.refresh() });
+    this.state = h("select", { "aria-label": "State", onchange: () => this.refresh() },
+      [["", "Any state"], ["confirming", "Waits for you"], ["executing", "Running tools"], ["streaming", "Answering"], ["done", "Done"]].map(([value, label]) => h("option", { value }, label)));
+    this.prompt = h("textarea", { rows: 2, placeholder: "What should the agent do?", "aria-label": "Prompt of a new session" });
+    this.agent = h("select", { "aria-label": "Agent", hidden: agents.length < 2 }, agents.map((each) => h("option", null, each.name)));
+    this.start = h("button", { class: "primary", onclick: () => this.begin() }, "Start");
+    this.prompt.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        this.begin();
+      }
+    });
+    this.rows = h("div", { class: "sessions", role: "list" });
+    this.more = h("button", { class: "link", hidden: true, onclick: () => this.load() }, "Show more");
+    this.inbox = h("div", { class: "inbox-items" });
+    this.inboxTitle = h("h2", null, "Inbox");
+    this.notice = h("p", { class: "empty" }, "Loading…");
+    this.box = h("div", { class: "list" },
+      h("section", { class: "main", "aria-label": "Sessions" },
+        h("div", { class: "begin" }, this.prompt, h("div", { class: "row-of-buttons" }, h("span", { class: "quiet" }, agents.length === 1 ? `${agents[0].name} · ${agents[0].model}` : ""), this.agent, h("span", { class: "spacer" }), this.start)),
+        h("div", { class: "head" }, h("h1", null, "Sessions"), h("span", { class: "spacer" }), this.filter, this.state),
+        this.notice, this.rows, this.more),
+      h("aside", { class: "inbox", "aria-label": "Inbox" }, this.inboxTitle, this.inbox));
+    this.unbind = bind([
+      ["/", "Search", () => this.filter.focus()],
+      ["n", "New session", () => this.prompt.focus()],
+      ["j", "Next session", () => this.step(1)],
+      ["k", "Session before", () => this.step(-1)],
+      ["a", "Approve the first question", () => this.inbox.querySelector("[data-act=approve]")?.click()],
+    ]);
+    this.beat = setInterval(() => document.hidden || this.refresh(), AGAIN);
+    this.key = unique();
+    this.refresh();
+  }
+
+  close() {
+    clearInterval(this.beat);
+    this.unbind();
+    this.closed = true;
+  }
+
+  step(by) {
+    const links = [...this.rows.querySelectorAll("a")];
+    const next = links.indexOf(document.activeElement) + by;
+    links[Math.max(0, Math.min(links.length - 1, next))]?.focus();
+  }
+
+  async begin() {
+    const prompt = this.prompt.value.trim();
+    if (!prompt) return this.prompt.focus();
+    const made = await attempt(() => postOnce("api/sessions", { agent: this.agent.value, prompt }, this.key), this.start);
+    if (made) location.hash = `#/s/${encodeURIComponent(made.id)}`;
+  }
+
+  query(more = "") {
+    const wanted = new URLSearchParams({ limit: "50" });
+    if (this.filter.value) wanted.set("q", this.filter.value);
+    if (this.state.value) wanted.set("state", this.state.value);
+    return `api/sessions?${wanted}${more}`;
+  }
+
+  async refresh() {
+    try {
+      const asked = (this.asked = this.query());
+      const [{ items, next }, waiting] = await Promise.all([get(asked), get("api/sessions?state=confirming&limit=200")]);
+      if (this.closed || asked !== this.asked) return;
+      const first = new Set(items.map((each) => each.id));
+      // Parts that were loaded behind the first one stay.
+      const behind = this.pages && this.shown === asked ? this.items.filter((each) => !first.has(each.id)).slice(0, this.pages * 50) : [];
+      this.items = [...items, ...behind];
+      if (!behind.length) Object.assign(this, { next, pages: 0 });
+      this.shown = asked;
+      this.waiting = waiting.items;
+      this.show();
+    } catch (error) {
+      this.notice.hidden = false;
+      this.notice.textContent = error.message;
+    }
+  }
+
+  async load() {
+    const part = await attempt(() => get(this.query(`&cursor=${this.next}`)), this.more);
+    if (!part) return;
+    this.pages = (this.pages ?? 0) + 1;
+    const known = new Set(this.items.map((each) => each.id));
+    this.items.push(...part.items.filter((each) => !known.has(each.id)));
+    this.next = part.next;
+    this.show();
+  }
+
+  show() {
+    const filtered = this.filter.value || this.state.value;
+    this.notice.hidden = this.items.length > 0;
+    this.notice.textContent = filtered ? "No session is like that." : "No session yet. Say above what the agent should do.";
+    reconcile(this.rows, this.items.map((info) => ({ key: info.id, rev: JSON.stringify(info) + since(info.updated), info })), ({ info }) => this.row(info));
+    this.more.hidden = this.next === null;
+    const open = this.waiting.flatMap((info) => info.questions.map((question) => ({ info, question })));
+    // What is withdrawn first stands first.
+    open.sort((one, other) => (one.question.due ?? Infinity) - (other.question.due ?? Infinity) || one.info.updated - other.info.updated);
+    this.inboxTitle.textContent = open.length ? `Inbox, ${open.length} open` : "Inbox";
+    document.title = open.length ? `(${open.length}) turnwheel` : "turnwheel";
+    const cards = open.map((each) => ({ key: each.question.id, rev: 0, ...each }));
+    reconcile(this.inbox, cards.length ? cards : [{ key: "empty", rev: 0 }], (each) => (each.question ? this.inboxItem(each) : h("p", { class: "empty" }, "Nothing waits for you.")));
+  }
+
+  row(info) {
+    const { spend, limits } = info;
+    const share = limits.usd ? Number(spend.usd) / Number(limits.usd) : limits.tokens ? tokens(spend) / limits.tokens : limits.turns ? spend.turns / limits.turns : null;
+    const bar = share === null ? null : h("meter", { min: 0, max: 1, value: Math.min(1, share), high: 0.8, "aria-label": "spend of the limit", title: `${Math.round(share * 100)} % of the limit` });
+    const waits = info.questions.length ? info.questions.map((each) => `${each.tool} ${summary(each.tool, each.arguments)}`).join(", ") : "";
+    return h("div", { class: `session-row${info.kind === "child" ? " child" : ""}`, role: "listitem" },
+      h("span", { class: `dot kind-${kindOf(info.state)}${info.running && info.state !== "confirming" ? " busy" : ""}` }),
+      h("div", { class: "what" },
+        h("a", { href: `#/s/${encodeURIComponent(info.id)}` }, info.title || info.id),
+        h("div", { class: "quiet" }, [info.kind === "main" ? null : info.kind, this.agents.length > 1 ? info.agent : null, waits && `asks: ${waits}`, info.queue.length ? `${info.queue.length} in the queue` : null].filter(Boolean).join(" · "))),
+      h("span", { class: `pill kind-${kindOf(info.state)}` }, stateWords(info.state, info.reason)),
+      h("div", { class: "spend-cell" }, h("span", null, `${count(tokens(spend))} tokens`), h("span", { class: "quiet" }, `${many(spend.turns, "turn")} · ${money(spend.usd)}`), bar),
+      h("time", { title: whole(info.updated) }, since(info.updated)),
+      h("button", { class: "link remove", "aria-label": `Delete ${info.title || info.id}`, title: "Delete", onclick: (event) => this.forget(info, event.currentTarget) }, "×"));
+  }
+
+  async forget(info, control) {
+    if (!confirm(`Delete ${info.title || info.id} with all its children for good?`)) return;
+    await attempt(() => remove(at(info.id)), control);
+    this.refresh();
+  }
+
+  inboxItem({ info, question }) {
+    const act = (decision) => async (event) => {
+      if (await answer(question, { decision }, event.currentTarget)) this.refresh();
+    };
+    return h("article", { class: "inbox-item" },
+      h("div", null, h("code", { class: "tool" }, question.tool), " ", h("span", { class: "brief" }, summary(question.tool, question.arguments))),
+      h("div", { class: "quiet" }, h("a", { href: `#/s/${encodeURIComponent(info.id)}` }, info.title || info.id), ` · ${since(info.updated)}`,
+        question.due ? h("span", { class: "timer" }, " · withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
+      h("div", { class: "row-of-buttons" },
+        h("button", { class: "primary", data: { act: "approve" }, onclick: act("approve") }, "Approve"),
+        h("button", { onclick: act("deny") }, "Deny"),
+        h("a", { class: "button", href: `#/s/${encodeURIComponent(info.id)}` }, "Look")));
+  }
+}

@@ -1,0 +1,128 @@
+// All that the page knows of one session: its notices and steps, live, and the place in time that is looked at.
+
+import { at, get } from "./api.js";
+import { Conversation } from "./conversation.js";
+import { Events } from "./events.js";
+
+const SOON = 120, NOW_AND_THEN = 5000;
+
+export class SessionModel {
+  constructor(id) {
+    this.id = id;
+    this.info = null;
+    this.error = null;
+    this.line = "opening";
+    this.notices = [];
+    this.steps = [];
+    this.present = new Conversation();
+    this.conversation = this.present;
+    this.at = -1;
+    this.readers = [];
+    this.events = new Events(id, (event) => this.take(event), (line, error) => this.tell(line, error));
+    this.beat = setInterval(() => document.hidden || this.refresh(), NOW_AND_THEN);
+    this.refresh();
+  }
+
+  subscribe(reader) {
+    this.readers.push(reader);
+  }
+
+  changed() {
+    // One drawing for all that came within a frame.
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.stale) this.look(this.at);
+      this.readers.forEach((reader) => reader());
+    });
+  }
+
+  close() {
+    this.closed = true;
+    this.events.close();
+    clearInterval(this.beat);
+    clearTimeout(this.timer);
+    cancelAnimationFrame(this.frame);
+    this.readers = [];
+  }
+
+  tell(line, error) {
+    this.line = line;
+    if (error) this.error = error;
+    this.changed();
+  }
+
+  take({ id, name, data }) {
+    const step = id ? Number(id.split(".")[0]) : (this.notices.at(-1)?.step ?? 0);
+    const notice = { id, name, data, step };
+    // What streams is live only: the whole message follows it.
+    if (id) this.notices.push(notice);
+    this.present.take(notice);
+    // The past is still being told: the page was opened at a step of it.
+    if (id && this.at >= 0 && step <= this.at) this.stale = true;
+    if (id) this.soon();
+    this.changed();
+  }
+
+  soon() {
+    // A long session takes longer to tell, and is asked less often.
+    this.timer ??= setTimeout(() => this.refresh(), Math.max(SOON, 4 * (this.took ?? 0)));
+  }
+
+  async refresh() {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    if (this.asking) {
+      this.again = true;
+      return;
+    }
+    this.asking = true;
+    const begun = performance.now();
+    try {
+      const [info] = await Promise.all([get(at(this.id)), this.outline()]);
+      this.info = info;
+      this.error = null;
+    } catch (error) {
+      this.error = error;
+      if (error.status === 404) this.close();
+    } finally {
+      this.asking = false;
+      this.took = performance.now() - begun;
+    }
+    if (this.closed && !this.error) return;
+    this.changed();
+    if (this.again) {
+      this.again = false;
+      this.soon();
+    }
+  }
+
+  // The steps behind those that are known; stored ones never change.
+  async outline() {
+    for (let next = this.steps.length; next !== null; ) {
+      const part = await get(at(this.id, `/outline?from=${next}`));
+      for (const step of part.items) if (step.number === this.steps.length) this.steps.push(step);
+      next = part.next;
+      this.changed();
+    }
+  }
+
+  look(step) {
+    this.at = step >= 0 && step < this.steps.length ? step : -1;
+    this.conversation = this.at < 0 ? this.present : Conversation.upTo(this.notices, this.at);
+    this.stale = false;
+    this.changed();
+  }
+
+  get here() {
+    return this.at < 0 ? this.steps.length - 1 : this.at;
+  }
+
+  get label() {
+    return this.steps[this.here]?.state ?? "new";
+  }
+
+  get path() {
+    return this.steps.slice(0, this.here + 1);
+  }
+}

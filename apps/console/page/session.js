@@ -1,0 +1,265 @@
+// One session: what was said beside the machine that said it, now or at any step before.
+
+import { at, get, post } from "./api.js";
+import { Chart } from "./chart.js";
+import { Composer } from "./composer.js";
+import { show, timers } from "./conversation.js";
+import { attempt, download, h, toast } from "./dom.js";
+import { familyView } from "./family.js";
+import { forkDialog } from "./fork.js";
+import { kindOf, span, spent, stateWords } from "./format.js";
+import { bind } from "./keys.js";
+import { SessionModel } from "./model.js";
+import { movesView } from "./moves.js";
+import { exportPage } from "./offline.js";
+import { showQuestions } from "./questions.js";
+import { Slider } from "./slider.js";
+import { spendView } from "./spend.js";
+import { stepView } from "./step.js";
+import { Timeline } from "./timeline.js";
+
+const MODES = ["default", "accept_edits", "plan", "dont_ask", "bypass"];
+const TABS = [["timeline", "Timeline"], ["step", "Step"], ["moves", "Next moves"], ["spend", "Spend"], ["family", "Children"]];
+
+export class SessionView {
+  constructor(id, agents, step) {
+    this.id = id;
+    this.agents = agents;
+    this.wanted = step;
+    this.tab = step >= 0 ? "step" : "timeline";
+    this.model = new SessionModel(id);
+    this.talk = h("div", { class: "conversation", tabindex: 0, role: "log", "aria-label": "Conversation", "aria-live": "off" });
+    this.questions = h("div", { class: "questions", role: "region", "aria-label": "Open questions", tabindex: 0 });
+    this.timers = h("div", { class: "timers" });
+    this.status = h("p", { class: "empty" }, "Loading…");
+    this.composer = new Composer(id, () => this.model.refresh());
+    this.pastWords = h("span");
+    this.pastBar = h("div", { class: "past-bar", hidden: true }, this.pastWords, h("span", { class: "spacer" }), h("button", { class: "primary", onclick: () => this.look(-1) }, "Back to live"));
+    this.chartBox = h("div", { class: "chart" });
+    this.chart = new Chart(this.chartBox);
+    this.slider = new Slider((n) => this.look(n), { fork: (n) => this.fork(n) });
+    this.timeline = new Timeline((n) => this.look(n));
+    this.head = this.makeHead();
+    this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Machine" }, TABS.map(([name, label]) =>
+      h("button", { role: "tab", id: `tab-${name}`, "aria-controls": "panel", data: { tab: name }, onclick: () => this.open(name) }, label)));
+    this.tabs.addEventListener("keydown", (event) => this.turn(event));
+    this.panel = h("div", { class: "panel", role: "tabpanel", id: "panel", tabindex: 0 });
+    this.panes = h("div", { class: "panes", role: "group", "aria-label": "What is shown" },
+      [["talk", "Conversation"], ["machine", "Machine"]].map(([name, label]) => h("button", { data: { pane: name }, onclick: () => this.pane(name) }, label)));
+    this.box = h("div", { class: "session", data: { pane: "talk" } }, this.head.box, this.panes,
+      h("section", { class: "talk", "aria-label": "Conversation and answers" }, this.status, this.talk, this.timers, this.questions, this.pastBar, this.composer.box),
+      h("section", { class: "machine", "aria-label": "Machine" }, this.chartBox, this.slider.box, this.tabs, this.panel));
+    this.pane("talk");
+    this.model.subscribe(() => this.show());
+    this.open(this.tab);
+    const question = (act) => () => this.questions.querySelector(`[data-act=${act}]`)?.click();
+    this.unbind = bind([
+      ["a", "Approve the first question", question("approve")],
+      ["A", "Approve it from now on", question("always")],
+      ["e", "Edit its arguments", question("edit")],
+      ["d", "Deny it with a reason", question("deny")],
+      ["m", "Write a message", () => this.composer.text.focus()],
+      ["i", "Interrupt", () => this.composer.interrupt()],
+      ["x", "Cancel the call that runs", () => this.cancelRunning()],
+      ["ArrowLeft", "Step back", () => this.slider.move(-1)],
+      ["ArrowRight", "Step forward", () => this.slider.move(1)],
+      ["l", "Back to live", () => this.look(-1)],
+      ["f", "Fork here", () => this.fork(this.model.here)],
+      ["w", "Why the last call", () => this.whyLast()],
+      ...TABS.map(([name, label], n) => [String(n + 1), label, () => this.open(name)]),
+      ["u", "Back to the list", () => (location.hash = "#/")],
+    ]);
+  }
+
+  makeHead() {
+    const title = h("h1"), pill = h("span", { class: "pill" }), spend = h("span", { class: "quiet spend-line" }), line = h("span", { class: "line" });
+    const model = h("select", { "aria-label": "Model", class: "tech", onchange: () => this.control({ model: model.value }, model) });
+    const mode = h("select", { "aria-label": "Mode", class: "tech", onchange: () => this.control({ mode: mode.value }, mode) }, MODES.map((name) => h("option", { value: name }, name.replace("_", " "))));
+    const parent = h("a", { class: "quiet", hidden: true }, "parent");
+    const menu = h("details", { class: "menu" }, h("summary", null, "Export"),
+      h("div", { class: "menu-items" },
+        h("button", { onclick: (event) => attempt(() => exportPage(this.model, this.chart.svg), event.currentTarget) }, "Offline page"),
+        h("button", { onclick: (event) => this.save("/test.py", `test_${this.id.replace(/\W/g, "_")}.py`, "text/x-python", event.currentTarget) }, "Test for pytest"),
+        h("button", { onclick: (event) => this.save("/export", `${this.id}.json`, "application/json", event.currentTarget) }, "JSON")));
+    return { title, pill, spend, line, model, mode, parent,
+      box: h("header", { class: "session-head" }, title, pill, line, h("span", { class: "spacer" }), parent, spend, model, mode, menu) };
+  }
+
+  async save(path, name, type, control) {
+    const given = await attempt(() => get(at(this.id, path)), control);
+    if (given) download(name, typeof given === "string" ? given : JSON.stringify(given), type);
+  }
+
+  async control(change, control) {
+    if (await attempt(() => post(at(this.id, "/control"), change), control)) toast(`From now on: ${Object.values(change)}`);
+    this.model.refresh();
+  }
+
+  pane(name) {
+    this.box.dataset.pane = name;
+    for (const button of this.panes.children) button.setAttribute("aria-pressed", String(button.dataset.pane === name));
+    this.slider.draw();
+  }
+
+  turn(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    const n = TABS.findIndex(([name]) => name === this.tab);
+    this.open(TABS[(n + by + TABS.length) % TABS.length][0]);
+    this.tabs.querySelector("[aria-selected=true]").focus();
+  }
+
+  look(step) {
+    this.model.look(step);
+    const query = this.model.at < 0 ? "" : `?step=${this.model.at}`;
+    // The address is of this step, so that it can be given to others; no entry for each step of the way.
+    history.replaceState(null, "", `#/s/${encodeURIComponent(this.id)}${query}`);
+  }
+
+  open(name) {
+    this.tab = name;
+    this.drawn = "";
+    for (const button of this.tabs.children) {
+      const on = button.dataset.tab === name;
+      button.setAttribute("aria-selected", String(on));
+      button.tabIndex = on ? 0 : -1;
+    }
+    this.panel.setAttribute("aria-labelledby", `tab-${name}`);
+    this.panel.replaceChildren();
+    this.showPanel();
+  }
+
+  show() {
+    const { model } = this;
+    if (this.wanted >= 0 && model.steps.length > this.wanted) {
+      const step = this.wanted;
+      this.wanted = -1;
+      this.look(step);
+    }
+    this.status.hidden = Boolean(model.info) && !model.error && (model.conversation.items.length > 0);
+    this.status.textContent = model.error ? model.error.message : model.info ? "Nothing was said yet." : "Loading…";
+    this.status.classList.toggle("bad", Boolean(model.error));
+    if (!model.info) return;
+    this.showHead();
+    const { talk } = this;
+    const atEnd = talk.scrollTop + talk.clientHeight >= talk.scrollHeight - 60;
+    show(talk, model.conversation, this.actions);
+    const past = model.at >= 0;
+    this.box.classList.toggle("past", past);
+    this.pastBar.hidden = !past;
+    this.pastWords.textContent = past ? `You look at step ${model.at} of ${model.steps.length - 1}` : "";
+    timers(this.timers, model.present);
+    showQuestions(this.questions, past ? [] : model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
+    this.questions.hidden = past || !model.info.questions.length;
+    this.composer.show(model.info);
+    // After what takes its room below.
+    if (atEnd || model.at >= 0) talk.scrollTop = talk.scrollHeight;
+    this.slider.show(model.steps, model.at);
+    this.chart.show(model.label, model.path);
+    this.showPanel();
+  }
+
+  showHead() {
+    const { model: { info, line, at: step, label }, head } = this;
+    head.title.textContent = info.title || info.id;
+    document.title = `${info.questions.length ? `(${info.questions.length}) ` : ""}${info.title || info.id}`;
+    const shown = step < 0 ? info.state : label;
+    head.pill.textContent = stateWords(shown, step < 0 ? info.reason : null);
+    head.pill.className = `pill kind-${kindOf(shown)}`;
+    head.pill.title = shown;
+    head.line.textContent = line === "live" ? "" : line === "lost" ? "reconnecting…" : line === "closed" ? "not live" : "";
+    head.spend.textContent = spent(step < 0 ? info.spend : this.model.steps[step].spend);
+    head.parent.hidden = !info.parent;
+    if (info.parent) head.parent.href = `#/s/${encodeURIComponent(info.parent)}`;
+    const models = [...new Set([info.model, ...(this.agent?.models ?? [])])];
+    if (head.model.childElementCount !== models.length) head.model.replaceChildren(...models.map((name) => h("option", { value: name }, name.split(":").pop())));
+    // Not while a person chooses.
+    if (document.activeElement !== head.model) head.model.value = info.model;
+    if (document.activeElement !== head.mode) head.mode.value = info.mode;
+  }
+
+  get agent() {
+    return this.agents.find((each) => each.name === this.model.info?.agent) ?? this.agents[0];
+  }
+
+  schemaOf(tool) {
+    return this.agent?.specs.find((spec) => spec.name === tool)?.parameters;
+  }
+
+  get actions() {
+    return {
+      why: (call) => this.why(call),
+      step: (step) => (this.look(step), this.open("step")),
+      cancel: (call) => this.cancel(call),
+      child: (call) => (location.hash = `#/s/${encodeURIComponent(`${this.id}.${call}`)}`),
+    };
+  }
+
+  // A tab is drawn anew only where what it shows is other than before.
+  async showPanel() {
+    const { model, tab, panel } = this;
+    if (!model.info) return;
+    if (tab === "timeline") {
+      if (panel.firstChild !== this.timeline.box) panel.replaceChildren(this.timeline.box);
+      this.timeline.show(model.steps, model.at, model.at < 0);
+      return;
+    }
+    const last = model.steps.length;
+    const shown = `${tab} ${tab === "step" ? model.here : `${last} ${model.info.state}`}`;
+    if (shown === this.drawn || !last) return;
+    this.drawn = shown;
+    const views = {
+      step: () => stepView(this.id, model.here),
+      moves: () => movesView(this.id, () => model.refresh()),
+      spend: () => spendView(model.steps, model.info.limits),
+      family: () => familyView(this.id),
+    };
+    // A person who types into a move keeps the words.
+    if (tab === "moves" && panel.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
+    try {
+      const view = await views[tab]();
+      if (shown === this.drawn) panel.replaceChildren(view);
+    } catch (error) {
+      if (shown === this.drawn) panel.replaceChildren(h("p", { class: "empty bad" }, error.message));
+    }
+  }
+
+  fork(step) {
+    const models = this.agent?.models ?? [];
+    forkDialog(this.id, step, models);
+  }
+
+  async cancel(call) {
+    if (await attempt(() => post(at(this.id, `/calls/${encodeURIComponent(call)}/cancel`)))) toast("The call is cancelled");
+    this.model.refresh();
+  }
+
+  cancelRunning() {
+    const open = [...this.model.present.calls.values()].find((call) => call.content === undefined);
+    if (open) this.cancel(open.id);
+    else toast("No call is open");
+  }
+
+  whyLast() {
+    const last = [...this.model.conversation.calls.values()].at(-1);
+    if (last) this.why(last.id);
+  }
+
+  async why(call) {
+    const told = await attempt(() => get(at(this.id, `/calls/${encodeURIComponent(call)}/why`)));
+    if (!told) return;
+    const begun = told.moments[0]?.at ?? 0;
+    const rows = told.moments.map((moment) => h("li", null, h("span", { class: "took" }, `+${span(moment.at - begun)}`), h("b", null, moment.what), h("span", null, moment.text)));
+    const dialog = h("dialog", { class: "why", "aria-labelledby": "why-title" },
+      h("h2", { id: "why-title" }, "Why ", h("code", null, told.tool)), h("ol", { class: "story" }, rows),
+      h("form", { method: "dialog" }, h("button", { class: "primary" }, "Close")));
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  close() {
+    this.unbind();
+    this.model.close();
+  }
+}

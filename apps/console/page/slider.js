@@ -1,0 +1,70 @@
+// The time slider: a ribbon of what the session waited for, step by step, and a handle to go back and forth.
+
+import { h } from "./dom.js";
+import { kindOf, many } from "./format.js";
+
+export class Slider {
+  constructor(choose, actions) {
+    this.choose = choose;
+    this.canvas = h("canvas", { class: "ribbon", "aria-hidden": "true" });
+    this.range = h("input", {
+      type: "range", min: 0, max: 0, value: 0, "aria-label": "Step",
+      oninput: () => choose(Number(this.range.value)),
+    });
+    this.words = h("span", { class: "where", "aria-live": "polite" });
+    const button = (text, label, act, more) => h("button", { title: label, onclick: act, ...more }, text);
+    this.back = button("‹", "Step back", () => this.move(-1), { "aria-label": "Step back" });
+    this.forth = button("›", "Step forward", () => this.move(1), { "aria-label": "Step forward" });
+    this.now = button("Live", "Back to now", () => choose(-1), { class: "now" });
+    this.fork = button("Fork here", "Fork before this step", () => actions.fork(this.at < 0 ? this.steps.length - 1 : this.at));
+    this.box = h("section", { class: "slider", "aria-label": "Time" },
+      h("div", { class: "track" }, this.canvas, this.range),
+      h("div", { class: "row-of-buttons" }, this.back, this.forth, this.words, this.fork, this.now));
+    this.steps = [];
+    this.at = -1;
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    addEventListener("theme", () => this.draw());
+  }
+
+  move(by) {
+    const from = this.at < 0 ? this.steps.length - 1 : this.at;
+    const to = Math.min(this.steps.length - 1, Math.max(0, from + by));
+    this.choose(to === this.steps.length - 1 ? -1 : to);
+  }
+
+  show(steps, at) {
+    const grown = steps.length !== this.drawn;
+    Object.assign(this, { steps, at });
+    const last = steps.length - 1, here = at < 0 ? last : at;
+    this.range.max = Math.max(0, last);
+    this.range.value = Math.max(0, here);
+    this.range.setAttribute("aria-valuetext", steps.length ? `step ${here}, ${steps[here].state}` : "no steps");
+    this.back.disabled = here <= 0;
+    this.forth.disabled = here >= last;
+    this.now.disabled = at < 0;
+    this.fork.disabled = !steps.length;
+    this.words.textContent = at < 0 ? `Now, after ${many(steps.length, "step")}` : `Step ${at} of ${last}`;
+    this.box.classList.toggle("past", at >= 0);
+    if (grown) this.draw();
+  }
+
+  draw() {
+    const { canvas, steps } = this;
+    this.drawn = steps.length;
+    const width = canvas.clientWidth, height = canvas.clientHeight, scale = devicePixelRatio || 1;
+    if (!width || !steps.length) return;
+    canvas.width = width * scale;
+    canvas.height = height * scale;
+    const pen = canvas.getContext("2d"), style = getComputedStyle(canvas);
+    pen.scale(scale, scale);
+    // Between the middles of the first and last place of the handle, which is 14 wide.
+    const room = width - 14, each = steps.length > 1 ? room / (steps.length - 1) : room;
+    for (const [n, step] of steps.entries()) {
+      pen.fillStyle = style.getPropertyValue(`--kind-${kindOf(step.state)}`);
+      pen.fillRect(7 + (n - 0.5) * each, 0, each + 0.6, height);
+    }
+    pen.fillStyle = style.color;
+    for (const [n, step] of steps.entries()) if (step.event === "RunOpened") pen.fillRect(7 + (n - 0.5) * each, 0, 1, height);
+  }
+}

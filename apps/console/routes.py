@@ -1,0 +1,214 @@
+"""
+The console: its page and files, and what they ask of sessions beyond the operations of the server.
+
+Theory of operation. The page is plain HTML, CSS and ES modules, which a browser runs as they are. It knows
+sessions by the same operations as any other program, and by those here, which only read. Nothing in its files
+is about a session, so they are for those without a token, too; the data is not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from starlette.responses import Response
+
+from ...diagrams import chart
+from ...engine.codec import TAG
+from ...engine.inspect.replay import ReplayedStep
+from ...engine.journal.entries import Posted
+from ...engine.rendering import line_of
+from ...engine.session.archive import bisect, costs, explain, replay
+from ..cli.scenario_export import scenario_of
+from ..server.bodies import Listing
+from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole
+from ..server.problems import Refused
+from ..server.views import NEW, public_id, spend_body
+from .bodies import DifferenceBody, FamilyBody, MomentBody, OutlineStep, PartingStep, WhyBody
+
+if TYPE_CHECKING:
+    from ...engine.inspect.costs import Costs
+    from ..server.access import Namespace
+    from ..server.open_sessions import OpenSessions
+
+# By the ends of their names; a file with another end is none of the page's.
+MEDIA_TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+
+# All that the page may load is from this server, and nothing in it is run that came as text.
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # A server of another version has other files under the same names.
+    "Cache-Control": "no-cache",
+}
+
+# Made of the table, and so no files.
+CHART, CHART_STYLE = "chart.svg", "chart.css"
+
+OUTLINED, MOST_OUTLINED = 1_000, 5_000
+TITLE_LENGTH = 200
+
+OUTLINE_PARAMETERS = (
+    Parameter(name="from", about="the number of the first step", schema=whole(0)),
+    Parameter(name="limit", about="at most so many", schema=whole(1, MOST_OUTLINED)),
+)
+COMPARE_PARAMETERS = (Parameter(name="other", about="the id of the other session"),)
+
+# A test by itself: it needs turnwheel and pytest, and neither a model nor this journal.
+TEST = '''\
+"""What happened in session {name}, played again on the bare machine."""
+
+from turnwheel.testing import play_scenario, read_scenario, rewritten
+
+STORY = """\\
+{story}"""
+
+
+def test_the_session_goes_as_it_went() -> None:
+    assert rewritten(STORY, play_scenario(read_scenario(STORY))) == STORY
+'''
+
+
+@cache
+def page_file(name: str) -> bytes | None:
+    """The file *name* of the page; None where it has none."""
+    if name in {CHART, CHART_STYLE}:
+        # In two: the page allows no style inside of a picture.
+        before, _, rest = chart().partition("<style>")
+        style, _, after = rest.partition("</style>")
+        return (before + after if name == CHART else style).encode()
+    # Looked up in a list: a name with a slash or dots in it leads nowhere.
+    found = {each.name: each for each in files(__name__.rpartition(".")[0]).joinpath("page").iterdir()}
+    return found[name].read_bytes() if name in found else None
+
+
+def _file_answer(name: str) -> Response:
+    data, kind = page_file(name), MEDIA_TYPES.get(name.rpartition(".")[2])
+    if data is None or kind is None:
+        raise Refused(HTTPStatus.NOT_FOUND, f"the console has no file {name[:100]!r}")
+    return Response(data, media_type=kind, headers=PAGE_HEADERS)
+
+
+def outline_step(step: ReplayedStep) -> OutlineStep:
+    """*step* in a few words."""
+    event, known = step.event, None if step.memory is None else step.memory.session
+    return OutlineStep(
+        number=step.number,
+        at=step.at,
+        event=type(step.entry if event is None else event).__name__,
+        title="" if event is None else line_of(event)[:TITLE_LENGTH].partition(" ")[2],
+        posted=isinstance(step.entry, Posted),
+        state=step.label or NEW,
+        way=step.way,
+        run=step.run,
+        model="" if known is None else known.model,
+        mode="" if known is None else str(known.mode),
+        seconds=getattr(event, "seconds", None),
+        request=getattr(event, "request", ""),
+        call=getattr(event, "call", ""),
+        spend=spend_body(step.spent),
+    )
+
+
+@attrs.frozen
+class ConsoleRoutes:
+    """The page, and the operations that are for it."""
+
+    opens: OpenSessions
+
+    @operation("GET", "/", gives="text/html", open=True)
+    async def page(self, call: HttpCall) -> Response:
+        """The console."""
+        del call
+        return _file_answer("index.html")
+
+    @operation("GET", "/console/{file}", gives="text/plain", open=True)
+    async def file(self, call: HttpCall) -> Response:
+        """A file of the console."""
+        return _file_answer(call.request.path_params["file"])
+
+    @operation("GET", f"{ONE_SESSION}/outline", gives=Listing[OutlineStep], parameters=OUTLINE_PARAMETERS)
+    async def outline(self, call: HttpCall) -> Listing[OutlineStep]:
+        """The steps from one on, in a few words each."""
+        since = call.number("from", call.number("cursor", 0))
+        limit = call.number("limit", OUTLINED, 1, MOST_OUTLINED)
+        _, name = await self.opens.find(call.names, call.session)
+        found = [outline_step(step) async for step in replay(self.opens.store, name, since, limit)]
+        return Listing(items=found, next=found[-1].number + 1 if len(found) == limit else None)
+
+    @operation("GET", ONE_SESSION + "/calls/{call}/why", gives=WhyBody)
+    async def why(self, call: HttpCall) -> WhyBody:
+        """The story of one call."""
+        _, name = await self.opens.find(call.names, call.session)
+        told = await explain(self.opens.store, name, call.request.path_params["call"])
+        return WhyBody(
+            session=public_id(call.names, told.session),
+            call=told.call,
+            tool=told.tool,
+            arguments=told.arguments,
+            moments=[MomentBody(at=each.at, what=each.what, text=each.text) for each in told.moments],
+        )
+
+    @operation("GET", f"{ONE_SESSION}/family", gives=FamilyBody)
+    async def family(self, call: HttpCall) -> FamilyBody:
+        """A session with its children at all depths, and what each spent."""
+        _, name = await self.opens.find(call.names, call.session)
+        return family_body(await costs(self.opens.store, name), call.names)
+
+    @operation("GET", f"{ONE_SESSION}/compare", gives=DifferenceBody, parameters=COMPARE_PARAMETERS)
+    async def compare(self, call: HttpCall) -> DifferenceBody:
+        """The first step at which a session and another one differ."""
+        _, one = await self.opens.find(call.names, call.session)
+        _, other = await self.opens.find(call.names, call.request.query_params.get("other", ""))
+        found = await bisect(self.opens.store, one, other)
+        if found is None:
+            return DifferenceBody(one=None, other=None, where=())
+        one_step, other_step = parting_step(found.one), parting_step(found.other)
+        return DifferenceBody(one=one_step, other=other_step, where=found.where)
+
+    @operation("GET", f"{ONE_SESSION}/test.py", gives="text/x-python")
+    async def test(self, call: HttpCall) -> Response:
+        """A test for pytest that plays the session again."""
+        _, name = await self.opens.find(call.names, call.session)
+        story = scenario_of(await self.opens.store.load(name), call.session)
+        escaped = story.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+        text = TEST.format(name=call.session, story=escaped)
+        return Response(text, media_type="text/x-python")
+
+
+def parting_step(step: dict[str, Any] | None) -> PartingStep | None:
+    """*step*, plain as a replay has it, in a few words."""
+    if step is None:
+        return None
+    entry = step["entry"]
+    return PartingStep(
+        number=step["number"],
+        event=entry.get("event", entry)[TAG],
+        before=step["before"] or NEW,
+        state=step["label"] or NEW,
+    )
+
+
+def family_body(bill: Costs, names: Namespace) -> FamilyBody:
+    """The session of *bill* with its children."""
+    known = public_id(names, bill.session)
+    return FamilyBody(
+        id=known,
+        call=known.rpartition(".")[2],
+        agent=bill.agent,
+        title=bill.title,
+        spend=spend_body(bill.total),
+        children=[family_body(child, names) for child in bill.children],
+    )
