@@ -50,6 +50,5 @@ async def _serve(options: RunOptions) -> Exit:
         if url is None and is_stand_in(model_of(options, None)):
             url = (await stack.enter_async_context(StandIn(pace=CLI_PACE))).base_url
         # The methods of the protocol that it lacks are answered as unknown.
-        served: object = AcpAgent(options, store, url, stack)
-        await run_agent(cast("Agent", served))
+        await run_agent(cast("Agent", cast("object", AcpAgent(options, store, url, stack))))
     return Exit.ENDED

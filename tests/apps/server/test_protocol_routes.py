@@ -58,7 +58,7 @@ async def test_an_ai_sdk_client_chats_and_approves() -> None:
         client.hear(await posted(server, "ui-messages", {"id": "t", "messages": [said("Pay")]}))
         (part,) = [part for part in client.parts if part["type"] == "tool"]
         assert part["state"] == "approval-requested"
-        answered = {"type": "dynamic-tool", "state": "approval-responded"}
+        answered: Json = {"type": "dynamic-tool", "state": "approval-responded"}
         answered["approval"] = {"id": part["asked"], "approved": True}
         message = {"id": client.messages[-1]["id"], "role": "assistant", "parts": [answered]}
         client.hear(await posted(server, "ui-messages", {"id": "t", "messages": [said("Pay"), message]}))
