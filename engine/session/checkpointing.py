@@ -96,7 +96,7 @@ async def copy_checkpoints(store: Store, found: FoundState, session: str, incarn
 
 async def _prepare() -> None:
     """Load what makes checkpoints, in parts: all of it at once would hold up other sessions for 20 ms."""
-    from .. import snapshots  # noqa: F401, PLC0415  # as above
+    from .. import snapshots  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # as above
 
     await asyncio.sleep(0)
     from ..journal import checkpoints  # noqa: PLC0415  # as above
