@@ -82,6 +82,7 @@ PROMPT: Any = [text_block("Look over this repository and write a report")]
 
 
 # One process has several sessions, and each process takes a second to start.
+@pytest.mark.real
 async def test_an_editor_drives_sessions_with_approvals_and_loads_one_again(here: Path) -> None:
     report = here / "REPORT.md"
     async with asyncio.timeout(90), opened(None) as (editor, agent):

@@ -201,6 +201,7 @@ async def test_a_turn_costs_the_same_however_many_came_before() -> None:
     assert max(work[5:]) < 1.1 * max(work[:5])
 
 
+@pytest.mark.prover
 async def test_what_is_held_does_not_grow() -> None:
     async with agent(Clerk(), window=NARROW).session("long") as session:
         talk = Talk(session)
