@@ -23,6 +23,18 @@ from turnwheel.testing.scripted import ScriptedModel, calls, says
 EVIL = "<script>alert(1)</script> ``` <img src=x onerror=alert(1)>"
 
 
+# Notebooks ask by these names.
+HTML, MARKDOWN = "_repr_html_", "_repr_markdown_"
+
+
+def as_html(value: object) -> str:
+    return str(getattr(value, HTML)())
+
+
+def as_markdown(value: object) -> str:
+    return str(getattr(value, MARKDOWN)())
+
+
 @tool(side_effect="read_only")
 def look(path: str) -> str:
     """Look."""
@@ -61,11 +73,11 @@ async def test_what_models_and_people_say_is_text_and_not_html() -> None:
         values += [effect for step in steps for effect in step.effects]
         values += [step.event for step in steps if step.event is not None]
         for value in values:
-            shown = value._repr_html_()
+            shown = as_html(value)
             assert "<script" not in shown
             assert "<img" not in shown
             assert "s<b>" not in shown
-            text = value._repr_markdown_()
+            text = as_markdown(value)
             fence = text.partition("text\n")[0]
             assert text.count(f"\n{fence}\n") >= 1
             assert set(fence) == {"`"}
@@ -81,22 +93,22 @@ async def test_the_chart_stands_where_a_value_is_at_a_state() -> None:
     async with session:
         machine = session.machine
         for value in (session, machine, machine.state):
-            assert 'class="state box lit" data-state="confirming"' in value._repr_html_()
-            assert "class confirming_confirming current" in value._repr_markdown_()
-        assert "waits for AskApproval" in session._repr_html_()
-        assert "rests" in session.result()._repr_html_()
+            assert 'class="state box lit" data-state="confirming"' in as_html(value)
+            assert "class confirming_confirming current" in as_markdown(value)
+        assert "waits for AskApproval" in as_html(session)
+        assert "rests" in as_html(session.result())
         for value in (machine.memory, session.history, session.result()):
-            assert "<svg" not in value._repr_html_()
+            assert "<svg" not in as_html(value)
 
 
 def test_a_session_without_a_run_says_so() -> None:
     performers: Any = {CallModel: ScriptedModel()}
-    assert "no run yet" in Agent(model="m", performers=performers).session("s")._repr_html_()
+    assert "no run yet" in as_html(Agent(model="m", performers=performers).session("s"))
 
 
 def test_a_long_history_shows_its_end() -> None:
     told = History.of(*[user(f"message {n}") for n in range(LINES_SHOWN + 3)])
-    shown: str = told._repr_html_()  # type: ignore[attr-defined]  # as a notebook does
+    shown: str = as_html(told)
     assert "(3 earlier ones)" in shown
     assert f"message {LINES_SHOWN + 2}" in shown
     assert "message 2&quot;" not in shown
@@ -104,10 +116,10 @@ def test_a_long_history_shows_its_end() -> None:
 
 def test_an_effect_is_its_line() -> None:
     said: Any = records.SetModel(model="<b>")
-    assert "<b>SetModel</b>" in said._repr_html_()
-    assert "&lt;b&gt;" in said._repr_html_()
+    assert "<b>SetModel</b>" in as_html(said)
+    assert "&lt;b&gt;" in as_html(said)
     happened: Any = events.UserSent(at=1.0, id="a", text="go")
-    assert happened._repr_markdown_() == '```text\nUserSent "go"\n```\n'
+    assert as_markdown(happened) == '```text\nUserSent "go"\n```\n'
 
 
 def test_a_fence_is_longer_than_any_in_the_text() -> None:
@@ -117,4 +129,4 @@ def test_a_fence_is_longer_than_any_in_the_text() -> None:
 
 def test_a_machine_by_hand_shows_its_memory_folded() -> None:
     machine = Machine.start(Config(model=ModelSpec(name="m")), "go", run="r")
-    assert "<details><summary>memory</summary>" in machine._repr_html_()
+    assert "<details><summary>memory</summary>" in as_html(machine)

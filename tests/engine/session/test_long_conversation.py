@@ -17,6 +17,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import final
 
+import pytest
+
 from turnwheel import Agent, Compaction, MemoryStore, ModelSpec, Price, Session, SQLiteStore, tool
 from turnwheel.effects import events, history, messages, notices, requests
 from turnwheel.effects.usage import Usage, cost
