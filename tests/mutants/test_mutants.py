@@ -94,6 +94,7 @@ def test_each_that_is_listed_as_equivalent_can_be_made(all_mutants: list[Mutant]
     assert [name for name, why in listed.items() if not why] == []
 
 
+@pytest.mark.prover
 def test_the_tests_that_run_a_line_are_noted(tmp_path: Path) -> None:
     asked = ["-p", "mutants.covering", f"--lines={tmp_path}", "tests/effects/test_pieces.py"]
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *asked], check=True, cwd=ROOT)
@@ -104,6 +105,7 @@ def test_the_tests_that_run_a_line_are_noted(tmp_path: Path) -> None:
     assert all(test.startswith("tests/effects/test_pieces.py::") for test in tests)
 
 
+@pytest.mark.prover
 def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp_path: Path) -> None:
     asked, found = tmp_path / "asked.json", tmp_path / "found.jsonl"
     path = ROOT / "effects/history.py"
