@@ -59,7 +59,7 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 USAGE = {"prompt_tokens": 40, "completion_tokens": 20, "input_tokens": 40, "output_tokens": 20}
 """What an answer says it used, in the words of both dialects."""
 
-HOW = ("chunkSize", "latency", "truncateAfterChunks", "disconnectAfterMs", "chaos", "openRouterProcessing")
+HOW = ("chunkSize", "latency", "truncateAfterChunks", "chaos", "openRouterProcessing")
 """Words of aimock's on how an answer is sent; all others are on the answer itself."""
 
 JUDGES: dict[str, Callable[[bytes], list[str]]] = {

@@ -107,7 +107,6 @@ async def test_failures_without_end_are_waited_for_longer_and_longer_and_then_en
 
 CUTS: dict[str, Json] = {
     "after chunks": {"truncateAfterChunks": 8},
-    "after a time": {"disconnectAfterMs": 200},
     "in the middle of a line": {},
 }
 
