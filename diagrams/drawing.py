@@ -40,9 +40,6 @@ NODE_LOOKS = {
     NodeKind.END: NodeLook("#d5eedb", "#58a06b"),
 }
 
-# Of the state where a session is, in a picture of that session.
-LIT = NodeLook("#ffd33d", "#7a4e00")
-
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 WIDTHS = "222'ijl 278!,./:;ftI 333()-r 500ckvxyzsJ 611FTZ 667ABEKPSVXY 722CDHNRUw 778GOQ 833Mm 944W"
 # How wide letters are in Helvetica, in thousandths of the font size. The others have 556.
@@ -58,15 +55,11 @@ HUB_WIDTH, GAP_WIDTH, BOX_WIDTH, LEAP_WIDTH = 130, 230, 252, 112
 SOURCE_WIDTH, EVENT_WIDTH, WHY_WIDTH, HEAD_HEIGHT = 186, 120, 340, 26
 
 
-def svg_of(picture: Picture, lit: str = "") -> str:
-    """
-    *picture* as SVG. The same picture gives the same bytes on every machine.
-
-    In the overview, the state with the label *lit* stands out.
-    """
-    canvas = _Canvas(lit)
+def svg_of(picture: Picture) -> str:
+    """*picture* as SVG. The same picture gives the same bytes on every machine."""
+    canvas = _Canvas()
     (_draw_overview if picture.name == OVERVIEW else _draw_detail)(canvas, picture)
-    return canvas.svg(f"{picture.name}: {lit}" if lit else picture.name)
+    return canvas.svg(picture.name)
 
 
 class Face(NamedTuple):
@@ -119,9 +112,7 @@ def line_path(points: Sequence[Point]) -> str:
 class _Canvas:
     """The elements drawn so far. The page grows with them."""
 
-    def __init__(self, lit: str = "") -> None:
-        # The label that stands out.
-        self.lit = lit
+    def __init__(self) -> None:
         self.elements: list[str] = []
         self.right = self.bottom = 0
         # Lines to a target in the picture wait here until all boxes are drawn, and then share a lane.
@@ -159,11 +150,11 @@ class _Canvas:
             y + height,
         )
 
-    def chip(self, at: Point, text: str, look: NodeLook) -> int:
+    def chip(self, at: Point, text: str, kind: NodeKind) -> int:
         """Put a small box around *text*, with the middle of its left edge *at* a point; return its right."""
         x, y = at
         width = PLAIN_FACE.room_for(text) + 14
-        self.box((x, y - 10), width, 20, look, radius=10)
+        self.box((x, y - 10), width, 20, NODE_LOOKS[kind], radius=10)
         self.text((x + width // 2, y + 4), text, anchor="middle")
         return x + width
 
@@ -197,7 +188,7 @@ class _Canvas:
         """What the colours say, below everything."""
         y = self.bottom + 28
         for kind, words in KIND_WORDS.items():
-            x = self.chip((x, y), words, NODE_LOOKS[kind]) + 8
+            x = self.chip((x, y), words, kind) + 8
 
     def svg(self, title: str) -> str:
         """The finished picture."""
@@ -272,19 +263,14 @@ def _draw_state(canvas: _Canvas, at: Point, picture: Picture, node: Node, size: 
     caption = QUIET_FACE.lines_of(caption_of(node.id), width - 24)
     text = 30 + LINE_STEP * len(caption)
     height = max(height, text + 8 + 26 * len(rows))
-    here, look = node.id == state_of(canvas.lit), NODE_LOOKS[node.kind]
-    if here:
-        # The stage has the colour, and a state without stages has it itself.
-        look = NodeLook(look.fill, LIT.line) if stages else LIT
-    canvas.box(at, width, height, look, radius=8)
+    canvas.box(at, width, height, NODE_LOOKS[node.kind], radius=8)
     canvas.text((x + 12, y + 22), node.text, TITLE_FACE)
     canvas.lines((x + 12, y + 40 - LINE_STEP), caption, QUIET_FACE, LINE_STEP)
     for index, row in enumerate(rows):
         middle = y + text + (2 * index + 1) * (height - text) // (2 * len(rows))
         right = x + 12
         for stage in row.split():
-            lit = here and stage == stage_of(canvas.lit)
-            right = canvas.chip((right, middle), stage, LIT if lit else NODE_LOOKS[stages[stage]]) + 6
+            right = canvas.chip((right, middle), stage, stages[stage]) + 6
     return y + height
 
 
@@ -357,6 +343,6 @@ def _draw_target(canvas: _Canvas, at: Point, target: Node, card: Node) -> None:
         canvas.text((x + STUB, y + 4), "stays", QUIET_FACE)
         return
     canvas.line((x, y), (x + STUB, y))
-    right = canvas.chip((x + STUB, y), target.text, NODE_LOOKS[target.kind])
+    right = canvas.chip((x + STUB, y), target.text, target.kind)
     if state_of(target.text) == state_of(card.text):
         canvas.starts[target.id].append((right, y))
