@@ -401,9 +401,9 @@ def _priced(limits: tuple[Limits, ...], model: ModelSpec) -> None:
         raise ConfigError(msg)
 
 
-def _known(where: str, model: str, models: list[str]) -> None:
+def _known(where: str, model: str, models: tuple[str, ...]) -> None:
     if model and model not in models:
-        msg = f"{where} must be the name of one of the models, which are {models}; got {model!r}"
+        msg = f"{where} must be the name of one of the models, which are {[*models]}; got {model!r}"
         raise ConfigError(msg)
 
 
@@ -445,11 +445,11 @@ class Config:
     ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)
 
     def __attrs_post_init__(self) -> None:
-        once("models", [model.name for model in (self.model, *self.models)])
+        known = self.model_names
+        once("models", known)
         once("tools", [tool.name for tool in self.tools])
         once("children", [child.name for child in self.children])
         once("hooks", [hook.name for hook in self.hooks])
-        known = [model.name for model in (self.model, *self.models)]
         _known("fallback", self.fallback, known)
         _known("compaction.model", self.compaction.model, known)
         if self.compaction.keep >= self.policy.compact_at:
@@ -460,6 +460,11 @@ class Config:
             _priced((self.limits, self.session_limits), model)
         for child in self.children:
             _priced((self.limits, self.session_limits, child.limits), child.model or self.model)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that are configured, the first one first."""
+        return tuple([spec.name for spec in (self.model, *self.models)])
 
     @property
     def budgeted(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard, TypeVar, cast
 
@@ -213,7 +213,7 @@ def as_arguments(given: Mapping[str, object] | str) -> str:
         raise ArgumentError(msg) from error
 
 
-def once(what: str, names: list[str]) -> None:
+def once(what: str, names: Sequence[str]) -> None:
     """Raise `ConfigError` where one of *names* stands there twice; *what* they are the names of."""
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"two {what} of one name: {', '.join(map(repr, twice))}; rename one of each"

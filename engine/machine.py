@@ -266,9 +266,8 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         """
         # A journal has the new settings only. Each fold comes through here, so it must find the same memory
         # as the process that took over. The state stays as it is: a tool is looked up again when it starts.
-        there = [model.name for model in (config.model, *config.models)]
         session, progress = _under(self.memory.session, config), self.memory.progress
-        if progress.fallback not in there:
+        if progress.fallback not in config.model_names:
             progress = attrs.evolve(progress, fallback="")
         # A child has no say here: where a parent may only plan, its child must not write.
         if config.agent:

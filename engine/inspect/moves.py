@@ -148,10 +148,9 @@ def _answers(machine: Machine, at: float) -> Iterator[LegalMove]:
 def _controls(machine: Machine, at: float, name: str) -> Iterator[LegalMove]:
     """The settings that a person may choose and that are not chosen now."""
     config, session = machine.config, machine.memory.session
-    models = [model.name for model in (config.model, *config.models)]
     changes: dict[str, effects.Change] = {
         **{mode: effects.SetMode(mode=mode) for mode in effects.PermissionMode if mode is not session.mode},
-        **{model: effects.SetModel(model=model) for model in models if model != session.model},
+        **{model: effects.SetModel(model=model) for model in config.model_names if model != session.model},
     }
     for value, change in changes.items():
         if not refusal(config, change, session.ceiling):

@@ -51,8 +51,7 @@ def models_of(log: SessionLog, environment: Environment) -> set[str]:
     """The models that the next run asks: the session's, if it is still there, and the fallback."""
     config = environment.config
     chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
-    names = [model.name for model in (config.model, *config.models)]
-    return {chosen if chosen in names else config.model.name, config.fallback} - {""}
+    return {chosen if chosen in config.model_names else config.model.name, config.fallback} - {""}
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
