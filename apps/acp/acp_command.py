@@ -9,14 +9,12 @@ from typing import Any, cast
 import click
 
 from ...effects.errors import ConfigError
-from ...performers.stores.base import Store
-from ...performers.stores.memory import MemoryStore
 from ..cli.exit_codes import Exit
 from ..cli.options import for_serve, run_options_of
-from ..cli.run_options import RunOptions, is_stand_in, model_of
-from ..cli.workspace import open_store
+from ..cli.run_options import RunOptions
+from ..cli.workspace import enter_model, enter_store
 from ..server.serve_command import NOT_SERVED
-from ..stand_in.server import CLI_PACE, StandIn
+from ..stand_in.server import CLI_PACE
 
 
 @click.command(short_help="Serve the agent to an editor, over ACP.")
@@ -43,12 +41,8 @@ async def _serve(options: RunOptions) -> Exit:
     from .acp_agent import AcpAgent  # noqa: PLC0415  # as above
 
     async with AsyncExitStack() as stack:
-        store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
-        stack.push_async_callback(store.close)
-        url = options.base_url
-        # A stand-in model at an address of the person's own needs no server here.
-        if url is None and is_stand_in(model_of(options, None)):
-            url = (await stack.enter_async_context(StandIn(pace=CLI_PACE))).base_url
+        store = enter_store(options, stack)
+        url = await enter_model(options, None, stack, CLI_PACE)
         # The methods of the protocol that it lacks are answered as unknown.
         await run_agent(cast("Agent", cast("object", AcpAgent(options, store, url, stack))))
     return Exit.ENDED

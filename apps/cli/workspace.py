@@ -155,6 +155,27 @@ async def session_exists(path: Path, session: str) -> bool:
         await store.close()
 
 
+def enter_store(options: RunOptions, stack: AsyncExitStack) -> Store:
+    """The store of *options*, which *stack* closes."""
+    store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
+    stack.push_async_callback(store.close)
+    return store
+
+
+async def enter_model(
+    options: RunOptions, config: Config | None, stack: AsyncExitStack, pace: float
+) -> str | None:
+    """
+    Where the models of *options* are asked, None for their own address; *stack* ends a stand-in.
+
+    *config* is that of the session that goes on, *pace* the stand-in's, in seconds between two pieces.
+    """
+    # A stand-in model at an address of the person's own needs no server here.
+    if options.base_url is None and is_stand_in(model_of(options, config)):
+        return (await stack.enter_async_context(StandIn(pace=pace))).base_url
+    return options.base_url
+
+
 @asynccontextmanager
 async def open_workspace(
     options: RunOptions, performers: Mapping[type, Performer[Any]], pace: float
@@ -165,13 +186,9 @@ async def open_workspace(
     *pace* is the stand-in's, in seconds between two pieces.
     """
     async with AsyncExitStack() as stack:
-        store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
-        stack.push_async_callback(store.close)
+        store = enter_store(options, stack)
         config = None if options.resume is None else await stored_config(store, options.resume)
-        url = options.base_url
-        # A stand-in model at an address of the person's own needs no server here.
-        if url is None and is_stand_in(model_of(options, config)):
-            url = (await stack.enter_async_context(StandIn(pace=pace))).base_url
+        url = await enter_model(options, config, stack, pace)
         agent = agent_for(options, config, base_url=url, store=store, performers=performers)
         await stack.enter_async_context(agent)
         session = agent.session(options.resume or options.session)

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...effects.errors import ConfigError
-from ...performers.stores.base import Store
-from ...performers.stores.memory import MemoryStore
 from ..cli.build_settings import agent_for
 from ..cli.exit_codes import Exit
 from ..cli.options import for_serve, run_options_of
-from ..cli.run_options import RunOptions, is_stand_in, model_of
-from ..cli.workspace import open_store
-from ..stand_in.server import CLI_PACE, StandIn
+from ..cli.run_options import RunOptions
+from ..cli.workspace import enter_model, enter_store
+from ..stand_in.server import CLI_PACE
 
 if TYPE_CHECKING:
     from .app import AgentServer
@@ -86,12 +84,8 @@ async def _serve(options: RunOptions, host: str, port: int, tokens: dict[str, st
     from .app import create_app  # noqa: PLC0415  # as above
 
     async with AsyncExitStack() as stack:
-        store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
-        stack.push_async_callback(store.close)
-        url = options.base_url
-        # A stand-in model at an address of the person's own needs no server here.
-        if url is None and is_stand_in(model_of(options, None)):
-            url = (await stack.enter_async_context(StandIn(pace=CLI_PACE))).base_url
+        store = enter_store(options, stack)
+        url = await enter_model(options, None, stack, CLI_PACE)
         agent = agent_for(options, None, base_url=url, store=store, performers={})
         await stack.enter_async_context(agent)
         app = create_app({"default": agent}, store, tokens=tokens, resume=resumes)
