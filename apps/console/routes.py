@@ -82,20 +82,19 @@ def test_the_session_goes_as_it_went() -> None:
 
 
 @cache
-def page_file(name: str) -> bytes | None:
-    """The file *name* of the page; None where it has none."""
-    if name in {CHART, CHART_STYLE}:
-        # In two: the page allows no style inside of a picture.
-        before, _, rest = chart().partition("<style>")
-        style, _, after = rest.partition("</style>")
-        return (before + after if name == CHART else style).encode()
-    # Looked up in a list: a name with a slash or dots in it leads nowhere.
-    found = {each.name: each for each in files(__name__.rpartition(".")[0]).joinpath("page").iterdir()}
-    return found[name].read_bytes() if name in found else None
+def page_files() -> dict[str, bytes]:
+    """The files of the page, by their names."""
+    # In two: the page allows no style inside of a picture.
+    before, _, rest = chart().partition("<style>")
+    style, _, after = rest.partition("</style>")
+    folder = files(__name__.rpartition(".")[0]).joinpath("page")
+    there = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+    return {**there, CHART: (before + after).encode(), CHART_STYLE: style.encode()}
 
 
 def _file_answer(name: str) -> Response:
-    data, kind = page_file(name), MEDIA_TYPES.get(name.rpartition(".")[2])
+    # Looked up: a name with a slash or dots in it leads nowhere, and one that strangers make up is not kept.
+    data, kind = page_files().get(name), MEDIA_TYPES.get(name.rpartition(".")[2])
     if data is None or kind is None:
         raise Refused(HTTPStatus.NOT_FOUND, f"the console has no file {name[:100]!r}")
     return Response(data, media_type=kind, headers=PAGE_HEADERS)

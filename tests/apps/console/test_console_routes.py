@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.http_server import Asking, scripted, serving
 
-from turnwheel.apps.console.routes import page_file
+from turnwheel.apps.console.routes import page_files
 from turnwheel.testing.scripted import calls, says
 
 PAY = calls(("pay", {"amount": 5}))
@@ -38,7 +38,7 @@ async def test_all_that_the_page_names_is_there() -> None:
         for name in (*NAMES, "chart.svg", "chart.css"):
             text = await server.get(f"/console/{name}")
             for other in re.findall(r'(?:from "\./|["\']console/)([\w.]+)["\']', text):
-                assert page_file(other) is not None, f"{name} names {other}"
+                assert page_files().get(other) is not None, f"{name} names {other}"
 
 
 def test_no_file_of_the_page_makes_elements_of_text() -> None:
