@@ -58,9 +58,14 @@ class LiveSession:
         waits = self.session.resting and all(each.due is None for each in self.session.waiting)
         return not self.users and (not self.working or waits)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a run is under way or was left in the middle, or prompts wait for one."""
+        return self.session.unfinished or bool(self.session.queue)
+
     async def wake(self) -> None:
         """Go on with an unfinished run, and with the prompts in the queue, unless that is done already."""
-        if not self.working and (self.session.unfinished or self.session.queue):
+        if not self.working and self.unfinished:
             self._work = work = asyncio.create_task(self._drive())
             # The caller's next look should find the run begun. A process of another machine, of which only
             # time tells whether it works, is not waited for.

@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ...effects.errors import TurnwheelError, UnknownSession
 from ...effects.notices import notices_in
-from ...engine.inspect.replay import replayed
+from ...engine.session.archive import replay
 from ...engine.session.watching import position
 from ...projections import to_sse
 from ...projections.json_events import Events, JsonEvent
@@ -103,13 +103,13 @@ class RunAnswers:
     @staticmethod
     def at_rest(one: LiveSession) -> bool:
         """Whether nothing follows before people act again."""
-        return one.session.resting or not (one.session.unfinished or one.session.queue)
+        return one.session.resting or not one.unfinished
 
     async def _replayed(self, one: LiveSession, post: ClientPost) -> Response:
         """The last stream of the journal."""
         vocabulary = self.protocol.vocabulary(one.id)
         last: Events = ()
-        for step in replayed(await self.opens.store.load(one.name), one.name):
+        async for step in replay(self.opens.store, one.name):
             for notice in notices_in(step.effects):
                 last = vocabulary.last_stream(last, vocabulary.take(notice))
         data = b"".join([to_sse(_named(event, post)) for event in last]) + self.protocol.tail
@@ -164,7 +164,7 @@ class RunAnswers:
         waits_for = {question.request for _, question in vocabulary.told.waits_for}
         if waits_for:
             return waits_for == {asked.id for asked in one.session.waiting}
-        return not (one.session.unfinished or one.session.queue)
+        return not one.unfinished
 
 
 def _named(event: JsonEvent, post: ClientPost) -> JsonEvent:

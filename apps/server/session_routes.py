@@ -62,6 +62,8 @@ LIST_PARAMETERS = (
 )
 KEYED = (Parameter(name="Idempotency-Key", about="makes a repeat safe", place="header"),)
 
+ANOTHER_BODY = "this Idempotency-Key came with another body before; take a new key"
+
 # The prompt that a session is made with, where its sender gave no key: the same session has it once.
 FIRST_PROMPT = "first-prompt"
 
@@ -80,17 +82,6 @@ def input_with(id: str, entries: Sequence[bytes]) -> events.UserSent | events.Us
             if isinstance(event, events.UserSent | events.UserSteered) and event.id == id:
                 return event
     return None
-
-
-def _repeated(
-    before: events.UserSent | events.UserSteered | None, text: str, files: Sequence[FileBody]
-) -> bool:
-    """Whether an input under this key came *before*; raises `Refused` where it was another one."""
-    if before is None:
-        return False
-    if (before.text, before.files) != (text, _files(files)):
-        raise Refused(INVALID, "this Idempotency-Key came with another body before; take a new key")
-    return True
 
 
 @attrs.frozen
@@ -183,8 +174,11 @@ class SessionRoutes:
 
     async def _once(self, one: LiveSession, keyed: str | None, text: str, files: Sequence[FileBody]) -> None:
         """Refuse another input than the first one under this key."""
-        if keyed is not None:
-            _repeated(input_with(keyed, await self.opens.store.load(one.name)), text, files)
+        if keyed is None:
+            return
+        before = input_with(keyed, await self.opens.store.load(one.name))
+        if before is not None and (before.text, before.files) != (text, _files(files)):
+            raise Refused(INVALID, ANOTHER_BODY)
 
     @operation("GET", ONE_SESSION, gives=SessionBody)
     async def session(self, call: HttpCall) -> SessionBody:
@@ -273,9 +267,7 @@ class SessionRoutes:
                 if answer.by == call.caller and "key" in answer.by:
                     if answer.decision == given:
                         return
-                    raise Refused(
-                        INVALID, "this Idempotency-Key came with another body before; take a new key"
-                    )
+                    raise Refused(INVALID, ANOTHER_BODY)
             if closed := fate(error.request, entries, name):
                 raise Refused(CONFLICT, f"question {error.request!r} {closed}")
         if error.closed_by:
@@ -315,8 +307,7 @@ class SessionRoutes:
         if not changes:
             raise Refused(INVALID, "no setting to change; give model, mode or thinking")
         async with self.opens.use(call.names, call.session) as one:
-            config = self.opens.agents[one.agent].config
-            there = [model.name for model in (config.model, *config.models)]
+            there = self.opens.agents[one.agent].config.model_names
             if isinstance(given.model, str) and given.model not in there:
                 detail = f"no model {given.model[:100]!r} here; there are: {', '.join(there)}"
                 raise Refused(HTTPStatus.NOT_FOUND, detail)

@@ -15,13 +15,13 @@ from ...effects.errors import ConfigError
 from ...effects.events import Event
 from ...engine.codec import converter
 from ...engine.inspect.moves import moves, preview
-from ...engine.inspect.replay import ReplayedStep
+from ...engine.inspect.replay import ReplayedStep, plain_effects
 from ...engine.session.archive import replay
 from .bodies import Listing, MoveBody, PreviewBody, StepBody, StepInFull, TriedEvent
 from .given import event_of
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
-from .views import plain_effects, plain_state, step_body, step_in_full
+from .views import plain_state, step_body, step_in_full
 
 if TYPE_CHECKING:
     from .open_sessions import OpenSessions

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ...effects import Effect
 from ...effects.messages import Message
-from ...engine.codec import TAG, converter, tag_of
-from ...engine.inspect.replay import ReplayedStep, plain_entry
+from ...engine.codec import TAG, converter
+from ...engine.inspect.replay import ReplayedStep, plain_effects, plain_entry
 from ...engine.journal.summary import SessionKind, SessionStatus
 from ...engine.snapshots import Snapshot, flat
 from ...states.rules.schema import arguments_of
@@ -53,7 +52,7 @@ def agent_body(name: str, agent: Agent) -> AgentBody:
         )
         for tool in config.tools
     ]
-    models = [model.name for model in (config.model, *config.models)]
+    models = [*config.model_names]
     tools = [tool.name for tool in config.tools]
     return AgentBody(name=name, model=config.model.name, tools=tools, models=models, specs=specs)
 
@@ -170,11 +169,6 @@ def plain_state(state: State) -> dict[str, Any]:
     """The fields of *state*, with its tag."""
     plain: dict[str, Any] = converter.unstructure(state, State)
     return plain
-
-
-def plain_effects(effects: tuple[Effect, ...]) -> list[dict[str, Any]]:
-    """*effects* with their tags."""
-    return [{TAG: tag_of(type(one)), **converter.unstructure(one)} for one in effects]
 
 
 def step_body(step: ReplayedStep, names: Namespace) -> StepBody:

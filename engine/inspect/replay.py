@@ -169,6 +169,11 @@ def path_of(steps: Iterable[ReplayedStep]) -> Counter[tuple[str, str]]:
 # Steps as data
 
 
+def plain_effects(effects: Iterable[Effect]) -> list[dict[str, Any]]:
+    """*effects* as what JSON is made of, with their tags."""
+    return [{TAG: tag_of(type(one)), **converter.unstructure(one)} for one in effects]
+
+
 def as_plain(step: ReplayedStep) -> dict[str, Any]:
     """
     *step* as what JSON is made of; tags and fields as in a journal, and fields at their default left out.
@@ -187,7 +192,7 @@ def as_plain(step: ReplayedStep) -> dict[str, Any]:
         # In full, unlike in a journal: a reader of JSON has no machine to make it with.
         "state": None if step.state is None else converter.unstructure(step.state, State),
         # With the tag, as in its union: a cancel is in none.
-        "effects": [{TAG: tag_of(type(one)), **converter.unstructure(one)} for one in step.effects],
+        "effects": plain_effects(step.effects),
         # Always written, also where it is nothing: a program that adds up needs no case of its own.
         "spent": converter.unstructure(step.spent, Spent),
         "children": [converter.unstructure(child, ChildLink) for child in step.children],
