@@ -139,7 +139,7 @@ class TellingStore(Store, Protocol):
 
 
 # Called with what says whether a session may have been written to; from any thread.
-Hear: TypeAlias = Callable[[Callable[[str], bool]], None]
+Hear: TypeAlias = Callable[[Callable[[str], bool]], object]
 
 
 class CallingStore(TellingStore, Protocol):

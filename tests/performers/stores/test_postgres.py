@@ -8,14 +8,22 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, open_postgres, postgres_server
+from support.session_stage import until
 
+from turnwheel import Agent, tool
+from turnwheel.effects import CallModel
 from turnwheel.effects.errors import ConfigError, NewerVersion, SessionGone, StoreConflict, StoreError
+from turnwheel.engine.session.poller import POLLERS
 from turnwheel.performers import PostgresStore
+from turnwheel.performers.stores.postgres.listener import MOST_TOLD
 from turnwheel.performers.stores.postgres.store import at_work
+from turnwheel.testing import ScriptedModel
+from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.store_contract import Check, checks
 
 __all__ = ["open_postgres", "postgres_server"]
@@ -23,6 +31,12 @@ __all__ = ["open_postgres", "postgres_server"]
 pytestmark = ON_ONE_WORKER
 
 Open = Callable[[], PostgresStore]
+
+
+@tool(approval="always")
+def pay() -> str:
+    """Pay."""
+    return "paid"
 
 
 @pytest.mark.parametrize("check", checks(), ids=str)
@@ -95,6 +109,55 @@ async def test_processes_that_append_to_the_same_sessions_wait_for_each_other_in
     won = await asyncio.gather(*[work(*each) for each in zip(stores, orders, strict=True)])
     assert sum(won) == 300
     assert {info.length for info in await stores[0].list()} == {10}
+
+
+# What other processes wrote
+
+
+async def test_what_another_process_writes_is_called_out_at_once(open_postgres: Open) -> None:
+    here, there = open_postgres(), open_postgres()
+    called = asyncio.Queue[Callable[[str], bool]]()
+    loop = asyncio.get_running_loop()
+    stop = here.on_news(lambda concerns: loop.call_soon_threadsafe(called.put_nowait, concerns))
+    # It takes a moment until it listens.
+    for length in range(1_000):
+        await there.append("other", length, [b"x"])
+        with suppress(TimeoutError):
+            concerns = await asyncio.wait_for(called.get(), 0.05)
+            break
+    else:
+        pytest.fail("a thousand appends were not heard")
+    assert concerns("other")
+    assert not concerns("one")
+    # Its own appends are no news, nor is a summary.
+    await here.append("one", 0, [b"x"])
+    await there.append("one", 1, [], b"about")
+    await there.delete("one")
+    concerns = await asyncio.wait_for(called.get(), 10)
+    assert concerns("one")
+    several = [there.append(f"s{number}", 0, [b"x"]) for number in range(MOST_TOLD + 1)]
+    await asyncio.gather(*several)
+    told = list[Callable[[str], bool]]()
+    while not all(any(concerns(f"s{number}") for concerns in told) for number in range(MOST_TOLD + 1)):
+        told.append(await asyncio.wait_for(called.get(), 10))
+    stop()
+
+
+async def test_a_session_that_waits_is_woken_by_another_process_and_looks_seldom(open_postgres: Open) -> None:
+    model = ScriptedModel(calls(("pay", {})), says("done"))
+    agent = Agent(store=open_postgres(), tools=[pay], performers={CallModel: model}, lease=600.0)
+    session = agent.session("s")
+    task = asyncio.create_task(session.run("pay", wait=True))
+    await until(lambda: session.resting)
+    [poller] = POLLERS[id(agent.store)]
+    poller.pause = 600.0
+    # The look that was on its way is over.
+    timer = poller._timer  # pyright: ignore[reportPrivateUsage]  # nothing else says when it looks
+    await until(lambda: poller._timer is not timer)  # pyright: ignore[reportPrivateUsage]  # as above
+    other = Agent(store=open_postgres(), tools=[pay]).session("s")
+    await other.load()
+    await other.approve(other.waiting[0].id)
+    assert (await asyncio.wait_for(task, 10)).text == "done"
 
 
 # The layout of a schema
