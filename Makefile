@@ -36,7 +36,7 @@ EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,dev]' --config
 # An editable install in strict mode links the files that are there when it is made. So it is made again
 # whenever a file comes or goes, or what is to be installed changes: the stamp is named after both.
 ROOMS := apps diagrams effects engine performers projections settings states testing
-FILES := $(sort $(wildcard *.py $(foreach room,$(ROOMS),$(room)/*.py $(room)/*/*.py $(room)/*/*/*.py) apps/console/page/*))
+FILES := $(sort $(wildcard *.py $(foreach room,$(ROOMS),$(room)/*.py $(room)/*/*.py $(room)/*/*/*.py) apps/console/page/* performers/stores/postgres/*.sql))
 WANTED := $(shell printf '%s\n' $(FILES) | cat - pyproject.toml requirements.lock | cksum)
 INSTALLED := .venv/installed-$(firstword $(WANTED))
 

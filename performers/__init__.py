@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from .secrets import MemoryVault as MemoryVault, Vault as Vault
     from .stores.base import (
+        CallingStore as CallingStore,
         CheckpointingStore as CheckpointingStore,
         Durability as Durability,
         Entries as Entries,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         TellingStore as TellingStore,
     )
     from .stores.memory import MemoryStore as MemoryStore
+    from .stores.postgres.store import PostgresStore as PostgresStore
     from .stores.sqlite import SQLiteStore as SQLiteStore
     from .tools.builtin import builtin_tools as builtin_tools
     from .tools.decorator import Tool as Tool, ToolContext as ToolContext, tool as tool
@@ -71,6 +73,7 @@ _MODULES = {
     "secrets": ("MemoryVault", "Vault"),
     "stores.base": (
         *(
+            "CallingStore",
             "CheckpointingStore",
             "Durability",
             "Entries",
@@ -81,6 +84,7 @@ _MODULES = {
         ),
     ),
     "stores.memory": ("MemoryStore",),
+    "stores.postgres.store": ("PostgresStore",),
     "stores.sqlite": ("SQLiteStore",),
     "tools.builtin": ("builtin_tools",),
     "tools.decorator": ("Tool", "ToolContext", "tool"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 from ..effects.errors import StoreError
-from ..performers.stores.base import Entries, Mark, SessionInfo, Store, renew_each
+from ..performers.base import noop
+from ..performers.stores.base import Entries, Hear, Mark, SessionInfo, Store, renew_each
 from ..performers.stores.memory import MemoryStore
 
 
@@ -77,6 +78,11 @@ class StoreOver:
         """Those of *sessions* that were written to; where *kept* does not tell, it may be all."""
         tells = getattr(self.kept, "news", None)
         return ((), sessions) if tells is None else await tells(sessions, since)
+
+    def on_news(self, hear: Hear) -> Callable[[], None]:
+        """Have *hear* called, where *kept* calls."""
+        calls = getattr(self.kept, "on_news", None)
+        return noop if calls is None else calls(hear)
 
     async def close(self) -> None:
         """Close *kept*."""

@@ -4,7 +4,8 @@ Tells waiting sessions what was written to their store: one look for all of them
 Theory of operation. A session that runs or is watched here has to learn what other processes write to it. All
 that wait for the same store, in the same event loop, share one timer. Where the store can say which of them
 were written to, only those read their journals, and a thousand that wait cost one short question. What this
-process writes wakes them at once. The same timer renews the leases of those that work, in one step.
+process writes wakes them at once. A store that calls where others write is looked at then. The same timer
+renews the leases of those that work, in one step.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import attrs
 from ...effects.errors import WorldError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import Any
 
     from ...performers.stores.base import Mark, Store
+
+# Seconds from a call of the store to the look: others may write all the time, and this is for all of it.
+SOON = 0.01
 
 # ruff: noqa: D102  # the members of the protocols are documented at `SessionLease` and in their text
 
@@ -75,6 +79,9 @@ class Poller:
     _mark: Mark | None = attrs.field(default=None, init=False)
     _timer: asyncio.TimerHandle | None = attrs.field(default=None, init=False)
     _tasks: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
+    # Whether the store called since the latest look began, and what ends its calls.
+    _called: bool = attrs.field(default=False, init=False)
+    _stop_calls: Callable[[], None] | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, store: Store, pause: float) -> Poller:
@@ -93,6 +100,11 @@ class Poller:
         self._fresh.add(one.session)
         if self._timer is None:
             self._timer = self.loop.call_later(self.pause, self._begin)
+        on_news = None if self._stop_calls else getattr(self.store, "on_news", None)
+        if on_news is not None:
+            # It is away: the first that comes when it is there again has another try.
+            with suppress(WorldError):
+                self._stop_calls = on_news(self._hear)
         # It has none yet, or takes it back: not to be left to the next look.
         if one.lease is not None and one.lease.due and one.works:
             self._start(one.lease.keep())
@@ -104,6 +116,9 @@ class Poller:
             del self.waiting[one.session]
         if self.waiting:
             return
+        if self._stop_calls is not None:
+            self._stop_calls()
+            self._stop_calls = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -129,8 +144,23 @@ class Poller:
         """Wake *one* at the next look, too: it could not read."""
         self._fresh.add(one.session)
 
+    def _hear(self, concerns: Callable[[str], bool]) -> None:
+        # From a thread of the store; the loop may be closed by now.
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._call, concerns)
+
+    def _call(self, concerns: Callable[[str], bool]) -> None:
+        if self._timer is None or not any(map(concerns, self.waiting)):
+            return
+        self._called = True
+        # One that is over stands for a look that is under way, which another one follows.
+        if self._timer.when() > self.loop.time() + SOON:
+            self._timer.cancel()
+            self._timer = self.loop.call_later(SOON, self._begin)
+
     def _begin(self) -> None:
         # The timer stays, although it is over, until the look is: no second one begins meanwhile.
+        self._called = False
         self._start(self._look())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -153,8 +183,8 @@ class Poller:
                     one.wake()
         finally:
             # Real seconds and not a session's clock: other processes do not live by a test's time.
-            again = self.loop.call_later(self.pause, self._begin) if self.waiting else None
-            self._timer = again
+            pause = min(SOON, self.pause) if self._called else self.pause
+            self._timer = self.loop.call_later(pause, self._begin) if self.waiting else None
 
     async def _news(self) -> set[str]:
         """The sessions that may have been written to since the look before."""

@@ -138,6 +138,22 @@ class TellingStore(Store, Protocol):
         ...
 
 
+# Called with what says whether a session may have been written to; from any thread.
+Hear: TypeAlias = Callable[[Callable[[str], bool]], object]
+
+
+class CallingStore(TellingStore, Protocol):
+    """
+    A `TellingStore` that also calls as soon as another process wrote, so that no look has to be waited for.
+
+    A store may do without, and a call may be lost: it is looked at every half second in any case.
+    """
+
+    def on_news(self, hear: Hear) -> Callable[[], None]:
+        """Call *hear* soon after another process wrote, until the function that is returned is called."""
+        ...
+
+
 class LeasingStore(Store, Protocol):
     """
     A `Store` that also keeps leases: for each session one record, which says who is at work on it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from support.session_stage import until
 from turnwheel import Agent, Session, Singleton, SQLiteStore, tool
 from turnwheel.effects import CallModel, StoreError
 from turnwheel.engine.session.poller import POLLERS, Poller
-from turnwheel.performers.stores.base import Entries, Mark, Store
+from turnwheel.performers.stores.base import Entries, Hear, Mark, Store
 from turnwheel.testing import ScriptedModel
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.stores import StoreOver
@@ -275,6 +275,87 @@ async def test_one_that_comes_is_woken_also_by_what_the_store_told_before() -> N
     assert not second.woken.is_set()
     for one in (first, second):
         await poller.leave(one)
+
+
+class Calling(Asked):
+    """A store that calls where others write; `heard` are those that it calls."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        super().__init__()
+        self.refuses = refuses
+        self.heard: list[Hear] = []
+
+    def on_news(self, hear: Hear) -> Callable[[], None]:
+        if self.refuses:
+            msg = "the store of this test is away"
+            raise StoreError(msg)
+        self.heard.append(hear)
+        return lambda: self.heard.remove(hear)
+
+    async def call(self, *sessions: str) -> None:
+        """Call from another thread, as stores do."""
+        for hear in self.heard:
+            await asyncio.to_thread(hear, lambda name: name in sessions)
+
+
+async def test_those_that_wait_are_woken_when_the_store_calls_and_not_when_they_look() -> None:
+    store = Calling()
+    poller, one, other = Poller.of(store, 60.0), Waits("a"), Waits("b")
+    poller.add(one)
+    poller.add(other)
+    assert len(store.heard) == 1
+    await store.call("a")
+    await asyncio.wait_for(store.looked.wait(), 5)
+    for session in ("a", "b"):
+        await store.append(session, 0, [b"{}"])
+    for each in (one, other):
+        each.woken.clear()
+    # What concerns none of them is no reason to look.
+    asked = store.asked["news"]
+    await store.call("c")
+    await turns(5)
+    assert store.asked["news"] == asked
+    # Many calls are one look.
+    for _ in range(20):
+        await store.call("a", "c")
+    await asyncio.wait_for(one.woken.wait(), 5)
+    assert store.asked["news"] - asked <= 3
+    for each in (one, other):
+        await poller.leave(each)
+    assert store.heard == []
+
+
+async def test_a_call_while_a_look_is_under_way_has_another_one_follow() -> None:
+    store = Calling()
+    poller, one = Poller.of(store, 60.0), Waits("a")
+    news, begun, going = store.news, asyncio.Event(), asyncio.Event()
+
+    async def slow(sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        found = await news(sessions, since)
+        begun.set()
+        await going.wait()
+        return found
+
+    poller.add(one)
+    store.__dict__["news"] = slow
+    await store.call("a")
+    await asyncio.wait_for(begun.wait(), 5)
+    await store.append("a", 0, [b"{}"])
+    await store.call("a")
+    await turns(2)
+    going.set()
+    await asyncio.wait_for(one.woken.wait(), 5)
+    one.woken.clear()
+    await asyncio.wait_for(one.woken.wait(), 5)
+    await poller.leave(one)
+
+
+async def test_a_store_that_cannot_call_is_looked_at_all_the_same() -> None:
+    store = Calling(refuses=True)
+    poller, one = Poller.of(store, 0.001), Waits("a")
+    poller.add(one)
+    await asyncio.wait_for(one.woken.wait(), 5)
+    await poller.leave(one)
 
 
 class Broken(StoreOver):

@@ -1,0 +1,1 @@
+"""The store of several machines: a schema of a PostgreSQL database."""

