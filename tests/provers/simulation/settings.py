@@ -204,7 +204,7 @@ def _vetted(choices: Choices) -> Config:
         tools=tuple([tool for tool in TOOLS if tool.name in met]),
         children=children(choices),
         loops=weighted(choices, {Loops.never(): 70, Loops(): 30}),
-        rules=weighted(choices, {(): 60, RULES[:1]: 40}),
+        rules=weighted(choices, {(): 50, RULES[:1]: 25, (RULES[0], RULES[-1]): 25}),
         hooks=(HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="[nw]*"), *HOOKS[3:4]),
         policy=Policy(
             concurrency=weighted(
