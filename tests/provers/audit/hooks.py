@@ -149,9 +149,7 @@ class HookBook:
 
     # What hooks said
 
-    def _heard(
-        self, event: HookAnswered, asked: FireHook, now: Transition, *, unpaid: bool
-    ) -> list[str]:
+    def _heard(self, event: HookAnswered, asked: FireHook, now: Transition, *, unpaid: bool) -> list[str]:
         """What the hooks that were *asked* said holds."""
         answers = answers_in(event, now.config)
         denied = any(answer.verdict is Verdict.DENY for answer in answers)

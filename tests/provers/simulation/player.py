@@ -114,6 +114,7 @@ FIRST: Mapping[str, type[Request] | UnionType] = {
     "late": SetTimer,
     "yes": AskApproval,
     "no": AskApproval,
+    "look": InspectCall,
     "caught": InspectCall,
 }
 """What is answered first where a plan says so."""
@@ -259,9 +260,10 @@ class Player:
                 self._answer(run.requests[next(iter(self._ready("yes")))], "yes")
             case "answer" | "hook" | "end" | "work" | "spend" | "squander" | "late" | "no" | "caught" as how:
                 self._answer(run.requests[weighted(self.choices, self._ready(how))], how)
-            case "no to all":
-                while questions := self._ready("no", others=False):
-                    self._answer(run.requests[next(iter(questions))], "no")
+            case "no to all" | "look at all" as how:
+                one = how.split()[0]
+                while asked := self._ready(one, others=False):
+                    self._answer(run.requests[next(iter(asked))], one)
             case "stray":
                 self._stray()
             case "progress":
