@@ -266,8 +266,7 @@ def filled(given: str, spec: ToolSpec | None) -> str:
 def fits_partly(text: str, glob: str) -> bool:
     """Whether *glob*, whose only special character is the star, may match *text* with more in it."""
     literal, fixed = glob.split("*", maxsplit=1)[0], text.split(UNKNOWN, maxsplit=1)[0]
-    begins = literal.startswith(fixed) or fixed.startswith(literal)
-    return begins and ("*" in glob or UNKNOWN in text)
+    return literal.startswith(fixed) or ("*" in glob and fixed.startswith(literal))
 
 
 def needs_asking(spec: ToolSpec) -> bool:
