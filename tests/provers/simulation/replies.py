@@ -189,7 +189,14 @@ def _calls(choices: Choices, offered: tuple[str, ...], others: tuple[str, ...]) 
     yield from second_halves
 
 
-SEARCHES = ({}, {"path": "a"}, {"path": "b"}, {"path": ".."}, {"path": "a", "glob": "*.py"}, {"glob": None})
+SEARCHES: tuple[Mapping[str, str | None], ...] = (
+    {},
+    {"path": "a"},
+    {"path": "b"},
+    {"path": ".."},
+    {"path": "a", "glob": "*.py"},
+    {"glob": None},
+)
 """What a model searches, and for what."""
 
 
