@@ -19,7 +19,7 @@ from pathlib import Path
 
 from turnwheel import Agent, SQLiteStore, tool
 from turnwheel.effects import CallModel
-from turnwheel.engine import explain, export
+from turnwheel.engine import explain, export, replay
 from turnwheel.testing import ScriptedModel, calls, says
 
 RUN = 100
@@ -27,6 +27,9 @@ RUN = 100
 
 TIMES = 5
 """How often each is measured; the median counts."""
+
+PAGE = 50
+"""Steps of a page."""
 
 MILLI = 1e3
 
@@ -69,6 +72,7 @@ async def measured(path: Path, rounds: int) -> dict[str, float]:
         figures = {
             "load": await took(lambda: one.session("s").load()),
             "read": await took(lambda: _read(one)),
+            "page": await took(lambda: _page(store, 2 * rounds)),
             "fork": await took(session.fork),
             "why": await took(lambda: explain(store, "s", last.id), 1),
             "export": await took(lambda: export(store, "s"), 1),
@@ -81,6 +85,14 @@ async def measured(path: Path, rounds: int) -> dict[str, float]:
 async def _read(one: Agent) -> None:
     """Load the session, and look at each of its messages."""
     tuple((await one.session("s").load()).history)
+
+
+async def _page(store: SQLiteStore, since: int) -> None:
+    """Replay a page of the session, from the middle of it on."""
+    steps = [step async for step in replay(store, "s", since, PAGE)]
+    if len(steps) != PAGE:
+        msg = f"a page of {len(steps)} steps"
+        raise RuntimeError(msg)
 
 
 async def main(rounds: int) -> None:

@@ -337,6 +337,7 @@ def sessions(report: Report, sizes: Sizes) -> None:
         (f"{session}: load", "load", "50 ms"),
         ("the same, without a checkpoint", "whole", ""),
         ("the same, and every message", "read", ""),
+        (f"{session}: a page of 50 steps from its middle", "page", ""),
         (f"{session}: fork", "fork", ""),
         (f"{session}: why", "why", ""),
         (f"{session}: export", "export", ""),

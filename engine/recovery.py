@@ -57,7 +57,7 @@ from .machine import Machine
 # part of events. A fold reads them from there, so a new wording changes no old run.
 WHY = {
     effects.Failure.LOST: "the process that waited for the answer is gone",
-    effects.Failure.UNBEGUN: "nobody had begun to ask here",
+    effects.Failure.UNBEGUN: "no process had begun to ask here",
 }
 
 # Why a model is not asked any more, and of a hook or the files of instructions its fault.

@@ -133,7 +133,11 @@ def _heard(state: Compacting, cut: int, event: events.HookAnswered, ctx: Context
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     if said.verdict is Verdict.DENY:
         return _failed(state, f"a hook denied it: {said.because}", draft, ctx, asked=False)
-    return _summarise(state, _plan(cut, said.context, ctx), draft, ctx)
+    plan = _plan(cut, said.context, ctx)
+    # While the hooks were asked, a person may have chosen a dearer model, or another process come.
+    if short := _short(plan, ctx):
+        return _unpaid(state, plan, short, draft, ctx)
+    return _summarise(state, plan, draft, ctx)
 
 
 def _plan(cut: int, wishes: tuple[str, ...], ctx: Context) -> Plan:

@@ -59,6 +59,7 @@ from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
 from turnwheel.engine.session import checkpointing
+from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.delivery import PASSING, Delivery, Position, Subscription
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session import Session
@@ -82,6 +83,9 @@ from turnwheel.testing.scenarios_world import (
 
 TURNS = 600
 """Turns of the event loop that a session is given to get where the bare machine is."""
+
+PAGE = 5
+"""Steps that are read at a time where a session is read in pages."""
 
 SOON = 200
 """Turns after which it is given real time, for a store with a thread."""
@@ -517,7 +521,17 @@ class SessionHost:
             if task is not None:
                 with suppress(TurnwheelError, asyncio.CancelledError):
                     await task
+        if self._resumes:
+            await self._read_in_pages()
         await self._store.close()
+
+    async def _read_in_pages(self) -> None:
+        """Each page begins at a checkpoint, and has the steps that are there where all is read."""
+        for listed in await self._store.list():
+            whole = [step async for step in replay(self._store, listed.session)]
+            for since in range(0, len(whole), PAGE):
+                page = [step async for step in replay(self._store, listed.session, since, PAGE)]
+                assert page == whole[since : since + PAGE]
 
 
 PURE: Final[Mapping[str, type[PureHost]]] = {

@@ -173,7 +173,7 @@ class Children:
 
 CHILD_SYSTEM = """\
 You are {name}, a helper of another agent. {description}
-Do what you are asked, with the tools you have, and end with a summary of your findings. Nobody can answer
+Do what you are asked, with the tools you have, and end with a summary of your findings. No person can answer
 questions."""
 
 # How often a child is taken over from a process that has not noticed yet that it lost the session.

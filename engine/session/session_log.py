@@ -440,7 +440,7 @@ class SessionLog:
             # A step, a takeover or a branch: another process is the owner. Checked for all entries before
             # one is applied, so that a loser does not act on half of them.
             if not isinstance(entry, ConcurrentEntry):
-                raise conflict or StoreConflict(self.session, self.length, self.length + len(news))
+                raise StoreConflict(self.session, self.length, self.length + len(news))
             added.append(entry)
         # No journal becomes shorter. A store that says so would have this try for ever.
         if conflict is not None and not news:

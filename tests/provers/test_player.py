@@ -56,7 +56,7 @@ from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL
 
-pytestmark = pytest.mark.prover
+pytestmark = [pytest.mark.prover, pytest.mark.timeout(900)]  # on a busy machine; alone it takes a tenth
 
 RUNS = 1_500
 """So many runs, at least."""

@@ -21,7 +21,7 @@ from provers.audit.lost import (
     judged_faults,
     lost_call,
 )
-from provers.audit.permission_oracle import Case
+from provers.audit.permission_oracle import Case, filled
 from provers.invariants import start_faults
 from provers.steps import stopping
 from turnwheel.effects.config import Gates, OnDenial, ToolKind
@@ -160,7 +160,8 @@ class CallBook:
             decision = event.decision
             yes = answered.call in around.asks.yes
             if isinstance(decision, Approve) and decision.arguments and yes:
-                self._note(answered.call, given=decision.arguments)
+                name = self.calls[answered.call].name
+                self._note(answered.call, given=filled(decision.arguments, now.config.tool(name)))
         if self._denied(around) and now.config.policy.on_denial is OnDenial.SKIP_REST:
             self.skips = True
 
@@ -173,8 +174,9 @@ class CallBook:
         verdicts = {answer.verdict for answer in answers if answer.verdict is not None}
         # What is denied stays as the model wrote it.
         denied = Verdict.DENY in verdicts
-        given = [answer.arguments for answer in answers if answer.arguments and not denied]
         entry = self.calls[call]
+        spec = config.tool(entry.name)
+        given = [filled(one.arguments, spec) for one in answers if one.arguments and not denied]
         self._note(call, said=entry.said | verdicts, given=(entry.given, *given)[-1], news=True)
 
     def _effect(  # noqa: PLR0911  # one return for each kind of effect
@@ -211,7 +213,8 @@ class CallBook:
             again = [call.id for call in message.calls if call.id in self.calls]
             self.batch, self.skips, self.loose = tuple([call.id for call in message.calls]), False, False
             for call in message.calls:
-                self.calls[call.id] = Entry(name=call.name, wire_id=call.wire_id, given=call.arguments)
+                given = filled(call.arguments, config.tool(call.name))
+                self.calls[call.id] = Entry(name=call.name, wire_id=call.wire_id, given=given)
             return [f"{again} are the ids of two calls each"] if again else []
         return [
             fault

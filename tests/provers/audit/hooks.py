@@ -115,18 +115,25 @@ class HookBook:
         return isinstance(self.instructions, SetInstructions)
 
     def take(
-        self, now: Transition, answered: Request | None, calls: CallBook, warns: tuple[Due, ...]
+        self,
+        now: Transition,
+        answered: Request | None,
+        calls: CallBook,
+        warns: tuple[Due, ...],
+        *,
+        unpaid: bool,
     ) -> list[str]:
         """
         The faults of the step *now*, whose event closed *answered*; *calls* knows what calls are about.
 
-        The model is to be told of one of the circles *warns*, too, if there are any.
+        The model is to be told of one of the circles *warns*, too, if there are any. *unpaid*: what is left
+        does not pay for a summary.
         """
         faults: list[str] = []
         self.warns = warns
         event = now.event
         if isinstance(event, HookAnswered) and isinstance(answered, FireHook):
-            faults += self._heard(event, answered, now)
+            faults += self._heard(event, answered, now, unpaid=unpaid)
         elif isinstance(event, ModelFinished) and isinstance(answered, CallModel):
             self.pending = () if answered.purpose is Purpose.TURN else self.pending
         elif isinstance(event, InstructionsRead):
@@ -142,7 +149,7 @@ class HookBook:
 
     # What hooks said
 
-    def _heard(self, event: HookAnswered, asked: FireHook, now: Transition) -> list[str]:
+    def _heard(self, event: HookAnswered, asked: FireHook, now: Transition, *, unpaid: bool) -> list[str]:
         """What the hooks that were *asked* said holds."""
         answers = answers_in(event, now.config)
         denied = any(answer.verdict is Verdict.DENY for answer in answers)
@@ -152,7 +159,7 @@ class HookBook:
         contexts = tuple([answer.context for answer in answers if answer.context])
         if asked.hook is Hook.PRE_COMPACT:
             self.wishes = () if denied else contexts
-            return _expected(now, CallModel, 0 if denied else 1)
+            return _expected(now, CallModel, 0 if denied or unpaid else 1)
         added = tuple([effect.text for effect in now.effects if isinstance(effect, AddContext)])
         self.pending += contexts
         faults = [] if added == contexts else [f"hooks added {contexts}, kept is {added}"]

@@ -106,7 +106,8 @@ def like(one: Made, other: Made) -> bool:
     if mine is None or theirs is None:
         return mine == theirs
     names = {*mine, *theirs}
-    news = {name for name in names if mine.get(name) != theirs.get(name)}
+    # What is left out is not what is null.
+    news = {name for name in names if mine.get(name, names) != theirs.get(name, names)}
     if news and news <= PAGES:
         return False
     return 2 * len(news - PAGES) <= len(names - PAGES)

@@ -6,6 +6,7 @@ There the first thing that speaks decides; here everything that speaks is gather
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, final
 
@@ -24,6 +25,7 @@ from turnwheel.effects.permissions import (
     Rule,
     Verdict,
 )
+from turnwheel.states.rules.schema import arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,12 +65,10 @@ class Case:
     def looked_at(self) -> bool:
         """Whether it has to be looked at before anything is decided."""
         own = {*self.spec.paths, self.spec.command} - {""}
-        named = {
-            name
-            for rule in (*self.config.rules, *self.granted)
-            if fnmatchcase(self.spec.name, rule.tool)
-            for name, _ in rule.where
-        }
+        rules = (*self.config.rules, *self.granted)
+        named = {name for rule in rules if fnmatchcase(self.spec.name, rule.tool) for name, _ in rule.where}
+        if self.spec.paths and any(self._may_show(rule) for rule in rules):
+            return True
         return bool(own & named) or bool(self._edits and self.config.protected and self.spec.paths)
 
     @property
@@ -148,14 +148,46 @@ class Case:
 
     def speaks(self, rule: Rule) -> int:
         """Whether *rule*, which asks or denies, speaks about it: 2, or 1 where nobody can tell, or 0."""
-        if not fnmatchcase(self.spec.name, rule.tool):
-            return 0
-        return min([self._meets(name, glob) for name, glob in rule.where], default=2)
+        mine = fnmatchcase(self.spec.name, rule.tool)
+        speaks = min([self._meets(name, glob) for name, glob in rule.where], default=2) if mine else 0
+        return speaks or int(self._may_show(rule) and self._may_find(rule.where[0][1]))
+
+    def _may_show(self, rule: Rule) -> bool:
+        """Whether *rule* asks about paths of files, something of which a search shows as a reader would."""
+        asks = rule.verdict is Verdict.ASK and [name for name, _ in rule.where] == ["path"]
+        return (
+            self.spec.searches
+            and asks
+            and any(fnmatchcase(tool, rule.tool) for tool in (self.spec.name, "read"))
+        )
+
+    def _may_find(self, glob: str) -> bool:
+        """Whether what *glob* matches may lie below where a search begins, as far as anybody can tell."""
+        for name in self.spec.paths:
+            if not isinstance(self.given.get(name), str):
+                continue
+            there = [
+                each
+                for one in self.finding.paths
+                if one.argument == name
+                for each in (*one.written, *one.real)
+            ]
+            # What is below a folder above this one may be anywhere.
+            below = [UNKNOWN if set(each) <= {".", "/"} else f"{each}/{UNKNOWN}" for each in there]
+            if not there or any(fits_partly(each, glob) for each in below):
+                return True
+        return False
+
+    @property
+    def _seen(self) -> Mapping[str, object]:
+        """What is given, as rules see it: what is null where it is left out, is null."""
+        return {**defaults(self.spec), **self.given}
 
     def _meets(self, name: str, glob: str) -> int:
-        if Rule(verdict=Verdict.ASK, tool="*", where=((name, glob),)).covers("", self.given):
+        if Rule(verdict=Verdict.ASK, tool="*", where=((name, glob),)).covers("", self._seen):
             return 2
-        if name not in self.given or name not in {*self.spec.paths, self.spec.command}:
+        # Nothing is reached, and nothing runs, where there is none.
+        if self.given.get(name) is None or name not in {*self.spec.paths, self.spec.command}:
             return 0
         paths = [one for one in self.finding.paths if one.argument == name]
         shells = [one for one in self.finding.commands if one.argument == name]
@@ -178,7 +210,7 @@ class Case:
         for rule in mine:
             own = {name: glob for name, glob in rule.where if name in {*self.spec.paths, self.spec.command}}
             others = tuple([one for one in rule.where if one[0] not in own])
-            if not Rule(verdict=Verdict.ALLOW, tool="*", where=others).covers("", self.given):
+            if not Rule(verdict=Verdict.ALLOW, tool="*", where=others).covers("", self._seen):
                 continue
             if not all(self._reaches(name, own[name]) for name in self.spec.paths if name in own):
                 continue
@@ -215,11 +247,26 @@ class Case:
         return hit or any(one.doubt for one in known.values()) or any(name not in known for name in given)
 
 
+def defaults(spec: ToolSpec) -> dict[str, object]:
+    """What an argument of *spec* is where it is left out, null as well."""
+    declared = json.loads(spec.schema).get("properties", {}) if spec.fills else {}
+    return {name: each["default"] for name, each in declared.items() if "default" in each}
+
+
+def filled(given: str, spec: ToolSpec | None) -> str:
+    """What is *given*, as text, with the defaults of *spec* for what was left out, but for those of null."""
+    arguments = arguments_of(given)
+    if spec is None or arguments is None:
+        return given
+    known = {*arguments, *spec.secrets}
+    left_out = {name: one for name, one in defaults(spec).items() if one is not None and name not in known}
+    return json.dumps({**arguments, **left_out}, ensure_ascii=False) if left_out else given
+
+
 def fits_partly(text: str, glob: str) -> bool:
     """Whether *glob*, whose only special character is the star, may match *text* with more in it."""
     literal, fixed = glob.split("*", maxsplit=1)[0], text.split(UNKNOWN, maxsplit=1)[0]
-    begins = literal.startswith(fixed) or fixed.startswith(literal)
-    return begins and ("*" in glob or UNKNOWN in text)
+    return literal.startswith(fixed) or ("*" in glob and fixed.startswith(literal))
 
 
 def needs_asking(spec: ToolSpec) -> bool:

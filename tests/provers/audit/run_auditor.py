@@ -222,7 +222,7 @@ class RunAuditor:
             stopped=answered is not None and answered.id in self.cancelled,
         )
         faults += self.calls.take(now, around) + self.loops.take(now, self.view.messages)
-        faults += self.hooks.take(now, answered, self.calls, self.loops.warns)
+        faults += self.hooks.take(now, answered, self.calls, self.loops.warns, unpaid=self.unpaid)
         faults += self._kept_up(now, answered)
         return faults + self._balance(now) + step_faults(now)
 

@@ -28,6 +28,7 @@ import attrs
 from turnwheel.effects.messages import Finish, ToolCall, ToolResult
 from turnwheel.effects.requests import CallModel, Request
 from turnwheel.states.context import ConversationMemory, RunProgress, SessionMemory
+from turnwheel.states.rules.token_estimates import message_size
 from turnwheel.states.state import (
     Confirming,
     Dispatching,
@@ -80,7 +81,9 @@ def _remembered(memory: Memory, world: World) -> tuple[object, ...]:
     back = world.looks_back or not memory.spent.turns
     seen = history if back else history.slice(max(0, len(history) - 1), len(history))
     conversation = (history.revision, [_shape(message) for message in seen])
-    sizes = (memory.conversation.size, memory.conversation.results) if back else ()
+    # Of a message that is to be summarised it matters how long it is, too.
+    each = [message_size(message) for message in seen]
+    sizes = (memory.conversation.size, memory.conversation.results, each) if back else ()
     return (*TOLD(memory), len(memory.session.received), conversation, sizes, world.counted(memory.spent))
 
 

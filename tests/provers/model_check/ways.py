@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from provers.simulation.findings import COMMAND
 from turnwheel.effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -30,7 +31,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.findings import Finding, PathFound
+from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid
 from turnwheel.effects.messages import StopReason
@@ -152,11 +153,17 @@ def _answers_of_who_summarises(name: str, machine: Machine, world: World) -> Ite
 
 
 def _findings(request: InspectCall) -> Iterator[Event]:
-    """A path reaches what it says, or a secret, or it has other names; or nothing is known of it."""
+    """
+    What is written, a secret, what nobody can tell for sure, or nothing.
+
+    It is what a path reaches, or what a command runs.
+    """
     value = json.loads(request.arguments)["path"]
-    for real, doubt in ((value, ""), ("secret", ""), (value, "it has two names")):
+    for real, doubt in ((value, ""), ("secret", ""), (value, "as played")):
         path = PathFound(argument="path", value=value, written=(value,), real=(real,), doubt=doubt)
-        yield CallInspected(at=AT, request=request.id, finding=Finding(paths=(path,)))
+        runs = CommandFound(argument="path", commands=(SimpleCommand(words=(real,)),), unread=doubt)
+        found = Finding(commands=(runs,)) if request.tool == COMMAND else Finding(paths=(path,))
+        yield CallInspected(at=AT, request=request.id, finding=found)
     yield CallInspected(at=AT, request=request.id)
 
 

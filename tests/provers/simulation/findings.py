@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from provers.choices import Choices, chance, weighted
 from turnwheel.effects.findings import (
     UNKNOWN,
@@ -32,6 +34,11 @@ def found(choices: Choices, request: InspectCall) -> Finding:
     doubt = weighted(choices, {"": 85, "it has two names": 15})
     path = PathFound(argument="path", value=value, written=(value,), real=(reached,), doubt=doubt)
     return Finding(paths=(path,))
+
+
+def caught(about: Finding) -> Finding:
+    """As *about*, but each path leads to a secret, which a rule may deny."""
+    return attrs.evolve(about, paths=tuple([attrs.evolve(path, real=("secret",)) for path in about.paths]))
 
 
 def _command(choices: Choices, value: str) -> CommandFound:

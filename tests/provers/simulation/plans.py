@@ -87,6 +87,7 @@ PLANS_THERE: Mapping[str, Plans] = {
         ("yes", "yes", "end"): 10,
         ("yes", "yes", "no to all", "give up"): 70,
         ("yes", "yes", "no to all", "hook", "work"): 25,
+        ("look at all", "yes", "yes", "no to all", "caught"): 60,
         ("yes", "yes", "no to all", "lost is told", "crash"): 40,
         ("yes", "yes", "no to all", "lost is asked", "crash"): 20,
         ("yes", "yes", "no", "hook"): 12,

@@ -114,6 +114,8 @@ FIRST: Mapping[str, type[Request] | UnionType] = {
     "late": SetTimer,
     "yes": AskApproval,
     "no": AskApproval,
+    "look": InspectCall,
+    "caught": InspectCall,
 }
 """What is answered first where a plan says so."""
 
@@ -256,11 +258,12 @@ class Player:
         match weighted(self.choices, {**weights, "steer": 0} if long else weights):
             case "yes":
                 self._answer(run.requests[next(iter(self._ready("yes")))], "yes")
-            case "answer" | "hook" | "end" | "work" | "spend" | "squander" | "late" | "no" as how:
+            case "answer" | "hook" | "end" | "work" | "spend" | "squander" | "late" | "no" | "caught" as how:
                 self._answer(run.requests[weighted(self.choices, self._ready(how))], how)
-            case "no to all":
-                while questions := self._ready("no", others=False):
-                    self._answer(run.requests[next(iter(questions))], "no")
+            case "no to all" | "look at all" as how:
+                one = how.split()[0]
+                while asked := self._ready(one, others=False):
+                    self._answer(run.requests[next(iter(asked))], one)
             case "stray":
                 self._stray()
             case "progress":
@@ -337,6 +340,8 @@ class Player:
             event = attrs.evolve(
                 event, said=tuple([HookSaid(name=said.name, answer=NO) for said in event.said])
             )
+        elif isinstance(event, CallInspected) and how == "caught":
+            event = attrs.evolve(event, finding=findings.caught(event.finding))
         elif isinstance(event, ToolFinished) and how == "spend":
             event = attrs.evolve(event, seconds=MUCH)
         elif isinstance(event, AgentFinished) and how in {"spend", "squander"}:

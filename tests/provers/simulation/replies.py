@@ -189,12 +189,25 @@ def _calls(choices: Choices, offered: tuple[str, ...], others: tuple[str, ...]) 
     yield from second_halves
 
 
+SEARCHES: tuple[Mapping[str, str | None], ...] = (
+    {},
+    {"path": "a"},
+    {"path": "b"},
+    {"path": ".."},
+    {"path": "a", "glob": "*.py"},
+    {"glob": None},
+)
+"""What a model searches, and for what."""
+
+
 def arguments(choices: Choices, tool: str) -> str:
     """The arguments of a call: mostly right, sometimes cut, wrong, missing or no object."""
     if tool in {"send", "scout", "ranger"}:
         good = json.dumps(
             {"agent": weighted(choices, {"kid": 60, "heir": 30, "nobody": 10}), "prompt": "do it"}
         )
+    elif tool == "hunt":
+        good = json.dumps(pick(choices, SEARCHES))
     else:
         good = json.dumps({"path": pick(choices, ("a.txt", "b.txt"))})
     kind = weighted(choices, {"good": 84, "cut": 4, "empty": 4, "extra": 4, "no object": 4})

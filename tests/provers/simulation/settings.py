@@ -98,6 +98,28 @@ TOOLS = (
 )
 """One tool of each kind that makes a difference."""
 
+HUNT = """{
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "default": "."},
+        "glob": {"type": ["string", "null"], "default": null}
+    },
+    "additionalProperties": false
+}"""
+SEARCH = ToolSpec(name="hunt", schema=HUNT, side_effect=SideEffect.READ_ONLY, paths=("path",), searches=True)
+"""A tool that shows what lies below its path, and of whose arguments one is null where it is left out."""
+
+SEARCHED = (
+    Rule(verdict=Verdict.ASK, tool="read", where=(("path", "a/b*"),)),
+    Rule(verdict=Verdict.ASK, tool="hunt", where=(("glob", "*"),)),
+    Rule(verdict=Verdict.ASK, tool="h*", where=(("path", "a"),)),
+    Rule(verdict=Verdict.DENY, tool="*", where=(("glob", "null"),)),
+    Rule(verdict=Verdict.DENY, tool="hunt", where=(("path", "secret*"),)),
+    Rule(verdict=Verdict.ALLOW, tool="hunt", where=(("glob", "nu*"),)),
+    Rule(verdict=Verdict.ALLOW, tool="*", where=(("path", "a*"), ("glob", "*"))),
+)
+"""What may be said of a search, and of what it is not given."""
+
 VETTED: Mapping[frozenset[str], int] = {
     frozenset({"peek", "write", "note", "send", "ranger"}): 65,
     frozenset({"write", "send"}): 35,
@@ -204,7 +226,7 @@ def _vetted(choices: Choices) -> Config:
         tools=tuple([tool for tool in TOOLS if tool.name in met]),
         children=children(choices),
         loops=weighted(choices, {Loops.never(): 70, Loops(): 30}),
-        rules=weighted(choices, {(): 60, RULES[:1]: 40}),
+        rules=weighted(choices, {(): 50, RULES[:1]: 25, (RULES[0], RULES[-1]): 25}),
         hooks=(HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="[nw]*"), *HOOKS[3:4]),
         policy=Policy(
             concurrency=weighted(
@@ -275,6 +297,7 @@ def _doubted(choices: Choices) -> Config:
         tools=tuple([tool for tool in TOOLS if tool.name in {"write", "send"}]),
         children=children(choices),
         loops=Loops.never(),
+        rules=weighted(choices, {(): 30, RULES[-1:]: 70}),
         hooks=weighted(choices, {(): 70, HOOKS[2:4]: 30}),
         policy=Policy(
             concurrency=pick(choices, (Concurrency.PARALLEL, Concurrency.PARALLEL_READS)),
@@ -285,6 +308,23 @@ def _doubted(choices: Choices) -> Config:
     )
 
 
+def _searching(choices: Choices) -> Config:
+    """Searches, and all that rules can say of them."""
+    spec = attrs.evolve(
+        SEARCH,
+        fills=chance(choices, 80),
+        approval=weighted(choices, {Approval.BY_SIDE_EFFECT: 70, Approval.ALWAYS: 30}),
+    )
+    return Config(
+        model=ModelSpec(name="wire:model"),
+        tools=(spec, *[tool for tool in TOOLS if tool.name in {"look", "write"}]),
+        loops=Loops.never(),
+        rules=tuple([rule for rule in SEARCHED if chance(choices, 40)]),
+        hooks=weighted(choices, {(): 70, HOOKS[:1]: 30}),
+        policy=policy(choices),
+    )
+
+
 KINDS: Mapping[str, Callable[[Choices], Config]] = {
     "any": _any,
     "crowd": _crowd,
@@ -292,8 +332,17 @@ KINDS: Mapping[str, Callable[[Choices], Config]] = {
     "long": _long,
     "family": _family,
     "doubted": _doubted,
+    "searching": _searching,
 }
-OFTEN: Mapping[str, int] = {"any": 22, "crowd": 24, "vetted": 36, "long": 8, "family": 4, "doubted": 6}
+OFTEN: Mapping[str, int] = {
+    "any": 22,
+    "crowd": 24,
+    "vetted": 30,
+    "long": 8,
+    "family": 4,
+    "doubted": 9,
+    "searching": 3,
+}
 """The kinds of worlds, and how often each is met."""
 
 

@@ -93,9 +93,6 @@ def at_rest(turns: int) -> Rest:
     """What is there now, after so many *turns*, when all that can be has been let go of."""
     while gc.collect():
         pass
-    loop: Any = asyncio.get_running_loop()
-    # Nothing else tells of timers, and a task that is waiting for one is not the only thing that may be.
-    timers = [timer for timer in loop._scheduled if not timer.cancelled()]  # see above
     return Rest(
         turns=turns,
         resident=int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGESIZE"),
@@ -104,10 +101,17 @@ def at_rest(turns: int) -> Rest:
         cycles=sum(generation["collected"] for generation in gc.get_stats()),
         garbage=len(gc.garbage),
         tasks=len(asyncio.all_tasks()) - 1,
-        timers=len(timers),
+        timers=timers(),
         threads=threading.active_count(),
         files=len(list(Path("/proc/self/fd").iterdir())),
     )
+
+
+def timers() -> int:
+    """How many timers the event loop has."""
+    loop: Any = asyncio.get_running_loop()
+    # Nothing else tells of timers, and a task that is waiting for one is not the only thing that may be.
+    return len([timer for timer in loop._scheduled if not timer.cancelled()])  # see above
 
 
 def _counts(one: object) -> bool:
@@ -190,9 +194,15 @@ async def rested(service: Service, asked: argparse.Namespace, names: list[str], 
 
 
 async def quiet(most: int) -> None:
-    """Wait until there are at most so many threads of stores: one that has closed its file ends soon."""
+    """
+    Wait until no timer is left, and at most so many threads of stores.
+
+    One that has closed its file ends soon, and a session that rests is packed a moment later.
+    """
     for _ in range(100):
-        if sum(thread.name == "turnwheel-sqlite" for thread in threading.enumerate()) <= most:
+        threads = sum(thread.name == "turnwheel-sqlite" for thread in threading.enumerate())
+        # While this sleeps it has a timer of its own.
+        if threads <= most and not timers():
             return
         await asyncio.sleep(0.02)
 
