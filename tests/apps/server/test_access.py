@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,6 +131,23 @@ def test_a_server_for_other_machines_needs_a_token(monkeypatch: pytest.MonkeyPat
         *[True] * 3,
         *[False] * 2,
     ]
+
+
+@pytest.mark.parametrize("given", [("--token", "secret"), ("--token", "ann:a-secret", "--max-tokens", "9")])
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_token_is_taken_beside_the_options_of_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: tuple[str, ...], *, by_variable: bool
+) -> None:
+    monkeypatch.delenv("TURNWHEEL_SERVER_TOKEN", raising=False)
+    if by_variable:
+        monkeypatch.setenv("TURNWHEEL_SERVER_TOKEN", given[1])
+        given = given[2:]
+    store = str(tmp_path / "sessions.db")
+    # No machine has this address: it comes as far as listening.
+    args = ["serve", "--stand-in", "--host", "192.0.2.1", "--store", store, *given]
+    refused = CliRunner().invoke(turnwheel, args)
+    assert isinstance(refused.exception, ConfigError)
+    assert "cannot listen on 192.0.2.1" in str(refused.exception)
 
 
 @pytest.mark.parametrize(
