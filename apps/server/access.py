@@ -27,6 +27,9 @@ from .problems import Refused
 # Names of tenants and agents stand in names of sessions, between slashes.
 WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
+# Behind the name of a session, that of what came under keys for it; no id has this sign.
+KEYS = ".#keys"
+
 # What a page may do to another one's server without being asked: nothing but look.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -70,7 +73,9 @@ class Namespace:
         return text
 
     def public(self, name: str) -> tuple[str, str] | None:
-        """The agent and the id of the session with that *name* in the store; None for one of others."""
+        """The agent and the id of the session with that *name* in the store; None for all others."""
+        if name.endswith(KEYS):
+            return None
         if "/" not in name:
             return None if self.tenant else (self.agents[0], name)
         tenant, _, rest = name.partition("/")

@@ -28,7 +28,8 @@ from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
-from .event_stream import EventStream
+from .event_stream import VOCABULARIES, EventStream
+from .keys import KeyedAnswers
 from .limits import ServerLimits, Streams, body_of
 from .metrics import Metrics
 from .open_sessions import OpenSessions
@@ -43,10 +44,16 @@ if TYPE_CHECKING:
     from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
+# As `Session.watch` takes it; an empty one is none.
+POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
 EVENT_PARAMETERS = (
-    Parameter(name="vocabulary", about="sdk, sse, turns, agent_events, ag-ui or ui-messages; else our own"),
-    Parameter(name="since", about="as Last-Event-ID, for those who cannot send that"),
-    Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header"),
+    Parameter(
+        name="vocabulary",
+        about="the words of the events; else our own",
+        schema={"enum": [*VOCABULARIES, ""]},
+    ),
+    Parameter(name="since", about="as Last-Event-ID, for those who cannot send that", schema=POSITION),
+    Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=POSITION),
 )
 
 # Seconds in which running work may end before it is cut off.
@@ -81,6 +88,7 @@ class AgentServer:
         self._beat = beat
         self._resume = resume
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
+        self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits)
         self.metrics = Metrics(self.opens, self.streams)
         sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
@@ -170,11 +178,9 @@ class AgentServer:
                 self.access.check_page(request, request.method)
                 names = self.names("" if operation.open else self.access.tenant(request))
                 body = await self._body(operation, request)
-                given = await operation.handler(HttpCall(request=request, names=names, body=body))
+                given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
-                if isinstance(given, Response | EventStream):
-                    return given  # an answer of its own form
-                return Response(msgspec.json.encode(given), status, media_type="application/json")
+                return _json(given, status) if isinstance(given, bytes) else given
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
                 status = refused.status
@@ -183,6 +189,17 @@ class AgentServer:
                 self.metrics.count(operation.method, operation.path, status)
 
         return answer
+
+    async def _given(self, operation: Operation, call: HttpCall) -> bytes | Response | EventStream:
+        """The answer to *call* in JSON, or one of its own form."""
+
+        async def plain() -> bytes:
+            return msgspec.json.encode(await operation.handler(call))
+
+        if operation.keyed:
+            return await (self.keys.once(operation, call, plain) if call.key else plain())
+        given = await operation.handler(call)
+        return given if isinstance(given, Response | EventStream) else msgspec.json.encode(given)
 
     async def _body(self, operation: Operation, request: Request) -> Any:  # noqa: ANN401  # as the operation takes it
         if operation.takes is None:
@@ -205,6 +222,10 @@ class AgentServer:
         for each in self.operations:
             by_path.setdefault(each.path, {})[each.method] = self.endpoint(each)
         return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
+
+
+def _json(data: bytes, status: HTTPStatus) -> Response:
+    return Response(data, status, media_type="application/json")
 
 
 def _whole(value: object) -> object:

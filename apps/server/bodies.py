@@ -159,6 +159,37 @@ class TriedEvent(_Given):
     event: GivenEvent
 
 
+# Posts of front ends: what is read of them in any case. Of the messages it is the last one alone, which no
+# schema can say.
+_POSTED_LIST = {"type": ["array", "null"]}
+_POSTED_SESSION = {"type": "string", "pattern": SESSION_ID}
+_AG_UI_POST = {
+    "properties": {
+        "threadId": _POSTED_SESSION,
+        "runId": _ANY_TEXT,
+        "messages": _POSTED_LIST,
+        "resume": {**_POSTED_LIST, "items": {"type": "object", "required": ["interruptId"]}},
+    },
+    "required": ["threadId", "runId"],
+    "examples": [
+        {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hello"}]}
+    ],
+}
+_UI_MESSAGES_POST = {
+    "properties": {
+        "id": _POSTED_SESSION,
+        "messages": _POSTED_LIST,
+        "trigger": {"const": "submit-message"},
+    },
+    "required": ["id"],
+    "examples": [
+        {"id": "t", "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
+    ],
+}
+AgUiPost = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=_AG_UI_POST)]
+UiMessagesPost = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=_UI_MESSAGES_POST)]
+
+
 class _Shown(msgspec.Struct, kw_only=True):
     """A part of an answer."""
 

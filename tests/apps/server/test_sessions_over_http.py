@@ -304,6 +304,12 @@ async def test_the_document_has_every_operation_and_the_page_loads_nothing() -> 
         document = await server.get("/openapi.json")
         assert "/api/sessions/{id}/questions/{question}" in document["paths"]
         assert all(each["summary"] for path in document["paths"].values() for each in path.values())
+        begun = document["paths"]["/api/sessions"]["post"]["responses"]["201"]["links"]
+        known = {"id": "$response.body#/id"}
+        assert begun["interrupt"] == {"operationId": "interrupt", "parameters": known}
+        assert begun["step"] == {"operationId": "step", "parameters": {**known, "number": "0"}}
+        resumed = document["paths"]["/api/agents/{agent}/ui-messages/{id}/stream"]["get"]["responses"]
+        assert {*resumed} == {"200", "204", "default"}
         page = await server.get("/docs")
         assert "Begin a session" in page
         assert "http" not in page.replace("http-", "")
