@@ -39,7 +39,7 @@ from .bodies import (
 from .given import replacement_of
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
-from .questions import answers_to, check_arguments, decision_of, fate
+from .questions import answers_to, check_decision, decision_of, fate
 from .views import agent_body, is_at_rest, row_body, session_body
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class SessionRoutes:
             asked = next((each for each in one.session.waiting if each.id == request), None)
             machine = one.session.machine
             if asked is not None and machine is not None:
-                check_arguments(given, asked, machine.config)
+                check_decision(decision, asked, machine)
             try:
                 await one.session.approve(request, decision, by=call.caller)
             except UnknownRequest as error:

@@ -1,5 +1,5 @@
 """
-Programs of others that tests ask: aimock (npm), a LiteLLM proxy and schemathesis (PyPI), installed and started.
+Programs of others that tests ask: aimock (npm), a LiteLLM proxy and schemathesis (PyPI), installed and run.
 
 aimock plays the models of all providers, each in its own dialect, and LiteLLM in front of it translates.
 Everything that goes to aimock goes over a `Tap`, which shows it as it was sent.
