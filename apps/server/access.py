@@ -24,8 +24,11 @@ from starlette.requests import HTTPConnection
 from ...effects.errors import ConfigError
 from .problems import Refused
 
-# Names of tenants and agents stand in names of sessions, between slashes.
-WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# Names of tenants and agents stand in names of sessions, between slashes, and in paths.
+WORD = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,64}")
+
+# The header of a request: a name or an address, and perhaps a port.
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]*)(?::[0-9]{1,5})?")
 
 # Behind the name of a session, that of what came under keys for it; no id has this sign.
 KEYS = ".#keys"
@@ -88,7 +91,7 @@ def words(what: str, names: Mapping[str, object]) -> None:
     """Raise `ConfigError` where one of the *names* of *what* cannot stand in a name in the store."""
     for name in names:
         if WORD.fullmatch(name) is None:
-            msg = f"the name of {what} must be 1 to 64 letters, digits, '_', '.' or '-'; got {name!r}"
+            msg = f"the name of {what} must be 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-'; got {name!r}"
             raise ConfigError(msg)
 
 
@@ -117,8 +120,9 @@ class Access:
         host = request.headers.get("host", "")
         name = _host_of(host)
         # A token is never sent by a browser on its own, so its bearer may come by any name.
-        if not self.tokens and not (is_loopback(name) or "." not in name or name in self.hosts):
-            detail = f"host {name[:100]!r} is not a name of this server; pass it in hosts= of create_app"
+        known = name is not None and (is_loopback(name) or "." not in name or name in self.hosts)
+        if not self.tokens and not known:
+            detail = f"host {host[:100]!r} is not a name of this server; pass it in hosts= of create_app"
             raise Refused(HTTPStatus.FORBIDDEN, detail)
         origin = request.headers.get("origin")
         if origin is None or origin in self.origins or method in SAFE_METHODS:
@@ -131,8 +135,13 @@ class Access:
         """The tenant of *request*, empty without tokens. Raises `Refused` for an unknown or missing token."""
         if not self.tokens:
             return ""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        headers = request.headers.getlist("authorization")
+        scheme, _, given = "".join(headers).partition(" ")
         challenge = {"WWW-Authenticate": "Bearer"}
+        if len(headers) > 1:
+            # A proxy may have looked at the other one.
+            detail = "more than one Authorization; send one"
+            raise Refused(HTTPStatus.UNAUTHORIZED, detail, challenge)
         if scheme.lower() != "bearer" or not given.strip():
             detail = "no token; send it as Authorization: Bearer TOKEN"
             raise Refused(HTTPStatus.UNAUTHORIZED, detail, challenge)
@@ -146,11 +155,10 @@ class Access:
         return found
 
 
-def _host_of(host: str) -> str:
-    """The name in the header *host*; empty where it is none."""
-    with suppress(ValueError):
-        return urlsplit(f"//{host}").hostname or ""
-    return ""
+def _host_of(host: str) -> str | None:
+    """The name in the header *host*, empty where there is none; None where it is no name with a port."""
+    found = HOST.fullmatch(host)
+    return None if found is None else found[1].lower()
 
 
 def _same_place(origin: str, host: str, scheme: str) -> bool:

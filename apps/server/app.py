@@ -24,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ...effects.errors import ConfigError
+from ...engine.session.watching import position
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
@@ -122,7 +123,9 @@ class AgentServer:
         query, tenant = call.request.query_params, call.names.tenant
         since = call.request.headers.get("last-event-id") or query.get("since", "")
         # Before the answer begins: behind its head there is no status to say it with.
-        await self.opens.find(call.names, call.session)
+        _, name = await self.opens.find(call.names, call.session)
+        if since and await self._is_of_another(since, name):
+            since = ""
         stream = EventStream(
             opens=lambda: self.opens.use(call.names, call.session),
             since=since,
@@ -133,6 +136,13 @@ class AgentServer:
         )
         self.streams.enter(tenant)
         return stream
+
+    async def _is_of_another(self, since: str, name: str) -> bool:
+        """Whether the id *since* cannot be of the session *name*, but of one that had its name before."""
+        entry, place = position(since)
+        info = await self.opens.store.info(name)
+        # Without a place it is the number of an entry, which may come yet.
+        return place >= 0 and info is not None and entry >= info.length
 
     @operation("GET", "/healthz", gives="application/json", open=True)
     async def get_health(self, call: HttpCall) -> Response:
@@ -158,8 +168,9 @@ class AgentServer:
     @operation("GET", "/openapi.json", gives="application/json", open=True)
     async def get_openapi(self, call: HttpCall) -> Response:
         """The operations, as an OpenAPI document."""
-        del call
-        return Response(msgspec.json.encode(self._document), media_type="application/json")
+        # Where the app is mounted, or a proxy has it: paths begin there.
+        servers = [{"url": call.request.scope.get("root_path") or "/"}]
+        return _json(msgspec.json.encode({**self._document, "servers": servers}), HTTPStatus.OK)
 
     @operation("GET", "/docs", gives="text/html", open=True)
     async def get_docs(self, call: HttpCall) -> Response:
@@ -288,5 +299,7 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
         middleware=cors if origins else [],
         exception_handlers={HTTPException: _refuse, Exception: _refuse},
     )
+    # A path with one slash more is none of ours: a redirect would come before any check.
+    app.router.redirect_slashes = False
     app.state.server = server
     return app
