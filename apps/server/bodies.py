@@ -8,6 +8,7 @@ import msgspec
 
 from ...effects.permissions import PermissionMode
 from ...effects.validators import MAX_DENIAL, MAX_PROMPT, MAX_WORD
+from .operations import LARGEST
 
 T = TypeVar("T")
 
@@ -93,7 +94,7 @@ class NewSettings(_Given):
 
     model: SpokenText | msgspec.UnsetType = msgspec.UNSET
     mode: PermissionMode | msgspec.UnsetType = msgspec.UNSET
-    thinking: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType | None = msgspec.UNSET
+    thinking: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def _event(tag: str, **fields: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class NewFork(_Given):
     """A fork before step *at*, or at the end; *instead* is a text, an event, a decision or a change."""
 
     id: NewId | None = None
-    at: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    at: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
     # Its schema stands in `RULES`: msgspec 0.22 frees that of a union of annotated types twice.
     instead: str | dict[str, Any] | None = None
 

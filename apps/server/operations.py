@@ -14,7 +14,7 @@ from starlette.requests import Request
 from .access import Namespace
 from .problems import Refused
 
-# The largest number in a query: every reader of JSON has it exactly.
+# The largest whole number in a query or a body: every reader of JSON has it exactly.
 LARGEST = 2**53 - 1
 
 # The path of one session.

@@ -327,21 +327,26 @@ class SessionRoutes:
         if isinstance(given.instead, dict):
             instead = replacement_of(given.instead, at=self.opens.agents[call.names.agents[0]].clock.now())
         async with self.opens.use(call.names, call.session) as one:
-            with suppress(UnknownSession):
-                await self.opens.find(call.names, name)
-                return await self._forked_before(one, call, name)
-            stored = call.names.stored(one.agent, name)
-            try:
-                copy = await one.session.fork(stored, at=given.at, instead=instead)
-            except ConfigError as error:
-                # It is well said, and cannot happen at that step.
-                raise Refused(CONFLICT, str(error)) from error
-            await copy.close()
-        async with self.opens.use(call.names, name) as made:
-            return await self._body(made, call)
+            if not await self._is_there(call, name):
+                stored = call.names.stored(one.agent, name)
+                try:
+                    copy = await one.session.fork(stored, at=given.at, instead=instead)
+                    await copy.close()
+                except ConfigError as error:
+                    # Unless the same request made it meanwhile, at another server: it is well said, and
+                    # cannot happen at that step.
+                    if not await self._is_there(call, name):
+                        raise Refused(CONFLICT, str(error)) from error
+            return await self._fork_of(one, call, name)
 
-    async def _forked_before(self, one: LiveSession, call: HttpCall, name: str) -> SessionBody:
-        """The fork *name*, which is there already; raises `Refused` where it is no fork of *one*."""
+    async def _is_there(self, call: HttpCall, name: str) -> bool:
+        with suppress(UnknownSession):
+            await self.opens.find(call.names, name)
+            return True
+        return False
+
+    async def _fork_of(self, one: LiveSession, call: HttpCall, name: str) -> SessionBody:
+        """The fork *name*; raises `Refused` where it is no fork of *one*."""
         async with self.opens.use(call.names, name) as made:
             entries = [decode_entry(data) for data in await self.opens.store.load(made.name)]
             origin = next((entry.session for entry in entries if isinstance(entry, Forked)), "")

@@ -100,6 +100,19 @@ async def test_what_was_refused_frees_its_key() -> None:
         await server.post("/api/sessions/none/branch", {"run": ""}, 404, headers=KEY)
 
 
+@pytest.mark.parametrize("headers", [KEY, {}])
+async def test_forks_of_one_name_and_moment_are_one(headers: dict[str, str]) -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as one, serving(model(), store) as other:
+        await begun(one)
+        forks = [
+            server.post("/api/sessions/done/fork", {"id": "t", "at": 2}, 201, headers=headers)
+            for server in (one, other, one, other)
+        ]
+        assert {made["id"] for made in await asyncio.gather(*forks)} == {"t"}
+        await one.post("/api/sessions/s/fork", {"id": "t", "at": 2}, 409)
+
+
 async def test_requests_of_one_moment_are_one() -> None:
     store = MemoryStore()
     async with serving(model(), store) as one, serving(model(), store) as other:
