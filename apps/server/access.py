@@ -22,6 +22,7 @@ import attrs
 from starlette.requests import HTTPConnection
 
 from ...effects.errors import ConfigError
+from ...engine.session.listing import NOTES
 from .problems import Refused
 
 # Names of tenants and agents stand in names of sessions, between slashes, and in paths.
@@ -29,9 +30,6 @@ WORD = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,64}")
 
 # The header of a request: a name or an address, and perhaps a port.
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]*)(?::[0-9]{1,5})?")
-
-# Behind the name of a session, that of what came under keys for it; no id has this sign.
-KEYS = ".#keys"
 
 # What a page may do to another one's server without being asked: nothing but look.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -77,7 +75,7 @@ class Namespace:
 
     def public(self, name: str) -> tuple[str, str] | None:
         """The agent and the id of the session with that *name* in the store; None for all others."""
-        if name.endswith(KEYS):
+        if name.endswith(NOTES):
             return None
         if "/" not in name:
             return None if self.tenant else (self.agents[0], name)

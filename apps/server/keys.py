@@ -24,7 +24,7 @@ from ...effects.errors import StoreConflict, StoreError
 from ...effects.validators import clean
 from ...engine.codec import encode
 from ...engine.journal.summary import SessionKind, SessionSummary
-from .access import KEYS
+from ...engine.session.listing import NOTES
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class KeyedAnswers:
 
     async def _write(self, session: str, note: Note, *, first: bool = False) -> Note | None:
         """Write *note* and give None; or, where it is to be the *first* and is not, what is there."""
-        store, journal = self._opens.store, session + KEYS
+        store, journal = self._opens.store, session + NOTES
         about = encode(SessionSummary(kind=SessionKind.CHILD, parent=session), SessionSummary)
         for _ in range(NOTE_TRIES):
             entries = await store.load(journal)

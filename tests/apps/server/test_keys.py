@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from support.http_server import Asking, scripted, serving
 
 from turnwheel import MemoryStore, SQLiteStore
+from turnwheel.apps.cli.commands import turnwheel
+from turnwheel.effects import StoreError
 from turnwheel.engine import delete
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import calls, says, stalls
@@ -100,6 +104,44 @@ async def test_what_was_refused_frees_its_key() -> None:
         await server.post("/api/sessions/none/branch", {"run": ""}, 404, headers=KEY)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/api/sessions", {"prompt": "One?"}, 201),
+        ("/api/sessions/s/messages", {"text": "More"}, 202),
+        ("/api/sessions/s/questions/{q}", {"decision": "approve"}, 200),
+        ("/api/sessions/s/interrupt", None, 202),
+        ("/api/sessions/done/fork", {"at": 2}, 201),
+    ],
+)
+async def test_what_was_done_before_a_crash_is_not_done_twice(
+    path: str, body: Any, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as server:
+        asked = await begun(server)
+        at, append = path.format(q=asked["id"]), store.append
+
+        async def full(session: str, expected: int, *rest: Any) -> str:
+            if session.endswith("#keys") and expected:
+                msg = "no space left on device"
+                raise StoreError(msg)
+            return await append(session, expected, *rest)
+
+        monkeypatch.setattr(store, "append", full)
+        # It was done, and nothing is left that says so.
+        await server.post(at, body, 503, headers=KEY)
+        monkeypatch.undo()
+        before = {*await journals(store)}
+        if body is not None:
+            await server.post(at, {**body, "unknown": 1}, 422, headers=KEY)
+        first = await server.post(at, body, status, headers=KEY)
+        assert await server.post(at, body, status, headers=KEY) == first
+        assert {*await journals(store)} == before
+        prompts = [await server.get(f"/api/sessions/{name}/export") for name in before]
+        assert str(prompts).count("'text': 'More'") <= 1
+
+
 @pytest.mark.parametrize("headers", [KEY, {}])
 async def test_forks_of_one_name_and_moment_are_one(headers: dict[str, str]) -> None:
     store = MemoryStore()
@@ -123,6 +165,19 @@ async def test_requests_of_one_moment_are_one() -> None:
             answers = await asyncio.gather(*posts)
             assert len({answer["id"] for answer in answers}) == 1
         assert len(await journals(store)) == 3
+
+
+def test_the_command_line_lists_sessions_only(tmp_path: Path) -> None:
+    async def serve() -> None:
+        store = SQLiteStore(tmp_path / "s.db")
+        async with serving(model(), store) as server:
+            await begun(server)
+            await server.post("/api/sessions/s/resume", None, 202, headers=KEY)
+        await store.close()
+
+    asyncio.run(serve())
+    listed = CliRunner().invoke(turnwheel, ["sessions", "--json", "--store", str(tmp_path / "s.db")])
+    assert {json.loads(line)["session"] for line in listed.output.splitlines()} == {"s", "done"}
 
 
 async def test_what_is_kept_for_keys_is_seen_by_no_caller_and_goes_with_its_session() -> None:
