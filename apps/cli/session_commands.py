@@ -14,7 +14,7 @@ import click
 from ...effects.errors import ConfigError, UnknownSession
 from ...engine.session import archive
 from ...engine.session.archive import costs
-from ...engine.session.listing import listed
+from ...engine.session.listing import NOTES, listed
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
 from ..terminal.call_summary import number
@@ -55,7 +55,8 @@ def sessions(store: Path, limit: int | None, *, json_lines: bool) -> None:
 
     Children and forks stand below the session they come from.
     """
-    found = with_store(store, lambda kept: listed(kept, limit))
+    rows = with_store(store, lambda kept: listed(kept, limit))
+    found = [one for one in rows if not one.session.endswith(NOTES)]
     if json_lines:
         _print_rows(session_table.as_plain(one) for one in found)
     else:

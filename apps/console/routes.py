@@ -17,6 +17,7 @@ import attrs
 from starlette.responses import Response
 
 from ...diagrams import chart
+from ...effects.errors import ConfigError
 from ...engine.codec import TAG
 from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Posted
@@ -133,7 +134,7 @@ class ConsoleRoutes:
         del call
         return _file_answer("index.html")
 
-    @operation("GET", "/console/{file}", gives="text/plain", open=True)
+    @operation("GET", "/console/{file}", gives="*/*", open=True)
     async def file(self, call: HttpCall) -> Response:
         """A file of the console."""
         return _file_answer(call.request.path_params["file"])
@@ -181,7 +182,11 @@ class ConsoleRoutes:
     async def test(self, call: HttpCall) -> Response:
         """A test for pytest that plays the session again."""
         _, name = await self.opens.find(call.names, call.session)
-        story = scenario_of(await self.opens.store.load(name), call.session)
+        try:
+            story = scenario_of(await self.opens.store.load(name), call.session)
+        except ConfigError as error:
+            # It is well said, and this session cannot be told so.
+            raise Refused(HTTPStatus.CONFLICT, str(error)) from error
         escaped = story.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
         text = TEST.format(name=call.session, story=escaped)
         return Response(text, media_type="text/x-python")

@@ -22,10 +22,14 @@ import attrs
 from starlette.requests import HTTPConnection
 
 from ...effects.errors import ConfigError
+from ...engine.session.listing import NOTES
 from .problems import Refused
 
-# Names of tenants and agents stand in names of sessions, between slashes.
-WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# Names of tenants and agents stand in names of sessions, between slashes, and in paths.
+WORD = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,64}")
+
+# The header of a request: a name or an address, and perhaps a port.
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]*)(?::[0-9]{1,5})?")
 
 # What a page may do to another one's server without being asked: nothing but look.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -70,7 +74,9 @@ class Namespace:
         return text
 
     def public(self, name: str) -> tuple[str, str] | None:
-        """The agent and the id of the session with that *name* in the store; None for one of others."""
+        """The agent and the id of the session with that *name* in the store; None for all others."""
+        if name.endswith(NOTES):
+            return None
         if "/" not in name:
             return None if self.tenant else (self.agents[0], name)
         tenant, _, rest = name.partition("/")
@@ -83,7 +89,7 @@ def words(what: str, names: Mapping[str, object]) -> None:
     """Raise `ConfigError` where one of the *names* of *what* cannot stand in a name in the store."""
     for name in names:
         if WORD.fullmatch(name) is None:
-            msg = f"the name of {what} must be 1 to 64 letters, digits, '_', '.' or '-'; got {name!r}"
+            msg = f"the name of {what} must be 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-'; got {name!r}"
             raise ConfigError(msg)
 
 
@@ -112,8 +118,9 @@ class Access:
         host = request.headers.get("host", "")
         name = _host_of(host)
         # A token is never sent by a browser on its own, so its bearer may come by any name.
-        if not self.tokens and not (is_loopback(name) or "." not in name or name in self.hosts):
-            detail = f"host {name[:100]!r} is not a name of this server; pass it in hosts= of create_app"
+        known = name is not None and (is_loopback(name) or "." not in name or name in self.hosts)
+        if not self.tokens and not known:
+            detail = f"host {host[:100]!r} is not a name of this server; pass it in hosts= of create_app"
             raise Refused(HTTPStatus.FORBIDDEN, detail)
         origin = request.headers.get("origin")
         if origin is None or origin in self.origins or method in SAFE_METHODS:
@@ -126,8 +133,13 @@ class Access:
         """The tenant of *request*, empty without tokens. Raises `Refused` for an unknown or missing token."""
         if not self.tokens:
             return ""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        headers = request.headers.getlist("authorization")
+        scheme, _, given = "".join(headers).partition(" ")
         challenge = {"WWW-Authenticate": "Bearer"}
+        if len(headers) > 1:
+            # A proxy may have looked at the other one.
+            detail = "more than one Authorization; send one"
+            raise Refused(HTTPStatus.UNAUTHORIZED, detail, challenge)
         if scheme.lower() != "bearer" or not given.strip():
             detail = "no token; send it as Authorization: Bearer TOKEN"
             raise Refused(HTTPStatus.UNAUTHORIZED, detail, challenge)
@@ -141,11 +153,10 @@ class Access:
         return found
 
 
-def _host_of(host: str) -> str:
-    """The name in the header *host*; empty where it is none."""
-    with suppress(ValueError):
-        return urlsplit(f"//{host}").hostname or ""
-    return ""
+def _host_of(host: str) -> str | None:
+    """The name in the header *host*, empty where there is none; None where it is no name with a port."""
+    found = HOST.fullmatch(host)
+    return None if found is None else found[1].lower()
 
 
 def _same_place(origin: str, host: str, scheme: str) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 from starlette.responses import Response
 
 from ...projections import AgUiEvents, posted_to_ag_ui
+from .bodies import AgUiPost
 from .operations import HttpCall, operation
 from .run_answer import Protocol, RunAnswers
 
@@ -25,7 +26,7 @@ class AgUiRoutes:
     opens: OpenSessions
     streams: Streams
 
-    @operation("POST", "/api/agents/{agent}/ag-ui", takes=dict[str, Any], gives="text/event-stream")
+    @operation("POST", "/api/agents/{agent}/ag-ui", takes=AgUiPost, gives="text/event-stream")
     async def ag_ui(self, call: HttpCall) -> Response:
         """Run an agent as AG-UI has it: a RunAgentInput is answered with its events."""
         return await RunAnswers(self.opens, self.streams, AG_UI).answer(call, posted_to_ag_ui(call.body))

@@ -24,11 +24,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ...effects.errors import ConfigError
+from ...engine.session.watching import position
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
-from .event_stream import EventStream
+from .event_stream import VOCABULARIES, EventStream
+from .keys import KeyedAnswers
 from .limits import ServerLimits, Streams, body_of
 from .metrics import Metrics
 from .open_sessions import OpenSessions
@@ -43,10 +45,16 @@ if TYPE_CHECKING:
     from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
+# As `Session.watch` takes it; an empty one is none.
+POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
 EVENT_PARAMETERS = (
-    Parameter(name="vocabulary", about="sdk, sse, turns, agent_events, ag-ui or ui-messages; else our own"),
-    Parameter(name="since", about="as Last-Event-ID, for those who cannot send that"),
-    Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header"),
+    Parameter(
+        name="vocabulary",
+        about="the words of the events; else our own",
+        schema={"enum": [*VOCABULARIES, ""]},
+    ),
+    Parameter(name="since", about="as Last-Event-ID, for those who cannot send that", schema=POSITION),
+    Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=POSITION),
 )
 
 # Seconds in which running work may end before it is cut off.
@@ -81,6 +89,7 @@ class AgentServer:
         self._beat = beat
         self._resume = resume
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
+        self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits)
         self.metrics = Metrics(self.opens, self.streams)
         sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
@@ -114,7 +123,9 @@ class AgentServer:
         query, tenant = call.request.query_params, call.names.tenant
         since = call.request.headers.get("last-event-id") or query.get("since", "")
         # Before the answer begins: behind its head there is no status to say it with.
-        await self.opens.find(call.names, call.session)
+        _, name = await self.opens.find(call.names, call.session)
+        if since and await self._is_of_another(since, name):
+            since = ""
         stream = EventStream(
             opens=lambda: self.opens.use(call.names, call.session),
             since=since,
@@ -125,6 +136,13 @@ class AgentServer:
         )
         self.streams.enter(tenant)
         return stream
+
+    async def _is_of_another(self, since: str, name: str) -> bool:
+        """Whether the id *since* cannot be of the session *name*, but of one that had its name before."""
+        entry, place = position(since)
+        info = await self.opens.store.info(name)
+        # Without a place it is the number of an entry, which may come yet.
+        return place >= 0 and info is not None and entry >= info.length
 
     @operation("GET", "/healthz", gives="application/json", open=True)
     async def get_health(self, call: HttpCall) -> Response:
@@ -150,8 +168,9 @@ class AgentServer:
     @operation("GET", "/openapi.json", gives="application/json", open=True)
     async def get_openapi(self, call: HttpCall) -> Response:
         """The operations, as an OpenAPI document."""
-        del call
-        return Response(msgspec.json.encode(self._document), media_type="application/json")
+        # Where the app is mounted, or a proxy has it: paths begin there.
+        servers = [{"url": call.request.scope.get("root_path") or "/"}]
+        return _json(msgspec.json.encode({**self._document, "servers": servers}), HTTPStatus.OK)
 
     @operation("GET", "/docs", gives="text/html", open=True)
     async def get_docs(self, call: HttpCall) -> Response:
@@ -170,11 +189,9 @@ class AgentServer:
                 self.access.check_page(request, request.method)
                 names = self.names("" if operation.open else self.access.tenant(request))
                 body = await self._body(operation, request)
-                given = await operation.handler(HttpCall(request=request, names=names, body=body))
+                given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
-                if isinstance(given, Response | EventStream):
-                    return given  # an answer of its own form
-                return Response(msgspec.json.encode(given), status, media_type="application/json")
+                return _json(given, status) if isinstance(given, bytes) else given
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
                 status = refused.status
@@ -183,6 +200,17 @@ class AgentServer:
                 self.metrics.count(operation.method, operation.path, status)
 
         return answer
+
+    async def _given(self, operation: Operation, call: HttpCall) -> bytes | Response | EventStream:
+        """The answer to *call* in JSON, or one of its own form."""
+
+        async def plain() -> bytes:
+            return msgspec.json.encode(await operation.handler(call))
+
+        if operation.keyed:
+            return await (self.keys.once(operation, call, plain) if call.key else plain())
+        given = await operation.handler(call)
+        return given if isinstance(given, Response | EventStream) else msgspec.json.encode(given)
 
     async def _body(self, operation: Operation, request: Request) -> Any:  # noqa: ANN401  # as the operation takes it
         if operation.takes is None:
@@ -205,6 +233,10 @@ class AgentServer:
         for each in self.operations:
             by_path.setdefault(each.path, {})[each.method] = self.endpoint(each)
         return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
+
+
+def _json(data: bytes, status: HTTPStatus) -> Response:
+    return Response(data, status, media_type="application/json")
 
 
 def _whole(value: object) -> object:
@@ -267,5 +299,7 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
         middleware=cors if origins else [],
         exception_handlers={HTTPException: _refuse, Exception: _refuse},
     )
+    # A path with one slash more is none of ours: a redirect would come before any check.
+    app.router.redirect_slashes = False
     app.state.server = server
     return app

@@ -8,6 +8,7 @@ import msgspec
 
 from ...effects.permissions import PermissionMode
 from ...effects.validators import MAX_DENIAL, MAX_PROMPT, MAX_WORD
+from .operations import LARGEST
 
 T = TypeVar("T")
 
@@ -93,7 +94,7 @@ class NewSettings(_Given):
 
     model: SpokenText | msgspec.UnsetType = msgspec.UNSET
     mode: PermissionMode | msgspec.UnsetType = msgspec.UNSET
-    thinking: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType | None = msgspec.UNSET
+    thinking: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def _event(tag: str, **fields: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class NewFork(_Given):
     """A fork before step *at*, or at the end; *instead* is a text, an event, a decision or a change."""
 
     id: NewId | None = None
-    at: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    at: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
     # Its schema stands in `RULES`: msgspec 0.22 frees that of a union of annotated types twice.
     instead: str | dict[str, Any] | None = None
 
@@ -157,6 +158,37 @@ class TriedEvent(_Given):
     """An event to try, as `moves` has it."""
 
     event: GivenEvent
+
+
+# Posts of front ends: what is read of them in any case. Of the messages it is the last one alone, which no
+# schema can say.
+_POSTED_LIST = {"type": ["array", "null"]}
+_POSTED_SESSION = {"type": "string", "pattern": SESSION_ID}
+_AG_UI_POST = {
+    "properties": {
+        "threadId": _POSTED_SESSION,
+        "runId": _ANY_TEXT,
+        "messages": _POSTED_LIST,
+        "resume": {**_POSTED_LIST, "items": {"type": "object", "required": ["interruptId"]}},
+    },
+    "required": ["threadId", "runId"],
+    "examples": [
+        {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hello"}]}
+    ],
+}
+_UI_MESSAGES_POST = {
+    "properties": {
+        "id": _POSTED_SESSION,
+        "messages": _POSTED_LIST,
+        "trigger": {"const": "submit-message"},
+    },
+    "required": ["id"],
+    "examples": [
+        {"id": "t", "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
+    ],
+}
+AgUiPost = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=_AG_UI_POST)]
+UiMessagesPost = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=_UI_MESSAGES_POST)]
 
 
 class _Shown(msgspec.Struct, kw_only=True):

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import final
 
 import attrs
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from ...effects.validators import positive
 from .problems import Refused
@@ -66,9 +66,13 @@ async def body_of(request: Request, most: int) -> bytes:
         raise too_large
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise too_large
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect as error:
+        # No fault of the server; the caller does not hear of it any more.
+        raise Refused(HTTPStatus.BAD_REQUEST, "the connection ended before the body did") from error
     return b"".join(parts)

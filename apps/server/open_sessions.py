@@ -134,7 +134,7 @@ class OpenSessions:
         for agent in names.agents:
             name = names.stored(agent, id)
             # A slash would make it a name of another tenant.
-            if "/" not in id and await self.store.info(name) is not None:
+            if names.public(name) == (agent, id) and await self.store.info(name) is not None:
                 return agent, name
         raise UnknownSession(id)
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import escape
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
-from .bodies import RULES
-from .operations import Operation
+from .bodies import RULES, SessionBody
+from .operations import KEY, Operation
 from .problems import PROBLEM_TYPE, ProblemBody
 
 REFERENCE = "#/components/schemas/{name}"
+
+# What leads from a session in an answer to the operations on it. Its steps are numbered from 0; a question or
+# a call need not be there.
+FOUND_IN_SESSION = {"id": "$response.body#/id", "number": "0"}
 
 
 def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]:
@@ -28,11 +33,16 @@ def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]
     for name, rule in RULES.items():
         components[name] |= rule
     known = iter(schemas)
+    linked = [each for each in operations if {"id"} <= {*_in_path(each)} <= {*FOUND_IN_SESSION}]
+    links = {each.name: _link(each) for each in linked}
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
         body = next(known) if each.takes is not None else None
         answer = None if each.gives is None else next(known) if not isinstance(each.gives, str) else {}
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, body, answer, problem)
+        plain = _operation(each, body, answer, problem)
+        paths.setdefault(each.path, {})[each.method.lower()] = plain
+        if each.gives is SessionBody and (each.status is HTTPStatus.CREATED or each.method == "GET"):
+            plain["responses"][str(int(each.status))]["links"] = links
     scheme = {"token": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
@@ -43,6 +53,14 @@ def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]
     }
 
 
+def _in_path(each: Operation) -> list[str]:
+    return re.findall(r"{(\w+)}", each.path)
+
+
+def _link(to: Operation) -> dict[str, Any]:
+    return {"operationId": to.name, "parameters": {name: FOUND_IN_SESSION[name] for name in _in_path(to)}}
+
+
 def _operation(
     each: Operation, body: dict[str, Any] | None, answer: dict[str, Any] | None, problem: dict[str, Any]
 ) -> dict[str, Any]:
@@ -50,21 +68,23 @@ def _operation(
     content = {} if answer is None else {"content": {kind: {"schema": answer}}}
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)}", each.path)
+        for name in _in_path(each)
     ]
     others = [
         {"name": one.name, "in": one.place, "description": one.about, "schema": one.schema}
-        for one in each.parameters
+        for one in (*each.parameters, *([KEY] if each.keyed else []))
     ]
     plain: dict[str, Any] = {
         "summary": each.about,
-        "operationId": getattr(each.handler, "__name__", each.path),
+        "operationId": each.name,
         "parameters": [*in_path, *others],
         "responses": {
             str(int(each.status)): {"description": each.about, **content},
             "default": {"description": "Why not", "content": {PROBLEM_TYPE: {"schema": problem}}},
         },
     }
+    if each.nothing:
+        plain["responses"][str(int(HTTPStatus.NO_CONTENT))] = {"description": each.nothing}
     if body is not None:
         plain["requestBody"] = {"required": each.needed, "content": {"application/json": {"schema": body}}}
     if each.open:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from .access import Namespace
 from .problems import Refused
 
-# The largest number in a query: every reader of JSON has it exactly.
+# The largest whole number in a query or a body: every reader of JSON has it exactly.
 LARGEST = 2**53 - 1
 
 # The path of one session.
@@ -37,18 +37,21 @@ class HttpCall:
         return given
 
     @property
+    def key(self) -> str:
+        """Its `Idempotency-Key`, empty for none."""
+        return self.request.headers.get("idempotency-key", "")
+
+    @property
     def caller(self) -> str:
         """Who calls, for journals: the tenant, where there is one, and the key of the request."""
-        key = self.request.headers.get("idempotency-key", "")
-        mark = f", key {sha256(key.encode()).hexdigest()[:16]}" if key else ""
+        mark = f", key {sha256(self.key.encode()).hexdigest()[:16]}" if self.key else ""
         return f"{self.names.tenant or 'a person'} over http{mark}"
 
     def keyed(self, what: str) -> str | None:
-        """The id of *what* the request makes, which its `Idempotency-Key` decides; None without one."""
-        key = self.request.headers.get("idempotency-key", "")
+        """The id of *what* the request makes, which its key decides; None without one."""
         # Of the tenant and the path, too: one key may be used for a session and for its first message.
-        place = f"{self.names.prefix}\n{self.request.path_params.get('id', '')}\n{what}\n{key}"
-        return f"key-{sha256(place.encode()).hexdigest()[:32]}" if key else None
+        place = f"{self.names.prefix}\n{self.request.path_params.get('id', '')}\n{what}\n{self.key}"
+        return f"key-{sha256(place.encode()).hexdigest()[:32]}" if self.key else None
 
     def number(self, name: str, default: int, least: int = 0, most: int = LARGEST) -> int:
         """The number *name* of the query; raises `Refused` for what is none."""
@@ -79,6 +82,9 @@ class Parameter:
     place: str = "query"
 
 
+KEY = Parameter(name="Idempotency-Key", about="makes a repeat safe", place="header")
+
+
 def whole(least: int, most: int = LARGEST) -> dict[str, Any]:
     """The schema of a whole number."""
     return {"type": "integer", "minimum": least, "maximum": most}
@@ -92,6 +98,8 @@ class Operation:
 
     *takes* is the type of its body, *needed* whether there has to be one. *gives* is the type of its answer,
     which has *status*, or the media type of one that is no JSON. *open* is for those without a token, too.
+    *nothing* says when it answers without a body, which is then no content. What is *keyed* is done once for
+    each `Idempotency-Key`.
     """
 
     method: str
@@ -103,6 +111,13 @@ class Operation:
     status: HTTPStatus = HTTPStatus.OK
     parameters: tuple[Parameter, ...] = ()
     open: bool = False
+    nothing: str = ""
+    keyed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the document calls it."""
+        return getattr(self.handler, "__name__", self.path)
 
     @property
     def about(self) -> str:

@@ -7,16 +7,19 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from ...effects import events, notices
+from ...effects.errors import UnknownRequest
+from ...engine.inputs import approval_event
 from ...engine.inspect.replay import replayed
 from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
-from ...states.rules.schema import problem as schema_problem
+from ...states.rules.schema import arguments_of, problem as schema_problem
 from .bodies import ApprovalForAll, ApprovalForOne, Denial
 from .problems import Refused
 
 if TYPE_CHECKING:
-    from ...effects.config import Config
     from ...effects.requests import AskApproval
+    from ...engine.machine import Machine
+    from ...engine.session.session import Session
     from .bodies import NewDecision
 
 # What withdraws a question, as a person knows it.
@@ -40,14 +43,37 @@ def decision_of(given: NewDecision) -> events.Decision:
             return events.Deny(given.reason or "")
 
 
-def check_arguments(given: NewDecision, asked: AskApproval, config: Config) -> None:
-    """Refuse arguments that do not fit the schema of the tool that was *asked* about."""
-    spec = config.tool(asked.tool)
-    if not isinstance(given, ApprovalForOne) or given.arguments is None or spec is None:
+def check_decision(decision: events.Decision, asked: AskApproval, machine: Machine) -> None:
+    """Refuse a *decision* with arguments that do not fit the tool of *machine* that was *asked* about."""
+    spec = machine.config.tool(asked.tool)
+    if not isinstance(decision, events.Approve) or not decision.arguments or spec is None:
         return
-    if wrong := schema_problem(spec.schema, given.arguments):
+    arguments = arguments_of(decision.arguments)
+    wrong = "no object" if arguments is None else schema_problem(spec.schema, arguments, spec.secrets)
+    if wrong:
         detail = f"invalid arguments for {asked.tool!r}: {wrong}"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+
+
+async def approve_all(session: Session, answers: Sequence[tuple[str, events.Decision]], by: str) -> None:
+    """Answer several questions of *session*, all or none. Raises `UnknownRequest` where one is not open."""
+    waiting, machine = {asked.id: asked for asked in session.waiting}, session.machine
+    if len(dict(answers)) < len(answers):
+        detail = "a question has two answers; send one for each"
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    for request, decision in answers:
+        if machine is None or request not in waiting:
+            raise UnknownRequest(request, tuple(waiting))
+        # Of its form, which needs no time.
+        approval_event(request, decision, 0, by)
+        check_decision(decision, waiting[request], machine)
+    for number, (request, decision) in enumerate(answers):
+        try:
+            await session.approve(request, decision, by=by)
+        except UnknownRequest:
+            # One of these answers may close the question of another, such as a yes for all calls.
+            if not number:
+                raise
 
 
 def answers_to(request: str, entries: Sequence[bytes], session: str) -> Iterator[events.ApprovalGiven]:

@@ -30,6 +30,7 @@ from ...projections.streamed import StreamedProjection
 from .bodies import SESSION_ID
 from .event_stream import is_cut
 from .problems import Refused
+from .questions import approve_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -78,8 +79,7 @@ class RunAnswers:
             await self.opens.find(call.names, name)
         async with self.opens.begin(call.names, agent, name) as one:
             info = await self.opens.store.info(one.name)
-            for request, decision in post.answers:
-                await one.session.approve(request, decision, by=call.caller)
+            await approve_all(one.session, post.answers, call.caller)
             if post.input is not None:
                 given = post.input
                 await one.session.send(given.text, files=given.files, id=given.id, sender=call.caller)

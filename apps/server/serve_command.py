@@ -50,7 +50,7 @@ def tenants_of(given: tuple[str, ...]) -> dict[str, str]:
 )
 @click.option(
     "--token",
-    "tokens",
+    "secrets",  # `tokens` are those that a run may use
     metavar="[TENANT:]SECRET",
     multiple=True,
     envvar=TOKEN,
@@ -59,14 +59,14 @@ def tenants_of(given: tuple[str, ...]) -> dict[str, str]:
 )
 @click.option("--resume/--no-resume", "resumes", default=True, help="Go on with the runs that were left.")
 @for_serve
-def serve(host: str, port: int, tokens: tuple[str, ...], **options: Any) -> Exit:  # noqa: ANN401  # as click has it
+def serve(host: str, port: int, secrets: tuple[str, ...], **options: Any) -> Exit:  # noqa: ANN401  # as click has it
     """
     Serve one agent, `default`, over HTTP, with the built-in tools and the settings that `run` would have.
 
     Prints its address when it listens. SIGTERM lets open work end; every run can be resumed.
     """
     resumes: bool = options.pop("resumes")
-    by_secret = tenants_of(tokens)
+    by_secret = tenants_of(secrets)
     chosen = run_options_of({**NOT_SERVED, **options})
     try:
         from .access import is_loopback  # noqa: PLC0415  # the extra may be missing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -13,7 +12,6 @@ import attrs
 import msgspec
 from starlette.responses import Response
 
-from ...effects import events
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, UnknownCall, UnknownRequest, UnknownSession
 from ...effects.messages import Binary
@@ -21,7 +19,7 @@ from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel, SetThinking
 from ...engine.inspect.export import export_entries
 from ...engine.journal.encoding import decode_entry
-from ...engine.journal.entries import Forked, Posted, Stepped
+from ...engine.journal.entries import Forked
 from ...engine.session.archive import delete
 from ...engine.session.listing import described, listed
 from .bodies import (
@@ -41,7 +39,7 @@ from .bodies import (
 from .given import replacement_of
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
-from .questions import answers_to, check_arguments, decision_of, fate
+from .questions import answers_to, check_decision, decision_of, fate
 from .views import agent_body, is_at_rest, row_body, session_body
 
 if TYPE_CHECKING:
@@ -60,28 +58,12 @@ LIST_PARAMETERS = (
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_LISTED)),
     Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
-KEYED = (Parameter(name="Idempotency-Key", about="makes a repeat safe", place="header"),)
-
-ANOTHER_BODY = "this Idempotency-Key came with another body before; take a new key"
-
 # The prompt that a session is made with, where its sender gave no key: the same session has it once.
 FIRST_PROMPT = "first-prompt"
 
 
 def _files(given: Sequence[FileBody]) -> tuple[Binary, ...]:
     return tuple([Binary(media_type=file.media_type, data=file.data, name=file.name) for file in given])
-
-
-def input_with(id: str, entries: Sequence[bytes]) -> events.UserSent | events.UserSteered | None:  # noqa: A002  # the word of inputs
-    """The prompt or steer *id* in the journal *entries*; None where there is none."""
-    mark = json.dumps(id).encode()
-    for data in entries:
-        if mark in data:
-            entry = decode_entry(data)
-            event = entry.event if isinstance(entry, Posted | Stepped) else None
-            if isinstance(event, events.UserSent | events.UserSteered) and event.id == id:
-                return event
-    return None
 
 
 @attrs.frozen
@@ -143,7 +125,7 @@ class SessionRoutes:
 
     # Beginning, looking, ending
 
-    @operation("POST", "/api/sessions", takes=NewSession, gives=SessionBody, status=CREATED, parameters=KEYED)
+    @operation("POST", "/api/sessions", takes=NewSession, gives=SessionBody, status=CREATED, keyed=True)
     async def create(self, call: HttpCall) -> SessionBody:
         """Begin a session, or find the one that has this id already."""
         given: NewSession = call.body
@@ -162,7 +144,6 @@ class SessionRoutes:
         async with self.opens.begin(call.names, agent, name) as one:
             if given.prompt is not None or given.files:
                 first = keyed or FIRST_PROMPT
-                await self._once(one, keyed, given.prompt or "", given.files)
                 await one.session.send(
                     given.prompt or "", files=_files(given.files), id=first, sender=call.caller
                 )
@@ -171,14 +152,6 @@ class SessionRoutes:
                 await one.session.retitle("")
             await self.opens.wake(call.names, one)
             return await self._body(one, call)
-
-    async def _once(self, one: LiveSession, keyed: str | None, text: str, files: Sequence[FileBody]) -> None:
-        """Refuse another input than the first one under this key."""
-        if keyed is None:
-            return
-        before = input_with(keyed, await self.opens.store.load(one.name))
-        if before is not None and (before.text, before.files) != (text, _files(files)):
-            raise Refused(INVALID, ANOTHER_BODY)
 
     @operation("GET", ONE_SESSION, gives=SessionBody)
     async def session(self, call: HttpCall) -> SessionBody:
@@ -216,15 +189,13 @@ class SessionRoutes:
         takes=NewMessage,
         gives=AcceptedBody,
         status=ACCEPTED,
-        parameters=KEYED,
+        keyed=True,
     )
     async def message(self, call: HttpCall) -> AcceptedBody:
         """A prompt, or a steer of the run that goes on."""
         given: NewMessage = call.body
-        keyed = call.keyed("message")
-        name, files = given.id or keyed, _files(given.files)
+        name, files = given.id or call.keyed("message"), _files(given.files)
         async with self.opens.use(call.names, call.session) as one:
-            await self._once(one, None if given.id else keyed, given.text, given.files)
             if not one.session.unfinished:
                 self.opens.check_room()
             if given.mode == "queue":
@@ -236,7 +207,7 @@ class SessionRoutes:
             return AcceptedBody(id=sent)
 
     @operation(
-        "POST", ONE_SESSION + "/questions/{question}", takes=NewDecision, gives=AnsweredBody, parameters=KEYED
+        "POST", ONE_SESSION + "/questions/{question}", takes=NewDecision, gives=AnsweredBody, keyed=True
     )
     async def answer(self, call: HttpCall) -> AnsweredBody:
         """Answer a question; the run goes on by itself."""
@@ -246,35 +217,31 @@ class SessionRoutes:
             asked = next((each for each in one.session.waiting if each.id == request), None)
             machine = one.session.machine
             if asked is not None and machine is not None:
-                check_arguments(given, asked, machine.config)
+                check_decision(decision, asked, machine)
             try:
                 await one.session.approve(request, decision, by=call.caller)
             except UnknownRequest as error:
-                await self._closed(one, call, error, decision)
+                await self._closed(one, call, error)
             await self.opens.wake(call.names, one)
         word = str(given.__struct_config__.tag)
         return AnsweredBody(id=request, decision=word, by=call.caller)
 
-    async def _closed(
-        self, one: LiveSession, call: HttpCall, error: UnknownRequest, given: events.Decision
-    ) -> None:
-        """Refuse an answer to a question that is not open, unless it is the same answer again."""
-        family = [one.name]
-        family += [row.session for row in await listed(self.opens.store, prefix=f"{one.name}.")]
+    async def _closed(self, one: LiveSession, call: HttpCall, error: UnknownRequest) -> None:
+        """Refuse an answer to a question that is not open, unless it is the same request again."""
+        below = await listed(self.opens.store, prefix=f"{one.name}.")
+        family = [one.name, *[row.session for row in below if call.names.public(row.session) is not None]]
         for name in family:
             entries = await self.opens.store.load(name)
             for answer in answers_to(error.request, entries, name):
-                if answer.by == call.caller and "key" in answer.by:
-                    if answer.decision == given:
-                        return
-                    raise Refused(INVALID, ANOTHER_BODY)
+                if call.key and answer.by == call.caller:
+                    return
             if closed := fate(error.request, entries, name):
                 raise Refused(CONFLICT, f"question {error.request!r} {closed}")
         if error.closed_by:
             raise Refused(CONFLICT, str(error))
         raise error
 
-    @operation("POST", f"{ONE_SESSION}/interrupt", gives=SessionBody, status=ACCEPTED)
+    @operation("POST", f"{ONE_SESSION}/interrupt", gives=SessionBody, status=ACCEPTED, keyed=True)
     async def interrupt(self, call: HttpCall) -> SessionBody:
         """Stop the run."""
         async with self.opens.use(call.names, call.session) as one:
@@ -283,7 +250,7 @@ class SessionRoutes:
             await self.opens.wake(call.names, one)
             return await self._body(one, call)
 
-    @operation("POST", f"{ONE_SESSION}/resume", gives=SessionBody, status=ACCEPTED)
+    @operation("POST", f"{ONE_SESSION}/resume", gives=SessionBody, status=ACCEPTED, keyed=True)
     async def resume(self, call: HttpCall) -> SessionBody:
         """Go on with a run that was left in the middle, and with the queue."""
         self.opens.check_room()
@@ -293,7 +260,7 @@ class SessionRoutes:
             await self.opens.wake(call.names, one)
             return await self._body(one, call)
 
-    @operation("POST", f"{ONE_SESSION}/control", takes=NewSettings, gives=SessionBody)
+    @operation("POST", f"{ONE_SESSION}/control", takes=NewSettings, gives=SessionBody, keyed=True)
     async def control(self, call: HttpCall) -> SessionBody:
         """Change the model, the mode or the thinking of a session."""
         given: NewSettings = call.body
@@ -315,7 +282,7 @@ class SessionRoutes:
                 await one.session.control(change)
             return await self._body(one, call)
 
-    @operation("POST", ONE_SESSION + "/calls/{call}/cancel", gives=SessionBody, status=ACCEPTED)
+    @operation("POST", ONE_SESSION + "/calls/{call}/cancel", gives=SessionBody, status=ACCEPTED, keyed=True)
     async def cancel(self, call: HttpCall) -> SessionBody:
         """Give up one call."""
         name = call.request.path_params["call"]
@@ -332,7 +299,9 @@ class SessionRoutes:
 
     # Branches and forks
 
-    @operation("POST", f"{ONE_SESSION}/branch", takes=BranchPoint, needed=False, gives=SessionBody)
+    @operation(
+        "POST", f"{ONE_SESSION}/branch", takes=BranchPoint, needed=False, gives=SessionBody, keyed=True
+    )
     async def branch(self, call: HttpCall) -> SessionBody:
         """Go back to the end of an earlier run."""
         given = call.body or BranchPoint()
@@ -347,7 +316,7 @@ class SessionRoutes:
         needed=False,
         gives=SessionBody,
         status=CREATED,
-        parameters=KEYED,
+        keyed=True,
     )
     async def fork(self, call: HttpCall) -> SessionBody:
         """Copy a session up to a step, to go on from there in another way."""
@@ -358,21 +327,26 @@ class SessionRoutes:
         if isinstance(given.instead, dict):
             instead = replacement_of(given.instead, at=self.opens.agents[call.names.agents[0]].clock.now())
         async with self.opens.use(call.names, call.session) as one:
-            with suppress(UnknownSession):
-                await self.opens.find(call.names, name)
-                return await self._forked_before(one, call, name)
-            stored = call.names.stored(one.agent, name)
-            try:
-                copy = await one.session.fork(stored, at=given.at, instead=instead)
-            except ConfigError as error:
-                # It is well said, and cannot happen at that step.
-                raise Refused(CONFLICT, str(error)) from error
-            await copy.close()
-        async with self.opens.use(call.names, name) as made:
-            return await self._body(made, call)
+            if not await self._is_there(call, name):
+                stored = call.names.stored(one.agent, name)
+                try:
+                    copy = await one.session.fork(stored, at=given.at, instead=instead)
+                    await copy.close()
+                except ConfigError as error:
+                    # Unless the same request made it meanwhile, at another server: it is well said, and
+                    # cannot happen at that step.
+                    if not await self._is_there(call, name):
+                        raise Refused(CONFLICT, str(error)) from error
+            return await self._fork_of(one, call, name)
 
-    async def _forked_before(self, one: LiveSession, call: HttpCall, name: str) -> SessionBody:
-        """The fork *name*, which is there already; raises `Refused` where it is no fork of *one*."""
+    async def _is_there(self, call: HttpCall, name: str) -> bool:
+        with suppress(UnknownSession):
+            await self.opens.find(call.names, name)
+            return True
+        return False
+
+    async def _fork_of(self, one: LiveSession, call: HttpCall, name: str) -> SessionBody:
+        """The fork *name*; raises `Refused` where it is no fork of *one*."""
         async with self.opens.use(call.names, name) as made:
             entries = [decode_entry(data) for data in await self.opens.store.load(made.name)]
             origin = next((entry.session for entry in entries if isinstance(entry, Forked)), "")

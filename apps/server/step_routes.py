@@ -66,7 +66,7 @@ class StepRoutes:
     async def _step(self, call: HttpCall) -> ReplayedStep:
         given = call.request.path_params["number"]
         # Longer numbers are of no session.
-        if given.isdecimal() and len(given) < MOST_DIGITS:
+        if given.isascii() and given.isdecimal() and len(given) < MOST_DIGITS:
             async for step in self._steps(call, int(given), 1):
                 return step
         raise Refused(HTTPStatus.NOT_FOUND, f"session {call.session!r} has no step {given[:50]!r}")

@@ -30,6 +30,10 @@ T = TypeVar("T")
 # Sessions that are read, decoded and looked at between two turns of the event loop: about 4 ms.
 PAGE = 200
 
+# Behind the name of a session, that of the journal in which a server notes what it answered about it. As that
+# of a child it goes with the session; it is none, and no call has this sign in its id.
+NOTES = ".#keys"
+
 
 @final
 @attrs.frozen(kw_only=True)

@@ -1,5 +1,5 @@
 """
-Model servers that nobody here wrote: aimock (npm) and a LiteLLM proxy (PyPI), installed, started and stopped.
+Programs of others that tests ask: aimock (npm), a LiteLLM proxy and schemathesis (PyPI), installed and run.
 
 aimock plays the models of all providers, each in its own dialect, and LiteLLM in front of it translates.
 Everything that goes to aimock goes over a `Tap`, which shows it as it was sent.
@@ -31,11 +31,9 @@ from support.installing import CACHE, install, install_npm
 
 AIMOCK = "1.43.0"
 LITELLM = "1.106.2"
+SCHEMATHESIS = "4.32.5"
 AG_UI_CLIENT = "1.0.0"
 AI_SDK = "7.0.173"
-
-CONSTRAINTS = Path(__file__).with_name("litellm.txt")
-"""The versions of all that LiteLLM needs, as they were when it was tried here."""
 
 STARTING = 120.0
 """Seconds a server may take to be ready; LiteLLM needs five to fifteen."""
@@ -109,19 +107,35 @@ def protocol_judges() -> tuple[str, ...]:
     return node, str(folder / "protocol_judges.mjs")
 
 
-@pytest.fixture(scope="session")
-def litellm_program() -> tuple[str, ...]:
-    """The command that starts a LiteLLM proxy, installed in an environment of its own."""
-    folder = CACHE / f"litellm-{LITELLM}-{sys.implementation.cache_tag}"
+def install_pip(name: str, version: str, extra: str, script: str) -> tuple[str, ...]:
+    """
+    Install the package *name* with its *extra* in an environment of its own; the command that is *script*.
+
+    The versions of all that it needs, as they were when it was tried here, are in a file beside this one.
+    """
+    folder = CACHE / f"{name}-{version}-{sys.implementation.cache_tag}"
     python = str(folder / "bin/python")
     pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    constraints = Path(__file__).with_name(f"{name}.txt")
     commands = [
         (sys.executable, "-m", "venv", str(folder)),
-        (*pip, "--constraint", str(CONSTRAINTS), f"litellm[proxy]=={LITELLM}"),
+        (*pip, "--constraint", str(constraints), f"{name}{extra}=={version}"),
     ]
-    install(folder, commands, (sys.executable, "-m", "pip", "index", "versions", "litellm"))
+    install(folder, commands, (sys.executable, "-m", "pip", "index", "versions", name))
     # By its interpreter: a script names it by the path of the day it was installed, and a checkout may move.
-    return python, str(folder / "bin/litellm")
+    return python, str(folder / "bin" / script)
+
+
+@pytest.fixture(scope="session")
+def litellm_program() -> tuple[str, ...]:
+    """The command that starts a LiteLLM proxy."""
+    return install_pip("litellm", LITELLM, "[proxy]", "litellm")
+
+
+@pytest.fixture(scope="session")
+def schemathesis() -> tuple[str, ...]:
+    """The command that asks a server all that its OpenAPI document allows, and more."""
+    return install_pip("schemathesis", SCHEMATHESIS, "", "st")
 
 
 # Running

@@ -130,6 +130,14 @@ async def test_a_session_without_children_is_a_family_of_one() -> None:
         assert (family["id"], family["children"], family["spend"]["turns"]) == ("s", [], 1)
 
 
+async def test_a_session_that_went_back_is_no_test() -> None:
+    async with serving(scripted(says("One."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
+        await server.done("s")
+        await server.post("/api/sessions/s/branch")
+        assert "went back" in (await server.get("/api/sessions/s/test.py", 409))["detail"]
+
+
 async def test_the_exported_test_passes_and_fails_for_another_story() -> None:
     tricky = 'A \\ and """three""" {braces}'
     async with serving(scripted(PAY, says(tricky))) as server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,12 +96,57 @@ async def test_a_strangers_token_sees_steers_and_approves_nothing() -> None:
         ("localhost:80", "http://localhost:81", 403),
         ("localhost", "null", 403),
         ("localhost", "http://[", 403),
+        ("intranet:80", None, 200),
+        ("LOCALHOST", None, 200),
+        ("[::1", None, 403),
+        ("[::1]:x", None, 403),
+        ("me:pw@127.0.0.1", None, 403),
+        ("evil.example:80@localhost", None, 403),
+        ("evil%2eexample", None, 403),
+        ("127.0.0.1/evil", None, 403),
+        ("localhost,evil.example", None, 403),
     ],
 )
 async def test_a_page_of_a_stranger_may_not_call(host: str, origin: str | None, status: int) -> None:
     async with serving(scripted(), hosts=["mine.example"]) as server:
         headers = {"Host": host} | ({"Origin": origin} if origin else {})
         await server.post("/api/sessions", {"id": "s"}, 201 if status == 200 else status, headers=headers)
+
+
+async def test_of_two_tokens_none_counts() -> None:
+    async with serving(scripted(), tokens=TOKENS) as server:
+        for two in (TOKENS, [*TOKENS][:1] * 2):
+            headers = [("Authorization", f"Bearer {token}") for token in two]
+            answer = await server.client.get("/api/sessions", headers=headers)
+            assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/healthz/", "/api/sessions/", "/api/sessions/s/events/"])
+async def test_no_caller_is_sent_elsewhere(path: str) -> None:
+    async with serving(scripted()) as server:
+        await server.get(path, 404, headers={"Host": "evil.example"})
+
+
+async def test_a_caller_that_leaves_within_its_body_is_no_fault_of_the_server() -> None:
+    async with serving(scripted()) as server:
+        heard: list[Any] = []
+
+        async def receive() -> dict[str, str]:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            heard.append(message)
+
+        (route,) = [each for each in server.server.routes() if each.path == "/api/sessions"]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/sessions",
+            "query_string": b"",
+            "headers": [],
+        }
+        await route.app(scope, receive, send)
+        assert heard[0]["status"] == 400
 
 
 async def test_pages_of_others_read_nothing_unless_they_are_named() -> None:
@@ -132,11 +178,29 @@ def test_a_server_for_other_machines_needs_a_token(monkeypatch: pytest.MonkeyPat
     ]
 
 
+@pytest.mark.parametrize("given", [("--token", "secret"), ("--token", "ann:a-secret", "--max-tokens", "9")])
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_token_is_taken_beside_the_options_of_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: tuple[str, ...], *, by_variable: bool
+) -> None:
+    monkeypatch.delenv("TURNWHEEL_SERVER_TOKEN", raising=False)
+    if by_variable:
+        monkeypatch.setenv("TURNWHEEL_SERVER_TOKEN", given[1])
+        given = given[2:]
+    store = str(tmp_path / "sessions.db")
+    # No machine has this address: it comes as far as listening.
+    args = ["serve", "--stand-in", "--host", "192.0.2.1", "--store", store, *given]
+    refused = CliRunner().invoke(turnwheel, args)
+    assert isinstance(refused.exception, ConfigError)
+    assert "cannot listen on 192.0.2.1" in str(refused.exception)
+
+
 @pytest.mark.parametrize(
     ("agents", "more"),
     [
         ({}, {}),
         ({"a/b": scripted()}, {}),
+        ({"..": scripted()}, {}),
         ({"a": scripted()}, {"tokens": {"secret": "a/b"}}),
         ({"a": scripted()}, {"tokens": {"": "ann"}}),
     ],

@@ -161,6 +161,21 @@ async def test_a_stream_of_a_session_that_rests_stays_open_and_beats() -> None:
                         break
 
 
+async def test_a_stream_ends_with_its_session_and_its_id_is_none_of_the_next_one() -> None:
+    async with listening(scripted(PAY, says("Anew."))) as client:
+        await client.post("/api/sessions", json={"id": "s", "prompt": "Pay"})
+        stream = frames(client, "s")
+        assert (await anext(stream)).id
+        assert (await client.delete("/api/sessions/s")).status_code == 204
+        async with asyncio.timeout(20):
+            assert [frame.event async for frame in stream]
+        await client.post("/api/sessions", json={"id": "s", "prompt": "Again"})
+        whole = ids(await up_to(frames(client, "s"), "RunEnded"))
+        # An id that the session does not have yet is of another one that had its name.
+        assert ids(await up_to(frames(client, "s", since="99.0"), "RunEnded")) == whole
+        assert ids([await anext(frames(client, "s", since="99.0", vocabulary="sdk"))])[0] in whole
+
+
 @pytest.mark.parametrize(
     ("query", "status"), [("vocabulary=latin", 422), ("since=abc", 422), ("since=-1", 422)]
 )

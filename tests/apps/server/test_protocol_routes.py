@@ -10,6 +10,8 @@ import pytest
 from support.http_server import Asking, scripted, serving
 from support.protocol_clients import AgUiClient, UiClient
 
+from turnwheel import Policy
+from turnwheel.effects import Concurrency
 from turnwheel.testing.scripted import calls, says, stalls
 
 PAY = calls(("pay", {"amount": 5}))
@@ -82,6 +84,73 @@ async def test_the_ai_sdk_resumes_a_stream() -> None:
         assert text.count('"type":"start"') == 1
         assert '"type":"abort"' in text
         assert text.endswith("data: [DONE]\n\n")
+
+
+TWO = calls(("pay", {"amount": 5}), ("pay", {"amount": 6}))
+SIDE_BY_SIDE = Policy(concurrency=Concurrency.PARALLEL)
+
+
+def resumed(*answers: tuple[str, Any]) -> Json:
+    resume = [{"interruptId": name, "status": "resolved", "payload": payload} for name, payload in answers]
+    return {"threadId": "t", "runId": "r", "messages": [], "resume": resume}
+
+
+def approved(*answers: tuple[str, Any]) -> Json:
+    """The same in the words of the AI SDK, which knows no arguments."""
+    parts = [
+        {
+            "type": "dynamic-tool",
+            "state": "approval-responded",
+            "approval": {"id": name, "approved": bool(payload), "reason": payload or "x" * 2_000_000},
+        }
+        for name, payload in answers
+    ]
+    return {"id": "t", "messages": [{"id": "a", "role": "assistant", "parts": parts}]}
+
+
+def edited(amount: object) -> Json:
+    return {"approved": True, "arguments": {"amount": amount}}
+
+
+@pytest.mark.parametrize(
+    ("path", "answers", "status"),
+    [
+        ("ag-ui", (("one", True), ("two", edited("much"))), 422),
+        ("ag-ui", (("one", edited("much")),), 422),
+        ("ag-ui", (("one", edited(7)), ("two", {"approved": True, "arguments": {}})), 422),
+        ("ag-ui", (("one", True), ("none", True)), 404),
+        ("ag-ui", (("one", True), ("two", True), ("one", False)), 422),
+        ("ui-messages", (("one", "yes"), ("none", "yes")), 404),
+        ("ui-messages", (("one", "yes"), ("two", "")), 422),
+    ],
+)
+async def test_of_several_answers_all_are_taken_or_none(path: str, answers: Any, status: int) -> None:
+    async with serving(scripted(TWO, says("Paid."), policy=SIDE_BY_SIDE)) as server:
+        await server.post("/api/sessions", {"id": "t", "prompt": "Pay"}, 201)
+        found = await server.until("t", lambda found: len(found["questions"]) == 2)
+        names = dict(zip(("one", "two"), (asked["id"] for asked in found["questions"]), strict=True))
+        before = await server.get("/api/sessions/t/steps")
+        given = [(names.get(which, which), payload) for which, payload in answers]
+        body = resumed(*given) if path == "ag-ui" else approved(*given)
+        await server.post(f"/api/agents/default/{path}", body, status)
+        assert await server.get("/api/sessions/t/steps") == before
+        events = await posted(server, "ag-ui", resumed((names["one"], edited(7)), (names["two"], False)))
+        assert events[-1]["outcome"] == {"type": "success"}
+        assert "paid 7" in str((await server.get("/api/sessions/t/export"))["messages"])
+
+
+async def test_an_answer_that_another_one_of_its_post_closes_is_no_mistake() -> None:
+    async with serving(scripted(TWO, says("Paid."), policy=SIDE_BY_SIDE)) as server:
+        await server.post("/api/sessions", {"id": "t", "prompt": "Pay"}, 201)
+        found = await server.until("t", lambda found: len(found["questions"]) == 2)
+        one, two = (asked["id"] for asked in found["questions"])
+        events = await posted(
+            server, "ag-ui", resumed((one, {"approved": True, "always": True}), (two, True))
+        )
+        assert events[-1]["outcome"] == {"type": "success"}
+        messages = str((await server.get("/api/sessions/t/export"))["messages"])
+        assert "paid 5" in messages
+        assert "paid 6" in messages
 
 
 @pytest.mark.parametrize(

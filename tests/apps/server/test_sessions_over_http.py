@@ -118,7 +118,9 @@ MALFORMED: list[tuple[str, object]] = [
     ("/api/sessions/s/questions/{q}", {"decision": "deny", "arguments": {"amount": 1}}),
     ("/api/sessions/s/control", {}),
     ("/api/sessions/s/control", {"mode": "wild"}),
+    ("/api/sessions/s/control", {"thinking": 1e308}),
     ("/api/sessions/s/fork", {"at": "x"}),
+    ("/api/sessions/s/fork", {"at": 10**30}),
     ("/api/sessions/s/fork", {"instead": {"type": "Nonsense"}}),
     ("/api/sessions/s/preview", {"event": {"type": "Entered"}}),
     ("/api/sessions/s/preview", {"event": {"type": "UserSent", "id": 3}}),
@@ -153,6 +155,7 @@ async def test_what_is_malformed_is_refused_and_changes_nothing() -> None:
         ("POST", "/api/sessions/s/calls/none/cancel", None, 404),
         ("POST", "/api/sessions/s/branch", {"run": "none"}, 404),
         ("GET", "/api/sessions/s/steps/99", None, 404),
+        ("GET", "/api/sessions/s/steps/%D9%A1", None, 404),
         ("GET", "/nothing", None, 404),
         ("PUT", "/api/sessions", None, 405),
         ("POST", "/api/sessions/s/control", {"model": "none"}, 404),
@@ -304,6 +307,13 @@ async def test_the_document_has_every_operation_and_the_page_loads_nothing() -> 
         document = await server.get("/openapi.json")
         assert "/api/sessions/{id}/questions/{question}" in document["paths"]
         assert all(each["summary"] for path in document["paths"].values() for each in path.values())
+        assert document["servers"] == [{"url": "/"}]
+        begun = document["paths"]["/api/sessions"]["post"]["responses"]["201"]["links"]
+        known = {"id": "$response.body#/id"}
+        assert begun["interrupt"] == {"operationId": "interrupt", "parameters": known}
+        assert begun["step"] == {"operationId": "step", "parameters": {**known, "number": "0"}}
+        resumed = document["paths"]["/api/agents/{agent}/ui-messages/{id}/stream"]["get"]["responses"]
+        assert {*resumed} == {"200", "204", "default"}
         page = await server.get("/docs")
         assert "Begin a session" in page
         assert "http" not in page.replace("http-", "")

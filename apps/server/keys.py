@@ -1,0 +1,114 @@
+"""
+Requests with an `Idempotency-Key`: each is done once, and a repeat is answered as the first one was.
+
+Theory of operation. What came under keys for a session stands in a journal beside its own, named as that of a
+child, so it goes when the session goes. A request is noted there with the digest of its body before it is
+done, and its answer behind it. One that is refused has changed nothing and frees its key. A crash leaves a
+note without an answer: then the same request is done again, and the ids that are derived from the key make it
+the same message, session or fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from http import HTTPStatus
+from typing import TYPE_CHECKING, final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from ...effects.errors import StoreConflict, StoreError
+from ...effects.validators import clean
+from ...engine.codec import encode
+from ...engine.journal.summary import SessionKind, SessionSummary
+from ...engine.session.listing import NOTES
+from .problems import Refused
+
+if TYPE_CHECKING:
+    from .open_sessions import OpenSessions
+    from .operations import HttpCall, Operation
+
+# How often a note is tried again where another process noted something for the same session.
+NOTE_TRIES = 20
+
+
+@final
+class Note(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """
+    What is known of a *key*: the digest of the *body* it came with, and the *answer* once there is one.
+
+    Without a body it is free again.
+    """
+
+    key: str
+    body: str = ""
+    answer: str = ""
+
+
+def _digest(*parts: bytes) -> str:
+    return sha256(b"\n".join(parts)).hexdigest()
+
+
+@final
+class KeyedAnswers:
+    """The answers to requests with a key about the sessions that it *opens*."""
+
+    def __init__(self, opens: OpenSessions) -> None:
+        self._opens = opens
+        # A repeat waits for the first one, where that is under way here.
+        self._under_way = WeakValueDictionary[str, asyncio.Lock]()
+
+    async def once(
+        self, operation: Operation, call: HttpCall, answer: Callable[[], Awaitable[bytes]]
+    ) -> bytes:
+        """What *answer* gives to *call*, or gave to the first one with its key; raises `Refused`."""
+        session = await self._session(call)
+        # One key may be used for several requests of other kinds.
+        path = operation.path.format(**call.request.path_params)
+        key = _digest(operation.method.encode(), clean(path).encode(), call.key.encode())
+        asked = Note(key=key, body=_digest(msgspec.json.encode(call.body, order="deterministic")))
+        async with self._under_way.setdefault(f"{session}\n{key}", asyncio.Lock()):
+            known = await self._write(session, asked, first=True)
+            if known is not None and known.body != asked.body:
+                detail = "this Idempotency-Key came with another body before; take a new key"
+                raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+            if known is not None and known.answer:
+                return known.answer.encode()
+            try:
+                data = await answer()
+            except Exception:
+                # The refusal is what the caller has to hear of.
+                with suppress(StoreError):
+                    await self._write(session, Note(key=key))
+                raise
+            await self._write(session, Note(key=key, body=asked.body, answer=data.decode()))
+            return data
+
+    async def _session(self, call: HttpCall) -> str:
+        """The name of the session that *call* is about; of one that is to begin, as its key decides."""
+        if "id" in call.request.path_params:
+            return (await self._opens.find(call.names, call.session))[1]
+        return call.names.stored(call.names.agents[0], call.keyed("session") or "")
+
+    async def _write(self, session: str, note: Note, *, first: bool = False) -> Note | None:
+        """Write *note* and give None; or, where it is to be the *first* and is not, what is there."""
+        store, journal = self._opens.store, session + NOTES
+        about = encode(SessionSummary(kind=SessionKind.CHILD, parent=session), SessionSummary)
+        for _ in range(NOTE_TRIES):
+            entries = await store.load(journal)
+            if first and (known := _latest(entries, note.key)) is not None and known.body:
+                return known
+            with suppress(StoreConflict):
+                await store.append(journal, len(entries), [msgspec.json.encode(note)], about)
+                return None
+        msg = f"session {session!r}: other processes keep writing to it; try again"
+        raise StoreError(msg)
+
+
+def _latest(entries: Sequence[bytes], key: str) -> Note | None:
+    """The last note of *key* among *entries*."""
+    notes = (msgspec.json.decode(entry, type=Note) for entry in reversed(entries))
+    return next((note for note in notes if note.key == key), None)

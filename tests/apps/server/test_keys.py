@@ -1,0 +1,201 @@
+"""What comes again under an Idempotency-Key is done once, and answered as the first time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from support.http_server import Asking, scripted, serving
+
+from turnwheel import MemoryStore, SQLiteStore
+from turnwheel.apps.cli.commands import turnwheel
+from turnwheel.effects import StoreError
+from turnwheel.engine import delete
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.scripted import calls, says, stalls
+
+PAY = calls(("pay", {"amount": 5}))
+KEY = {"Idempotency-Key": "first"}
+
+# Each request, with another body where it has one.
+KEYED: list[tuple[str, Any, Any, int]] = [
+    ("/api/sessions", {"id": "t", "prompt": "One?"}, {"id": "u", "prompt": "One?"}, 201),
+    ("/api/sessions/s/messages", {"text": "More"}, {"text": "Less"}, 202),
+    ("/api/sessions/s/messages", {"text": "More", "id": "mine"}, {"text": "More", "id": "other"}, 202),
+    ("/api/sessions/s/questions/{q}", {"decision": "approve"}, {"decision": "deny"}, 200),
+    ("/api/sessions/s/interrupt", None, None, 202),
+    ("/api/sessions/s/resume", None, None, 202),
+    ("/api/sessions/s/control", {"mode": "plan"}, {"mode": "bypass"}, 200),
+    ("/api/sessions/s/calls/{c}/cancel", None, None, 202),
+    ("/api/sessions/done/branch", {"run": ""}, {"run": "none"}, 200),
+    ("/api/sessions/done/fork", {"at": 2}, {"at": 3}, 201),
+    ("/api/sessions/done/fork", {"at": 2, "id": "t"}, {"at": 2, "id": "u"}, 201),
+]
+
+
+async def begun(server: Asking) -> Any:
+    """A session `done`, and one `s` with a question, which it gives."""
+    await server.post("/api/sessions", {"id": "done", "prompt": "Hi"}, 201)
+    await server.done("done")
+    await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+    return await server.question("s")
+
+
+def model() -> Any:
+    return scripted(says("Hi."), PAY, *[says("Well.")] * 4, partial=True)
+
+
+async def journals(store: Store) -> dict[str, int]:
+    """How long each journal is, but for those of keys."""
+    return {one.session: one.length for one in await store.list() if "#" not in one.session}
+
+
+@pytest.mark.parametrize(("path", "body", "other", "status"), KEYED)
+async def test_a_repeat_is_answered_as_the_first_one_and_does_nothing(
+    path: str, body: Any, other: Any, status: int, tmp_path: Path
+) -> None:
+    store = SQLiteStore(tmp_path / "s.db")
+    async with serving(model(), store) as server:
+        asked = await begun(server)
+        at = path.format(q=asked["id"], c=asked["call"])
+        first = await server.post(at, body, status, headers=KEY)
+        for name in ("s", "done", "t"):
+            if name in await journals(store):
+                await server.until(name, lambda found: not found["running"] or found["questions"])
+        before = await journals(store)
+        assert await server.post(at, body, status, headers=KEY) == first
+        if other is not None:
+            await server.post(at, other, 422, headers=KEY)
+        assert await journals(store) == before
+    # Another server on the same store, later.
+    async with serving(model(), store, resume=False) as server:
+        before = await journals(store)
+        assert await server.post(at, body, status, headers=KEY) == first
+        if other is not None:
+            await server.post(at, other, 422, headers=KEY)
+        assert await journals(store) == before
+    await store.close()
+
+
+async def test_a_late_repeat_of_an_interrupt_stops_no_later_run() -> None:
+    async with serving(scripted(stalls("One"), stalls("Two"))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
+        await server.until("s", lambda found: found["state"] == "streaming")
+        stopped = await server.post("/api/sessions/s/interrupt", None, 202, headers=KEY)
+        await server.done("s")
+        await server.post("/api/sessions/s/messages", {"text": "Two?"}, 202)
+        await server.until("s", lambda found: found["state"] == "streaming")
+        assert await server.post("/api/sessions/s/interrupt", None, 202, headers=KEY) == stopped
+        assert (await server.get("/api/sessions/s"))["state"] == "streaming"
+        await server.post("/api/sessions/s/interrupt", None, 202, headers={"Idempotency-Key": "second"})
+        await server.done("s")
+
+
+async def test_what_was_refused_frees_its_key() -> None:
+    async with serving(scripted(says("Hi."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Hi"}, 201)
+        await server.done("s")
+        await server.post("/api/sessions/s/branch", {"run": "none"}, 404, headers=KEY)
+        await server.post("/api/sessions/s/branch", {"run": ""}, 200, headers=KEY)
+        await server.post("/api/sessions/none/branch", {"run": ""}, 404, headers=KEY)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/api/sessions", {"prompt": "One?"}, 201),
+        ("/api/sessions/s/messages", {"text": "More"}, 202),
+        ("/api/sessions/s/questions/{q}", {"decision": "approve"}, 200),
+        ("/api/sessions/s/interrupt", None, 202),
+        ("/api/sessions/done/fork", {"at": 2}, 201),
+    ],
+)
+async def test_what_was_done_before_a_crash_is_not_done_twice(
+    path: str, body: Any, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as server:
+        asked = await begun(server)
+        at, append = path.format(q=asked["id"]), store.append
+
+        async def full(session: str, expected: int, *rest: Any) -> str:
+            if session.endswith("#keys") and expected:
+                msg = "no space left on device"
+                raise StoreError(msg)
+            return await append(session, expected, *rest)
+
+        monkeypatch.setattr(store, "append", full)
+        # It was done, and nothing is left that says so.
+        await server.post(at, body, 503, headers=KEY)
+        monkeypatch.undo()
+        before = {*await journals(store)}
+        if body is not None:
+            await server.post(at, {**body, "unknown": 1}, 422, headers=KEY)
+        first = await server.post(at, body, status, headers=KEY)
+        assert await server.post(at, body, status, headers=KEY) == first
+        assert {*await journals(store)} == before
+        prompts = [await server.get(f"/api/sessions/{name}/export") for name in before]
+        assert str(prompts).count("'text': 'More'") <= 1
+
+
+@pytest.mark.parametrize("headers", [KEY, {}])
+async def test_forks_of_one_name_and_moment_are_one(headers: dict[str, str]) -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as one, serving(model(), store) as other:
+        await begun(one)
+        forks = [
+            server.post("/api/sessions/done/fork", {"id": "t", "at": 2}, 201, headers=headers)
+            for server in (one, other, one, other)
+        ]
+        assert {made["id"] for made in await asyncio.gather(*forks)} == {"t"}
+        await one.post("/api/sessions/s/fork", {"id": "t", "at": 2}, 409)
+
+
+async def test_requests_of_one_moment_are_one() -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as one, serving(model(), store) as other:
+        asked = await begun(one)
+        where = f"/api/sessions/s/questions/{asked['id']}"
+        for at, body, status in ((where, {"decision": "deny"}, 200), ("/api/sessions/done/fork", None, 201)):
+            posts = [server.post(at, body, status, headers=KEY) for server in (one, other, one, other)]
+            answers = await asyncio.gather(*posts)
+            assert len({answer["id"] for answer in answers}) == 1
+        assert len(await journals(store)) == 3
+
+
+def test_the_command_line_lists_sessions_only(tmp_path: Path) -> None:
+    async def serve() -> None:
+        store = SQLiteStore(tmp_path / "s.db")
+        async with serving(model(), store) as server:
+            await begun(server)
+            await server.post("/api/sessions/s/resume", None, 202, headers=KEY)
+        await store.close()
+
+    asyncio.run(serve())
+    listed = CliRunner().invoke(turnwheel, ["sessions", "--json", "--store", str(tmp_path / "s.db")])
+    assert {json.loads(line)["session"] for line in listed.output.splitlines()} == {"s", "done"}
+
+
+async def test_what_is_kept_for_keys_is_seen_by_no_caller_and_goes_with_its_session() -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as server:
+        await begun(server)
+        await server.post("/api/sessions/s/interrupt", None, 202, headers=KEY)
+        names = [one.session for one in await store.list()]
+        assert "s.#keys" in names
+        assert {one["id"] for one in (await server.get("/api/sessions"))["items"]} == {"s", "done"}
+        for what in ("", "/steps", "/export", "/events", "/family"):
+            await server.get(f"/api/sessions/s.%23keys{what}", 404)
+        await server.ask("DELETE", "/api/sessions/s.%23keys", None, 404)
+        await server.ask("DELETE", "/api/sessions/s", None, 204)
+        assert [one.session for one in await store.list()] == ["done"]
+        # A session that begins under its name knows nothing of it.
+        await server.post("/api/sessions", {"id": "s"}, 201)
+        again = await server.post("/api/sessions/s/interrupt", None, 202, headers=KEY)
+        assert again["state"] == "new"
+        await server.post("/api/sessions/s/interrupt", None, 202, headers=KEY)
+    assert await delete(store, "s") == 2
