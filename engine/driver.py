@@ -199,8 +199,14 @@ class Driver:
         if work.resting is not None:
             # A cancelled child still has to end its run; the driver waits for that answer.
             return not work.stops and work.resting(work.request)
-        # The only timers beside a question are the deadlines of questions.
-        return isinstance(work.request, SetTimer) and isinstance(self.machine.state, Confirming)
+        # The only timers beside a question are the deadlines of questions. One that is over fires at once,
+        # and a worker that came to see to that must not leave before.
+        timer = work.request
+        return (
+            isinstance(timer, SetTimer)
+            and isinstance(self.machine.state, Confirming)
+            and timer.due > self.clock.now()
+        )
 
     @property
     def _drained(self) -> bool:

@@ -45,6 +45,11 @@ class PostgresServer:
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
     @property
+    def binaries(self) -> Path:
+        """Where the programs are, ``psql`` among them."""
+        return self._binaries
+
+    @property
     def socket(self) -> Path:
         return self.folder / ".s.PGSQL.5432"
 

@@ -13,11 +13,12 @@ import pytest
 from provers.tasks import turns
 from support.session_stage import House, Watch, outcomes, until
 
-from turnwheel import Agent, Approve, DoneReason, Hook, MemoryStore, Policy, hook, tool
+from turnwheel import Agent, Approve, DoneReason, Hook, MemoryStore, Policy, Result, hook, tool
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.journal.fold import fold
 from turnwheel.states.rules import model_messages
-from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
+from turnwheel.testing.clocks import ManualClock
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -180,3 +181,24 @@ async def die(tasks: set[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_worker_that_resumes_after_the_deadline_of_a_question_sees_to_it() -> None:
+    """Without it the one that is woken for the deadline would leave again, as one that comes before it."""
+    store, clock, policy = MemoryStore(), ManualClock(), Policy(answer_within=5.0)
+
+    @tool(approval="always")
+    def pay() -> str:
+        raise AssertionError
+
+    async def resumed(*replies: Reply, prompt: str | None = None) -> Result:
+        model = ScriptedModel(*replies)
+        agent = Agent(performers={CallModel: model}, tools=[pay], store=store, policy=policy, clock=clock)
+        async with agent, agent.session("s") as session:
+            return await (session.resume() if prompt is None else session.run(prompt))
+
+    assert (await resumed(calls(("pay", {})), prompt="go")).waiting
+    clock.move(4.9)
+    assert (await resumed()).waiting
+    clock.move(0.2)
+    assert (await resumed(says("so be it"))).text == "so be it"
