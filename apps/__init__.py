@@ -1,8 +1,8 @@
 """
 Programs around the library: the command line, the chat, the HTTP server, and the stand-in for a model.
 
-`create_app` makes the ASGI app of the server. It needs the extra `server`. `AbsurdWorker` takes the turns that a
-`TurnQueue` has in PostgreSQL. They need the extra `absurd`.
+`create_app` makes the ASGI app of the server. It needs the extra `server`. `AbsurdWorker` takes the turns
+that a `TurnQueue` has in PostgreSQL. They need the extra `absurd`.
 """
 
 from __future__ import annotations
