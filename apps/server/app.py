@@ -28,7 +28,7 @@ from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
-from .event_stream import EventStream
+from .event_stream import EventStream, teller_of
 from .limits import ServerLimits, Streams, body_of
 from .metrics import Metrics
 from .open_sessions import OpenSessions
@@ -78,10 +78,9 @@ class AgentServer:
         words("an agent", agents)
         self.access = access
         self.limits = limits
-        self._beat = beat
         self._resume = resume
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
-        self.streams = Streams(limits)
+        self.streams = Streams(limits, beat)
         self.metrics = Metrics(self.opens, self.streams)
         sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
         protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
@@ -111,20 +110,17 @@ class AgentServer:
     @operation("GET", f"{ONE_SESSION}/events", gives="text/event-stream", parameters=EVENT_PARAMETERS)
     async def get_events(self, call: HttpCall) -> EventStream:
         """What happens in a session, as server-sent events."""
-        query, tenant = call.request.query_params, call.names.tenant
+        query = call.request.query_params
         since = call.request.headers.get("last-event-id") or query.get("since", "")
         # Before the answer begins: behind its head there is no status to say it with.
         await self.opens.find(call.names, call.session)
-        stream = EventStream(
+        return EventStream(
             opens=lambda: self.opens.use(call.names, call.session),
-            since=since,
-            vocabulary=query.get("vocabulary", ""),
-            beat=self._beat,
+            tells=teller_of(since, query.get("vocabulary", "")),
+            streams=self.streams,
+            tenant=call.names.tenant,
             ending=self.opens.draining,
-            left=lambda: self.streams.leave(tenant),
         )
-        self.streams.enter(tenant)
-        return stream
 
     @operation("GET", "/healthz", gives="application/json", open=True)
     async def get_health(self, call: HttpCall) -> Response:

@@ -23,6 +23,7 @@ from ...engine.journal.summary import SessionKind, SessionStatus
 from ...engine.session.listing import in_turns, listed
 from ...performers.base import warn
 from .access import Namespace
+from .feed import SessionFeed
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -37,12 +38,17 @@ BEGUN_WITHIN, LOOK_AGAIN = 1.0, 0.002
 @final
 @attrs.define(eq=False)
 class LiveSession:
-    """A *session* of *agent*, known outside as *id*; *users* are the requests and streams that have it."""
+    """
+    A *session* of *agent*, known outside as *id*; *users* are the requests and streams that have it.
+
+    Its *feed* has the streams' readers.
+    """
 
     name: str
     id: str
     agent: str
     session: Session
+    feed: SessionFeed
     users: int = 0
     _work: asyncio.Task[None] | None = attrs.field(default=None, init=False)
 
@@ -153,7 +159,8 @@ class OpenSessions:
             await asyncio.wait({closing})
         one = self._open.pop(name, None)
         if one is None:
-            one = LiveSession(name, id, agent, self.agents[agent].session(name, self.store))
+            session = self.agents[agent].session(name, self.store)
+            one = LiveSession(name, id, agent, session, SessionFeed(session, self.store))
         self._open[name] = one
         one.users += 1
         try:
@@ -218,6 +225,8 @@ class OpenSessions:
     async def drain(self, within: float | None) -> None:
         """Let running work end, begin nothing more, and close every session."""
         self.draining.set()
+        for one in self._open.values():
+            one.feed.end()
         await asyncio.gather(*[agent.drain(within) for agent in self.agents.values()])
         tasks = [self._close(one) for one in list(self._open.values())]
         await asyncio.gather(*[task for task in tasks if task is not None], *self._closing.values())
