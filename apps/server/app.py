@@ -8,6 +8,7 @@ problem details. Sessions live in `OpenSessions`, and not in requests: a reader 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -23,7 +24,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...effects.errors import ConfigError
+from ...effects.errors import ConfigError, TurnwheelError
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
@@ -58,8 +59,9 @@ class AgentServer:
     """
     The sessions of *agents* over HTTP, as `create_app` makes it.
 
-    An async context manager: it goes on with runs that were left in the middle, and drains at the end. An app
-    that is mounted into another one gets no lifespan: enter ``app.state.server`` in that of the other one.
+    An async context manager: it begins to look for runs that were left in the middle, and drains at the end.
+    An app that is mounted into another one gets no lifespan: enter ``app.state.server`` in that of the other
+    one.
     """
 
     def __init__(  # as `create_app` has them
@@ -79,6 +81,7 @@ class AgentServer:
         self.access = access
         self.limits = limits
         self._resume = resume
+        self._resuming: asyncio.Task[None] | None = None
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
         self.streams = Streams(limits, beat)
         self.metrics = Metrics(self.opens, self.streams)
@@ -94,15 +97,27 @@ class AgentServer:
 
     async def __aenter__(self) -> AgentServer:
         if self._resume:
+            # Beside the requests: a store may have a hundred thousand sessions.
+            self._resuming = asyncio.create_task(self._go_on())
+            # A store in memory that has none is done with in one turn.
+            await asyncio.sleep(0)
+        return self
+
+    async def _go_on(self) -> None:
+        try:
             for tenant in dict.fromkeys(self.access.tokens.values()) or [""]:
                 await self.opens.go_on(self.names(tenant))
-        return self
+        except TurnwheelError as error:
+            warn("", "not all sessions could be looked at for unfinished runs", error)
 
     async def __aexit__(self, *_: object) -> None:
         await self.drain()
 
     async def drain(self, within: float | None = DRAIN_WITHIN) -> None:
         """End all streams, let running work end and close; every run can be resumed. Twice is fine."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+            await asyncio.wait({self._resuming})
         await self.opens.drain(within)
 
     # Operations of its own
@@ -130,11 +145,13 @@ class AgentServer:
 
     @operation("GET", "/readyz", gives="application/json", open=True)
     async def get_ready(self, call: HttpCall) -> Response:
-        """Whether the server takes work."""
+        """Whether the server takes work; *resuming* while it looks for runs that were left in the middle."""
         del call
         if self.opens.draining.is_set():
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending; ask another one")
         await self.opens.store.list(1)
+        if self._resuming is not None and not self._resuming.done():
+            return Response('{"status":"ok","resuming":true}', media_type="application/json")
         return Response('{"status":"ok"}', media_type="application/json")
 
     @operation("GET", "/metrics", gives="text/plain")
@@ -243,7 +260,7 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
     The first agent is that of sessions which name none. *tokens* are bearer tokens, each with its tenant;
     without any, only callers that reach this machine's own addresses are served, and *hosts* are its other
     names. *origins* are pages of other servers that may call it. A comment goes down each event stream every
-    *heartbeat* seconds. With *resume*, it begins by going on with the runs that were left in the middle.
+    *heartbeat* seconds. With *resume*, it goes on with the runs that were left in the middle.
 
     Mounted into another app, it needs that app's lifespan: ``async with app.state.server: yield``.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, final
 
@@ -20,7 +20,7 @@ import attrs
 from ...effects.errors import SessionBusy, SessionClosed, SessionGone, TurnwheelError, UnknownSession
 from ...engine.agent import Agent
 from ...engine.journal.summary import SessionKind, SessionStatus
-from ...engine.session.listing import in_turns, listed
+from ...engine.session.listing import each_listed
 from ...performers.base import warn
 from .access import Namespace
 from .feed import SessionFeed
@@ -207,19 +207,20 @@ class OpenSessions:
     async def go_on(self, names: Namespace) -> int:
         """Go on with the runs of *names* that another process left in the middle; how many there are."""
         found = 0
-        async for one in in_turns(await listed(self.store, prefix=names.prefix)):
-            known = names.public(one.session)
-            if known is None or one.about.kind is SessionKind.CHILD:
-                continue
-            # A run that rests is left alone: there is nothing to do before its questions are answered.
-            left = one.about.state is SessionStatus.UNFINISHED or one.about.prompts
-            # What began in another directory belongs to an agent of there.
-            here = one.about.cwd in {"", self.agents[known[0]].config.cwd}
-            if left and here:
-                with suppress(TurnwheelError):
-                    async with self.use(names, known[1]) as session:
-                        await session.wake()
-                        found += session.working
+        async with aclosing(each_listed(self.store, names.prefix)) as sessions:
+            async for one in sessions:
+                known = names.public(one.session)
+                if known is None or one.about.kind is SessionKind.CHILD:
+                    continue
+                # A run that rests is left alone: there is nothing to do before its questions are answered.
+                left = one.about.state is SessionStatus.UNFINISHED or one.about.prompts
+                # What began in another directory belongs to an agent of there.
+                here = one.about.cwd in {"", self.agents[known[0]].config.cwd}
+                if left and here:
+                    with suppress(TurnwheelError):
+                        async with self.use(names, known[1]) as session:
+                            await session.wake()
+                            found += session.working
         return found
 
     async def drain(self, within: float | None) -> None:

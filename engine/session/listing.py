@@ -73,6 +73,19 @@ async def listed(
     return tuple(found)
 
 
+async def each_listed(store: Store, prefix: str = "") -> AsyncGenerator[Listed, None]:
+    """As `listed`, each as soon as its page was read; one that is written meanwhile may come twice."""
+    newest: int | None = None
+    async with aclosing(_pages(store, None, None, prefix)) as pages:
+        async for page in pages:
+            newest = page[0].stamp if newest is None else newest
+            for one in page:
+                yield one
+    # What was written meanwhile has moved to the front, perhaps before its page was read.
+    for one in [] if newest is None else await _newer(store, newest, prefix):
+        yield one
+
+
 async def _newer(store: Store, stamp: int, prefix: str) -> list[Listed]:
     """The sessions that were written since the one with this *stamp* was."""
     found: list[Listed] = []
