@@ -9,6 +9,7 @@ problem details. Sessions live in `OpenSessions`, and not in requests: a reader 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -29,8 +30,9 @@ from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
-from .event_stream import EventStream, teller_of
+from .event_stream import EventStream, teller_of, telling
 from .limits import ServerLimits, Streams, body_of
+from .list_feed import ListFeed
 from .metrics import Metrics
 from .open_sessions import OpenSessions
 from .openapi import docs_page, openapi
@@ -85,7 +87,8 @@ class AgentServer:
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
         self.streams = Streams(limits, beat)
         self.metrics = Metrics(self.opens, self.streams)
-        sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
+        self.lists = ListFeed(self.opens)
+        sessions, steps = SessionRoutes(self.opens, self.lists), StepRoutes(self.opens)
         protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
         parts = (sessions, steps, *protocols, ConsoleRoutes(self.opens), self)
         self.operations = [each for routes in parts for each in operations_of(routes)]
@@ -118,6 +121,7 @@ class AgentServer:
         if self._resuming is not None:
             self._resuming.cancel()
             await asyncio.wait({self._resuming})
+        self.lists.end()
         await self.opens.drain(within)
 
     # Operations of its own
@@ -128,10 +132,24 @@ class AgentServer:
         query = call.request.query_params
         since = call.request.headers.get("last-event-id") or query.get("since", "")
         # Before the answer begins: behind its head there is no status to say it with.
+        tells = teller_of(since, query.get("vocabulary", ""))
         await self.opens.find(call.names, call.session)
         return EventStream(
-            opens=lambda: self.opens.use(call.names, call.session),
-            tells=teller_of(since, query.get("vocabulary", "")),
+            telling(self.opens.use(call.names, call.session), tells, self.streams.beat),
+            streams=self.streams,
+            tenant=call.names.tenant,
+            ending=self.opens.draining,
+        )
+
+    @operation("GET", "/api/events", gives="text/event-stream", parameters=EVENT_PARAMETERS[1:])
+    async def get_list_events(self, call: HttpCall) -> EventStream:
+        """Which sessions change, as server-sent events: each with its row, as in the list."""
+        since = call.request.headers.get("last-event-id") or call.request.query_params.get("since", "")
+        if since and not re.fullmatch(r"[0-9]{1,18}", since):
+            detail = f"since must be the id of an event of this stream; got {since[:50]!r}"
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        return EventStream(
+            self.lists.reader(call.names, since, self.streams.beat),
             streams=self.streams,
             tenant=call.names.tenant,
             ending=self.opens.draining,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
@@ -33,7 +33,7 @@ from ...projections import (
 )
 from ...projections.json_events import Events
 from ...projections.streamed import StreamedProjection
-from .feed import FeedReader, Heard, id_line
+from .feed import BEAT, FeedReader, Heard, id_line
 
 if TYPE_CHECKING:
     from ...engine.session.delivery import Position
@@ -64,8 +64,6 @@ STREAM_HEADERS = [
     # A proxy that collects an answer would hold back what is to be seen at once.
     (b"x-accel-buffering", b"no"),
 ]
-
-BEAT = b": still here\n\n"
 
 
 def projected_frames(heard: Heard, events: Events) -> Iterator[bytes]:
@@ -166,18 +164,65 @@ def teller_of(since: str, vocabulary: str) -> Callable[[LiveSession], Teller]:
     return lambda one: Projected(VOCABULARIES[vocabulary](one.id), behind)
 
 
+class StreamSource(Protocol):
+    """What an event stream is made of."""
+
+    def parts(self) -> AsyncGenerator[bytes, None]:
+        """What is to be written, as it comes, until the end."""
+        ...
+
+    def end(self) -> None:
+        """Let `parts` end soon."""
+        ...
+
+
+@final
+@attrs.frozen
+class SessionSource:
+    """What *teller* tells to *reader*, all that waits together."""
+
+    reader: FeedReader
+    teller: Teller
+
+    def end(self) -> None:
+        """Tell no more."""
+        self.reader.end()
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        """The frames, and what the teller has behind the last one."""
+        teller = self.teller
+        async with aclosing(self.reader.follow(teller.since)) as parts:
+            async for part in parts:
+                frames: list[bytes] = [] if part else [BEAT]
+                for heard in part:
+                    frames.append(teller.take(heard))
+                    if teller.over:
+                        yield b"".join([*frames, teller.tail])
+                        return
+                if data := b"".join(frames):
+                    yield data
+
+
+@asynccontextmanager
+async def telling(
+    opened: AbstractAsyncContextManager[LiveSession], tells: Callable[[LiveSession], Teller], beat: float
+) -> AsyncGenerator[SessionSource, None]:
+    """The session that is *opened*, as *tells* tells it."""
+    async with opened as one, one.feed.reader(beat) as reader:
+        yield SessionSource(reader, tells(one))
+
+
 @final
 @attrs.define(eq=False)
 class EventStream:
     """
-    An answer that goes on: the session that *opens* opens, as *tells* tells it, over one of *streams*.
+    An answer that goes on: what the source that is *opened* has, over one of *streams*.
 
-    It ends when its reader leaves, when the server is *ending*, when the session is closed or deleted, and
-    when there is no more to tell.
+    It ends when its reader leaves, when the server is *ending*, and when the source does: the session was
+    closed or deleted, or there is no more to tell.
     """
 
-    opens: Callable[[], AbstractAsyncContextManager[LiveSession]]
-    tells: Callable[[LiveSession], Teller]
+    opened: AbstractAsyncContextManager[StreamSource]
     streams: Streams
     tenant: str
     ending: asyncio.Event
@@ -191,52 +236,36 @@ class EventStream:
         """Answer the request, until one side ends it."""
         headers = [*STREAM_HEADERS, *[(name.encode(), text.encode()) for name, text in self.headers.items()]]
         with self.streams.place(self.tenant):
-            async with self.opens() as one:
+            async with self.opened as source:
                 # A reader that has left, before the head or behind it, takes nothing more.
                 with suppress(OSError):
                     await send({"type": "http.response.start", "status": 200, "headers": headers})
                     # Who asks for the head alone waits for no event.
                     if scope["method"] != "HEAD" and not self.ending.is_set():
-                        await self._stream(one, receive, send)
+                        await self._stream(source, receive, send)
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _stream(self, one: LiveSession, receive: Receive, send: Send) -> None:
-        teller = self.tells(one)
-        async with one.feed.reader(self.streams.beat) as reader:
-            leaving = asyncio.create_task(_gone(receive, reader))
-            try:
-                # At once: a reader of a session without events learns that the stream is open.
-                await send(_chunk(BEAT))
-                # Where the store fails or the session is gone, the reader comes again behind its last id.
-                with suppress(TurnwheelError):
-                    async with aclosing(_written(reader, teller)) as parts:
-                        async for data in parts:
-                            await send(_chunk(data))
-            finally:
-                leaving.cancel()
-                await asyncio.wait({leaving})
-
-
-async def _written(reader: FeedReader, teller: Teller) -> AsyncGenerator[bytes, None]:
-    """What *teller* tells *reader*, all that waits together."""
-    async with aclosing(reader.follow(teller.since)) as parts:
-        async for part in parts:
-            frames: list[bytes] = [] if part else [BEAT]
-            for heard in part:
-                frames.append(teller.take(heard))
-                if teller.over:
-                    yield b"".join([*frames, teller.tail])
-                    return
-            if data := b"".join(frames):
-                yield data
+    async def _stream(self, source: StreamSource, receive: Receive, send: Send) -> None:
+        leaving = asyncio.create_task(_gone(receive, source))
+        try:
+            # At once: a reader of a session without events learns that the stream is open.
+            await send(_chunk(BEAT))
+            # Where the store fails or the session is gone, the reader comes again behind its last id.
+            with suppress(TurnwheelError):
+                async with aclosing(source.parts()) as parts:
+                    async for data in parts:
+                        await send(_chunk(data))
+        finally:
+            leaving.cancel()
+            await asyncio.wait({leaving})
 
 
 def _chunk(data: bytes) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": True}
 
 
-async def _gone(receive: Receive, reader: FeedReader) -> None:
-    """End *reader* when its connection does."""
+async def _gone(receive: Receive, source: StreamSource) -> None:
+    """End *source* when its connection does."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    reader.end()
+    source.end()

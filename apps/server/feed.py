@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # streamed text. All readers of a session keep the same ones.
 READER_BUFFER = 256
 
+# A comment, which readers pass over.
+BEAT = b": still here\n\n"
+
 # Notices of a journal that go out together.
 PIECE = 32
 
@@ -66,33 +69,16 @@ def _heard(watched: Watched, last: Position) -> Heard:
     return Heard(watched.notice, watched.id, position(watched.id) if watched.id else last)
 
 
-@final
-class FeedReader:
-    """One reader of *session*; every *beat* seconds it has to show that it lives."""
+class StreamReader:
+    """What a stream waits in; every *beat* seconds it has to show that it lives."""
 
-    def __init__(self, session: Session, beat: float) -> None:
-        self._session = session
-        self._beat = beat
-        self._waiting: list[Heard] = []
-        # Whether something was not kept, and how many notices of it no journal has.
-        self._gap = False
-        self._missed = 0
-        self._due = False
+    def __init__(self, beat: float) -> None:
         self.over = False
+        self._due = False
+        self._beat = beat
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(beat, self._remind)
-
-    def put(self, heard: Heard) -> None:
-        """Keep *heard*, if there is room."""
-        if self._gap or len(self._waiting) >= READER_BUFFER:
-            # Nothing more before all of this is taken: what follows a gap is behind it in the journal.
-            self._gap = True
-            if not heard.id:
-                self._missed += heard.notice.count if isinstance(heard.notice, NoticesMissed) else 1
-            return
-        self._waiting.append(heard)
-        self._wake()
 
     def end(self) -> None:
         """Take no more; what waits is dropped."""
@@ -109,6 +95,36 @@ class FeedReader:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    async def _woken(self, *, ready: bool) -> None:
+        """Wait, unless what it waits for is *ready*, for that, for a beat or for the end."""
+        if not (ready or self._due or self.over):
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+
+@final
+class FeedReader(StreamReader):
+    """One reader of *session*."""
+
+    def __init__(self, session: Session, beat: float) -> None:
+        super().__init__(beat)
+        self._session = session
+        self._waiting: list[Heard] = []
+        # Whether something was not kept, and how many notices of it no journal has.
+        self._gap = False
+        self._missed = 0
+
+    def put(self, heard: Heard) -> None:
+        """Keep *heard*, if there is room."""
+        if self._gap or len(self._waiting) >= READER_BUFFER:
+            # Nothing more before all of this is taken: what follows a gap is behind it in the journal.
+            self._gap = True
+            if not heard.id:
+                self._missed += heard.notice.count if isinstance(heard.notice, NoticesMissed) else 1
+            return
+        self._waiting.append(heard)
+        self._wake()
+
     async def follow(self, since: int | str) -> AsyncGenerator[Sequence[Heard], None]:
         """
         What comes behind *since*, as `Session.watch` has it, until the end.
@@ -124,7 +140,7 @@ class FeedReader:
                     async for part in parts:
                         last = part[-1].at
                         yield part
-            await self._news()
+            await self._woken(ready=bool(self._waiting) or self._gap)
             waiting, self._waiting = self._waiting, []
             gap, self._gap = self._gap, False
             missed, self._missed = self._missed, 0
@@ -155,12 +171,6 @@ class FeedReader:
                     part = []
         if part:
             yield part
-
-    async def _news(self) -> None:
-        if self._waiting or self._gap or self._due or self.over:
-            return
-        self._waiter = self._loop.create_future()
-        await self._waiter
 
 
 @final

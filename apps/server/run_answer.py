@@ -26,7 +26,7 @@ from ...projections.json_events import Events, JsonEvent
 from ...projections.posted import ClientPost
 from ...projections.streamed import StreamedProjection
 from .bodies import SESSION_ID
-from .event_stream import EventStream, is_cut
+from .event_stream import EventStream, is_cut, telling
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RunAnswers:
             if self.at_rest(one):
                 return await self._replayed(one, post)
         known = 0 if info is None else info.length
-        return self._following(call, lambda: self.opens.begin(call.names, agent, name), known, post)
+        return self._following(call, self.opens.begin(call.names, agent, name), known, post)
 
     async def resumed(self, call: HttpCall, name: str) -> Response | EventStream:
         """The stream of the session *name* that is under way, from its beginning; no content without one."""
@@ -94,9 +94,7 @@ class RunAnswers:
                 return Response(status_code=HTTPStatus.NO_CONTENT)
             info = await self.opens.store.info(one.name)
         known = 0 if info is None else info.length
-        return self._following(
-            call, lambda: self.opens.use(call.names, name), known, ClientPost(session=name)
-        )
+        return self._following(call, self.opens.use(call.names, name), known, ClientPost(session=name))
 
     @staticmethod
     def at_rest(one: LiveSession) -> bool:
@@ -116,14 +114,13 @@ class RunAnswers:
     def _following(
         self,
         call: HttpCall,
-        opens: Callable[[], AbstractAsyncContextManager[LiveSession]],
+        opened: AbstractAsyncContextManager[LiveSession],
         known: int,
         post: ClientPost,
     ) -> EventStream:
         """What follows the *known* entries, as it happens."""
         return EventStream(
-            opens=opens,
-            tells=lambda one: _RunTeller(one, self.protocol, known, post),
+            telling(opened, lambda one: _RunTeller(one, self.protocol, known, post), self.streams.beat),
             streams=self.streams,
             tenant=call.names.tenant,
             ending=self.opens.draining,
