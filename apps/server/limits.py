@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import final
 
@@ -34,9 +36,10 @@ class ServerLimits:
 
 @final
 class Streams:
-    """The event streams that are open, by tenant."""
+    """The event streams that are open, by tenant; a comment goes down each every *beat* seconds."""
 
-    def __init__(self, limits: ServerLimits) -> None:
+    def __init__(self, limits: ServerLimits, beat: float) -> None:
+        self.beat = beat
         self._limits = limits
         self._open: Counter[str] = Counter()
 
@@ -45,16 +48,20 @@ class Streams:
         """How many there are."""
         return self._open.total()
 
-    def enter(self, tenant: str) -> None:
-        """Count one more of *tenant*; raises `Refused` where there are as many as may."""
+    def check(self, tenant: str) -> None:
+        """Refuse one more of *tenant* where there are as many as may be; raises `Refused`."""
         if self.count >= self._limits.streams or self._open[tenant] >= self._limits.tenant_streams:
             detail = "as many event streams are open as may; close one, or try again later"
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "5"})
-        self._open[tenant] += 1
 
-    def leave(self, tenant: str) -> None:
-        """Count one less of *tenant*."""
-        self._open[tenant] -= 1
+    @contextmanager
+    def place(self, tenant: str) -> Generator[None, None, None]:
+        """Count one more of *tenant* within it."""
+        self._open[tenant] += 1
+        try:
+            yield
+        finally:
+            self._open[tenant] -= 1
 
 
 async def body_of(request: Request, most: int) -> bytes:

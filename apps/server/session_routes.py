@@ -37,10 +37,11 @@ from .bodies import (
     SessionBody,
 )
 from .given import replacement_of
+from .list_feed import ListFeed, listed_body
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
 from .questions import answers_to, check_decision, decision_of, fate
-from .views import agent_body, is_at_rest, row_body, session_body
+from .views import agent_body, session_body
 
 if TYPE_CHECKING:
     from ...engine.inspect.fork import Replacement
@@ -71,6 +72,7 @@ class SessionRoutes:
     """The operations on sessions and agents."""
 
     opens: OpenSessions
+    lists: ListFeed
 
     @operation("GET", "/api/agents", gives=Listing[AgentBody])
     async def agents(self, call: HttpCall) -> Listing[AgentBody]:
@@ -105,17 +107,8 @@ class SessionRoutes:
         known = call.names.public(row.session)
         if known is None or text not in f"{known[1]}\n{row.about.title}".casefold():
             return None
-        agent = self.opens.agents[known[0]]
-        if is_at_rest(row):
-            shown = row_body(row, call.names, agent)
-        else:
-            # Deleted since the store was asked: then it is none of the list.
-            with suppress(UnknownSession):
-                async with self.opens.use(call.names, known[1]) as one:
-                    shown = session_body(one.session, row, call.names, agent)
-                    return shown if _is_in(shown.state, state) else None
-            return None
-        return shown if _is_in(shown.state, state) else None
+        shown = await listed_body(self.opens, row, call.names)
+        return shown if shown is not None and _is_in(shown.state, state) else None
 
     async def _body(self, one: LiveSession, call: HttpCall) -> SessionBody:
         row = await described(self.opens.store, one.name)
@@ -166,6 +159,7 @@ class SessionRoutes:
         await self.opens.forget(name)
         if not await delete(self.opens.store, name):
             raise UnknownSession(call.session)
+        self.lists.deleted(call.names, call.session)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     @operation("GET", f"{ONE_SESSION}/export", gives="application/json")

@@ -162,9 +162,9 @@ async def test_pages_of_others_read_nothing_unless_they_are_named() -> None:
 async def test_more_streams_than_may_be_are_refused() -> None:
     async with serving(scripted(), limits=ServerLimits(tenant_streams=1)) as server:
         await server.post("/api/sessions", {"id": "s"}, 201)
-        server.server.streams.enter("")
-        refused = await server.get("/api/sessions/s/events", 429)
-        assert refused["status"] == 429
+        with server.server.streams.place(""):
+            refused = await server.get("/api/sessions/s/events", 429)
+            assert refused["status"] == 429
 
 
 def test_a_server_for_other_machines_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
