@@ -41,7 +41,7 @@ export async function forkDialog(session, number, models) {
       h("h2", { id: "fork-title" }, `Fork before step ${number}`),
       h("p", null, h("code", null, step.event.type), " led from ", h("code", null, step.before), " to ", h("code", null, step.state), ". The copy keeps all before it. This session stays as it is."),
       h("label", null, "What happens instead", choice), body,
-      h("div", { class: "row-of-buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Leave"), h("span", { class: "spacer" }), make)));
+      h("div", { class: "row-of-buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close"), h("span", { class: "spacer" }), make)));
   dialog.querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const copy = await attempt(async () => {
@@ -65,7 +65,7 @@ export class CompareView {
     this.verdict = h("span", { class: "verdict", "aria-live": "polite" }, "Looking for the first difference…");
     this.ids = [one, other];
     this.whole = h("button", { "aria-pressed": "false", onclick: () => this.whole.setAttribute("aria-pressed", String(this.box.classList.toggle("whole"))) }, "Show what both share");
-    this.box = h("div", { class: "compare" }, h("div", { class: "verdict-bar" }, h("h1", null, this.verdict), this.whole),
+    this.box = h("div", { class: "compare" }, h("div", { class: "verdict-bar" }, h("h1", { tabindex: -1 }, this.verdict), this.whole),
       h("div", { class: "columns" }, this.sides.map((side) => side.box)));
   }
 
