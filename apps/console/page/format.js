@@ -61,7 +61,7 @@ export const tokens = (spend) => spend.input + spend.output;
 // Tokens without a price cost more than nothing, and how much is not known.
 export function cost({ usd, unpriced }) {
   if (!unpriced) return money(usd);
-  return Number(usd) ? `${money(usd)} and more` : "no price known";
+  return Number(usd) ? `${money(usd)} and more` : "no price";
 }
 
 export function spent(spend) {

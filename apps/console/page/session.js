@@ -20,6 +20,7 @@ import { stepView } from "./step.js";
 import { Timeline } from "./timeline.js";
 
 const MODES = ["default", "accept_edits", "plan", "dont_ask", "bypass"];
+const MODE_WORDS = { accept_edits: "accept edits", dont_ask: "don't ask" };
 const TABS = [["timeline", "Timeline"], ["step", "Step"], ["moves", "Next moves"], ["spend", "Spend"], ["family", "Children"]];
 
 export class SessionView {
@@ -77,7 +78,7 @@ export class SessionView {
   makeHead() {
     const title = h("h1", { tabindex: -1 }), pill = h("span", { class: "pill" }), spend = h("span", { class: "quiet spend-line" }), line = h("span", { class: "line" });
     const model = h("select", { "aria-label": "Model", class: "tech", onchange: () => this.control({ model: model.value }, model) });
-    const mode = h("select", { "aria-label": "Mode", class: "tech", onchange: () => this.control({ mode: mode.value }, mode) }, MODES.map((name) => h("option", { value: name }, name.replace("_", " "))));
+    const mode = h("select", { "aria-label": "Mode", class: "tech", onchange: () => this.control({ mode: mode.value }, mode) }, MODES.map((name) => h("option", { value: name }, MODE_WORDS[name] ?? name)));
     const parent = h("a", { class: "quiet", hidden: true }, "parent");
     const menu = h("details", { class: "menu" }, h("summary", null, "Export"),
       h("div", { class: "menu-items" },
