@@ -3,7 +3,7 @@
 import { at, get, post } from "./api.js";
 import { show } from "./conversation.js";
 import { attempt, h } from "./dom.js";
-import { stateWords } from "./format.js";
+import { kindOf, stateWords } from "./format.js";
 import { SessionModel } from "./model.js";
 import { fullStep } from "./step.js";
 import { Timeline } from "./timeline.js";
@@ -84,7 +84,7 @@ export class CompareView {
     if (model.info)
       side.head.replaceChildren(
         h("h2", null, h("a", { href: `#/s/${encodeURIComponent(side.id)}` }, model.info.kind === "fork" ? "Fork" : "Original")),
-        h("span", { class: "pill" }, stateWords(model.info.state, model.info.reason)),
+        h("span", { class: `pill kind-${kindOf(model.info.state, model.info.reason)}` }, stateWords(model.info.state, model.info.reason)),
         h("span", { class: "quiet" }, model.info.id));
     show(side.conversation, model.conversation, null);
     const parted = this.found?.[side.part]?.number ?? -1;

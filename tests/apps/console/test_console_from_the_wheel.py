@@ -6,12 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.console_page import begin, sees
 
-from .conftest import FLAGS
+from .conftest import FLAGS, Console
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -56,22 +55,15 @@ async def test_the_installed_console_works_without_a_network(
     with subprocess.Popen(command, cwd=work, env=quiet, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().split()[-1]
-        elsewhere: list[str] = []
+        asked: list[str] = []
         faults: list[str] = []
         async with async_playwright() as playwright:
             # Names lead nowhere, so that a look at another host fails and is counted.
             nowhere = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
             browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, nowhere])
-            page = await browser.new_page()
-
-            def see(request: Any) -> None:
-                if not request.url.startswith((url, "data:", "blob:")):
-                    elsewhere.append(request.url)
-
-            page.on("request", see)
-            page.on("pageerror", lambda error: faults.append(str(error)))
-            page.on("console", lambda said: said.type == "error" and faults.append(said.text))
-            await page.goto(url)
+            page = await Console(url, browser, faults).page()
+            page.on("request", lambda request: asked.append(request.url))
+            await page.reload()
             await begin(page, "Look over this repository and write a report to REPORT.md")
             await page.locator(".question").wait_for()
             await page.get_by_role("button", name="Approve", exact=True).click()
@@ -81,6 +73,8 @@ async def test_the_installed_console_works_without_a_network(
                 await page.locator(".panel > :not(.empty), .panel > .empty").first.wait_for()
             await page.locator(".tw-chart .state.lit[data-state=done]").wait_for()
             await browser.close()
-        assert (elsewhere, faults) == ([], [])
+        assert faults == []
+        assert [each for each in asked if not each.startswith(url)] == []
+        assert asked
         assert Path(work, "REPORT.md").exists()
         server.terminate()
