@@ -2,7 +2,7 @@
 
 import { diffView } from "./diff.js";
 import { h, reconcile } from "./dom.js";
-import { clock, kindOf, many, ordinal, parsed, pretty, reasonWords, span, until, whole } from "./format.js";
+import { clock, kindOf, many, parsed, pretty, reasonWords, span, until, whole } from "./format.js";
 import { markdown } from "./markdown.js";
 
 // Longer results are folded; all of one is shown on demand.
@@ -174,7 +174,7 @@ const FOLDS = {
   },
   RetryScheduled({ attempt, due, message }, notice) {
     this.drop();
-    this.wait = { due, text: `The model is asked again, for the ${ordinal(attempt)} time,` };
+    this.wait = { due, text: `The model is asked again (try ${attempt})` };
     this.note(notice, `The model failed: ${message}`, "warn");
   },
   RequestDelayed({ due, reason }, notice) {

@@ -46,10 +46,6 @@ export function many(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
-export function ordinal(number) {
-  return ["first", "second", "third"][number - 1] ?? `${number}th`;
-}
-
 export function money(usd) {
   const value = Number(usd);
   if (!value) return "$0";

@@ -9,7 +9,7 @@ import { attempt, download, h, toast } from "./dom.js";
 import { familyView } from "./family.js";
 import { forkDialog } from "./fork.js";
 import { kindOf, span, spent, stateWords } from "./format.js";
-import { bind } from "./keys.js";
+import { bind, hold } from "./keys.js";
 import { SessionModel } from "./model.js";
 import { movesView } from "./moves.js";
 import { exportPage } from "./offline.js";
@@ -55,7 +55,7 @@ export class SessionView {
     this.pane("talk");
     this.model.subscribe(() => this.show());
     this.open(this.tab);
-    const question = (act) => () => this.questions.querySelector(`[data-act=${act}]`)?.click();
+    const question = (act) => () => this.questions.hidden || this.questions.querySelector(`[data-act=${act}]`)?.click();
     this.unbind = bind([
       ["a", "Approve the first question", question("approve")],
       ["A", "Approve it from now on", question("always")],
@@ -158,10 +158,14 @@ export class SessionView {
     this.pastBar.hidden = !past;
     this.pastWords.textContent = past ? `You look at step ${model.at} of ${model.steps.length - 1}` : "";
     waiting(this.timers, past ? null : model.present.wait);
-    const lost = showQuestions(this.questions, past ? [] : model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
+    // Hidden in the past, and not closed: what a person began to write is there again.
+    const lost = showQuestions(this.questions, model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
     this.questions.hidden = past || !model.info.questions.length;
     this.composer.show(model.info);
-    if (lost) (this.questions.querySelector("[data-act=approve]") ?? talk).focus();
+    if (lost) {
+      hold();
+      talk.focus();
+    }
     // After what takes its room below.
     if (atEnd || model.at >= 0) talk.scrollTop = talk.scrollHeight;
     this.slider.show(model.steps, model.at);

@@ -94,7 +94,7 @@ async def test_what_a_session_waits_for_is_said(console: Opens) -> None:
     async with console(agent) as opened:
         page = await opened.page()
         await begin(page, "Pay")
-        await sees(page, "for the second time, in 10 min", ".timers")
+        await sees(page, "(try 2) in 10 min", ".timers")
         # Nothing answers meanwhile, and the page does not say so.
         assert await page.locator(".item.live").count() == 0
         await page.get_by_label("When it is read").select_option("now")
@@ -112,10 +112,21 @@ async def test_an_answer_of_another_person_is_said_to_the_one_who_writes(console
         url = await begin(one, "Pay")
         await one.get_by_role("button", name="Edit arguments").click()
         other = await opened.page(url.removeprefix(opened.url))
+        # A look at the past takes nothing of it away.
+        await one.locator(".question textarea").fill("7")
+        await one.locator(".row").first.click()
+        await one.locator(".question").wait_for(state="hidden")
+        await one.get_by_role("button", name="Back to live").click()
+        assert await one.locator(".question textarea").input_value() == "7"
+        assert await one.locator(".toast").count() == 0
+        await one.locator(".question textarea").focus()
         await other.get_by_role("button", name="Approve", exact=True).click()
         await sees(one, "it was answered elsewhere, or withdrawn. Yours was not sent.", "#toasts")
         # The focus is not lost with the question.
         assert await one.evaluate("document.activeElement.className") == "conversation"
+        # And the rest of a word that is typed does nothing: no key of the page is heard for a moment.
+        await one.keyboard.press("?")
+        assert await one.locator("dialog").count() == 0
         await sees(one, "Paid.")
         assert await other.locator(".toast.bad").count() == 0
 
