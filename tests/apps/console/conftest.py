@@ -88,10 +88,10 @@ def console(chromium: str) -> Opens:
 
     @asynccontextmanager
     async def open_console(
-        agent: Agent, store: Store | None = None, port: int = 0, **more: Any
+        agent: Agent, store: Store | None = None, **more: Any
     ) -> AsyncGenerator[Console, None]:
         app = create_app(agent, MemoryStore() if store is None else store, **more)
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, timeout_graceful_shutdown=1))
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1))
         serving = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it
             await asyncio.sleep(0.01)
