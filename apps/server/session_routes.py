@@ -20,6 +20,7 @@ from ...effects.records import Change, SetMode, SetModel, SetThinking
 from ...engine.inspect.export import export_entries
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Forked
+from ...engine.journal.summary import SessionKind
 from ...engine.session.archive import delete
 from ...engine.session.listing import described, listed
 from .bodies import (
@@ -56,6 +57,7 @@ MOST_LISTED, LISTED = 200, 50
 LIST_PARAMETERS = (
     Parameter(name="state", about="a label, or the name of a state"),
     Parameter(name="q", about="a part of the title or the id"),
+    Parameter(name="children", about="no: without the sessions of child agents"),
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_LISTED)),
     Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
@@ -89,11 +91,14 @@ class SessionRoutes:
         limit, after = call.number("limit", LISTED, 1, MOST_LISTED), query.get("cursor", "")
         stamp = call.number("cursor", 0) if after else None
         state, text = query.get("state", ""), query.get("q", "").casefold()
+        without_children = query.get("children") == "no"
         found: list[SessionBody] = []
         while True:
             rows = await listed(self.opens.store, limit, stamp, call.names.prefix)
             for row in rows:
                 stamp = row.stamp
+                if without_children and row.about.kind is SessionKind.CHILD:
+                    continue
                 shown = await self._listed(row, call, state, text)
                 if shown is not None:
                     found.append(shown)

@@ -338,6 +338,9 @@ async def test_a_question_of_a_child_is_answered_at_the_child_or_at_its_parent()
         asked = await server.question("s")
         child = asked["session"]
         assert (asked["agent"], (await server.get(f"/api/sessions/{child}"))["parent"]) == ("helper", "s")
+        there = {each["id"] for each in (await server.get("/api/sessions"))["items"]}
+        without = {each["id"] for each in (await server.get("/api/sessions?children=no"))["items"]}
+        assert (there, without) == ({"s", child}, {"s"})
         await server.post(f"/api/sessions/{child}/questions/{asked['id']}", {"decision": "approve"})
         await server.done("s")
         refused = await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "deny"}, 409)
