@@ -16,6 +16,10 @@ from inspect import iscoroutinefunction, signature
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
+from .store_meters import (
+    a_meter_goes_only_from_the_one_that_is_there,  # noqa: F401  # one of the checks below
+    of_many_that_change_a_meter_none_is_lost,  # noqa: F401  # as above
+)
 from .store_parts import Check, Lasts, Opened, broken, same
 
 # Promises of every store
@@ -403,26 +407,6 @@ async def a_lease_goes_only_from_the_one_that_is_there(store: Store) -> None:
     )
 
 
-async def a_meter_goes_only_from_the_one_that_is_there(store: Store) -> None:
-    """By any name, with the time of the store; it belongs to no session, and is no lease."""
-    meter = getattr(store, "meter", None)
-    if meter is None:
-        return
-    for name in ODD_NAMES:
-        same("a meter that was not there", (await meter(name, None, b"a"))[0], None)
-    steps = [(None, b"b", b"a"), (b"b", None, b"a"), (None, None, b"a"), (b"a", b"\0'", b"a")]
-    for held, wanted, found in [*steps, (b"\0'", b"", b"\0'"), (b"", None, b""), (b"", b"c", None)]:
-        same("the meter that was there", (await meter("a", held, wanted))[0], found)
-    await _leased(store, "s", None, b"lease")
-    await store.append("s", 0, [b"x"])
-    same("the meter with the name of a session", (await meter("s", None, b"m"))[0], None)
-    await store.delete("s")
-    found, now = await meter("s", None, None)
-    same("a meter with the name of a session that was deleted", found, b"m")
-    same("whether its time counts from the epoch", abs(now - time.time()) < DAY, promised=True)
-    same("the sessions", list(await store.list()), [])
-
-
 async def of_checkpoints_those_between_the_first_and_the_new_one_stay(store: Store) -> None:
     """They are given by position; they are no entries, and a deleted session has none."""
     keep, kept = [getattr(store, name, None) for name in ("keep_checkpoint", "checkpoints")]
@@ -669,23 +653,6 @@ async def of_many_that_want_a_lease_one_gets_it(share: Opened) -> None:
     if hasattr(opened[0], "lease"):
         same("how many got a lease of 6 that want it", len(set(found)), 1)
         same("whose it is", await _leased(opened[1], "s", None, None), found[0])
-
-
-async def of_many_that_change_a_meter_none_is_lost(share: Opened) -> None:
-    """Each sees what the one before made of it."""
-    opened = [await share() for _ in range(6)]
-    meters = [getattr(store, "meter", None) for store in opened]
-
-    async def count(meter: Callable[..., Awaitable[tuple[bytes | None, float]]]) -> None:
-        for _ in range(5):
-            held, there = b"", None
-            while held != there:
-                held = there
-                there, _ = await meter("m", held, str(int(held or b"0") + 1).encode())
-
-    if None not in meters:
-        await asyncio.gather(*[count(meter) for meter in meters if meter is not None])
-        same("what six have counted to", (await meters[0]("m", None, None))[0], b"30")
 
 
 async def what_others_write_is_told(share: Opened) -> None:

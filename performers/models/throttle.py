@@ -149,7 +149,7 @@ class Slot:
     async def wait(self) -> Broken | None:
         """Return when the request may be sent; else what it is answered with, unsent."""
         scene, told = self.scene, False
-        patience = _patience(self.request, scene.config)
+        patience = patience_of(self.request, scene.config)
         while (held := self.look(now := scene.clock.now())) is not None:
             if isinstance(held, asyncio.Future):
                 await held
@@ -236,7 +236,7 @@ def _guess(times: int, retries: Retries, jitter: float) -> float:
     return min(delay, MAX_GUESS) * (1.0 + retries.jitter * jitter)
 
 
-def _patience(request: CallModel, config: Config) -> float:
+def patience_of(request: CallModel, config: Config) -> float:
     """How many seconds *request* may be held: there may be a fallback, or it may not be worth the wait."""
     retries = config.retries
     if request.purpose is not Purpose.TURN or config.fallback not in {"", request.model}:

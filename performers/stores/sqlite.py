@@ -601,7 +601,7 @@ def _swapped(
     if there == held and wanted is None:
         db.execute(f"delete from {table} where {key} = ?", (name,))  # noqa: S608  # as above
     elif there == held and held != wanted:
-        db.execute(f"insert or replace into {table} values (?, ?)", (name, wanted))
+        db.execute(f"insert or replace into {table} values (?, ?)", (name, wanted))  # noqa: S608  # as above
     return there
 
 
