@@ -17,8 +17,8 @@ from inspect import iscoroutinefunction, signature
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
 from .store_meters import (
-    a_meter_goes_only_from_the_one_that_is_there,  # noqa: F401  # one of the checks below
-    of_many_that_change_a_meter_none_is_lost,  # noqa: F401  # as above
+    a_meter_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    of_many_that_change_a_meter_none_is_lost,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
 )
 from .store_parts import Check, Lasts, Opened, broken, same
 

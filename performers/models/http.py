@@ -17,7 +17,7 @@ import os
 import random
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from functools import cached_property
 from typing import TypedDict, Unpack, final
 
@@ -189,7 +189,7 @@ class HTTPModel:
         self._longest = settings.answer_timeout or math.inf
         self._client: Client = client
         self._given = callers_own(client)
-        self._throttle = Throttle(settings.limit)
+        self._throttle = Throttle(settings.limit, lambda: self.account)
         # Connections belong to the event loop they were opened in, and `run_sync` opens one loop after
         # another.
         self._transports: dict[asyncio.AbstractEventLoop, Transport] = {}
@@ -228,8 +228,12 @@ class HTTPModel:
                 attempt.parse()
                 ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=attempt.parser.usage)
             answer = attempt.answer(self._explained(ending))
-            if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status):
-                slot.turned_away(answer)
+            failed = answer if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status) else None
+            if failed is not None and slot.turned_away(failed):
+                # There is an answer, so it is too late to cancel it.
+                with suppress(asyncio.CancelledError):
+                    await slot.share()
+                shield.absorb()
         return answer
 
     def _explained(self, ending: AnswerEnd) -> AnswerEnd:
@@ -261,6 +265,8 @@ class HTTPModel:
                         await _begin(refused, parts)
                 else:
                     slot.accepted()
+                    if slot.permit:
+                        await slot.pass_on()
                     if parts is None:
                         cut = self._unreadable(reply)
                     else:

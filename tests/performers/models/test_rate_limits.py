@@ -12,6 +12,7 @@ import pytest
 
 from turnwheel import Agent, ModelSpec, SQLiteStore
 from turnwheel.effects.config import Config, Retries
+from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import Answer, Failure, ModelFailed, ModelFinished
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
@@ -26,7 +27,7 @@ from turnwheel.performers.stores.base import Store
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import ScriptedModel, says
-from turnwheel.testing.stores import FaultyStore
+from turnwheel.testing.stores import StoreOver
 
 PLAIN = Config(model=ModelSpec(name="own:m"), retries=Retries(jitter=0.0))
 IMPATIENT = attrs.evolve(PLAIN, models=(ModelSpec(name="own:n"),), fallback="own:n")
@@ -88,14 +89,14 @@ async def test_processes_on_one_store_keep_one_limit(tmp_path: Path) -> None:
 
 
 async def test_without_a_store_or_with_one_that_fails_each_process_counts_for_itself() -> None:
-    class Broken(FaultyStore):
+    class Broken(StoreOver):
         async def meter(
             self, name: str, held: bytes | None, wanted: bytes | None
         ) -> tuple[bytes | None, float]:
-            await self.append("s", 0, [b""])
-            return await super().meter(name, held, wanted)
+            msg = f"no space left for {wanted!r} in the place of {held!r} at {name!r}"
+            raise StoreError(msg)
 
-    for store in (None, Broken(works=False)):
+    for store in (None, Broken()):
         clock, asked = AutoClock(), Asked()
         models = Models(wires={"own": asked}, rates=[TEN])
         for number in range(3):
@@ -125,7 +126,8 @@ async def test_a_wait_that_is_longer_than_the_patience_is_none() -> None:
     answers = [await models(asking(2), scene) for _ in range(3)]
     for answer in answers:
         assert isinstance(answer, ModelFailed)
-        assert (answer.failure, answer.retry_after) == (Failure.RATE_LIMIT, pytest.approx(60, abs=1))
+        assert answer.failure is Failure.RATE_LIMIT
+        assert answer.retry_after == pytest.approx(60, abs=1)
     assert asked.times == [0.0]
 
 
@@ -150,7 +152,7 @@ async def test_an_agent_keeps_its_limits_in_its_own_store() -> None:
     clock = AutoClock()
     store = MemoryStore(now=clock.now)
     for _ in range(3):
-        own = ScriptedModel([says("well")])
+        own = ScriptedModel(says("well"))
         wires = Models(wires={"own": own}, rates=[TEN])
         agent = Agent(model="own:m", performers={CallModel: wires}, store=store, clock=clock)
         await agent.run("Hello?")
