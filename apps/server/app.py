@@ -29,7 +29,7 @@ from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
 from .event_stream import EventStream
-from .limits import ServerLimits, Streams, body_of
+from .limits import RequestRates, ServerLimits, Streams, body_of
 from .metrics import Metrics
 from .open_sessions import OpenSessions
 from .openapi import docs_page, openapi
@@ -82,6 +82,7 @@ class AgentServer:
         self._resume = resume
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
         self.streams = Streams(limits)
+        self.rates = RequestRates(limits, store)
         self.metrics = Metrics(self.opens, self.streams)
         sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
         protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
@@ -169,6 +170,8 @@ class AgentServer:
             try:
                 self.access.check_page(request, request.method)
                 names = self.names("" if operation.open else self.access.tenant(request))
+                if not operation.open:
+                    await self.rates.enter(names.tenant)
                 body = await self._body(operation, request)
                 given = await operation.handler(HttpCall(request=request, names=names, body=body))
                 status = operation.status
