@@ -182,7 +182,7 @@ class Slot:
         while True:
             held = self.look(now := scene.clock.now())
             if held is None:
-                # Without a call, since most requests come here.
+                # Compared here and not in a method: each request of each run comes by.
                 if now >= self.queue.refusal.until + REMEMBERED or await self._let_through():
                     break
                 continue
