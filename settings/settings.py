@@ -23,6 +23,7 @@ from ..engine.session.delivery import Delivery
 from ..engine.session.session import Session
 from ..performers.base import Clock
 from ..performers.hooks import HostHook
+from ..performers.models.rate_limits import RateLimit
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.models.transport import Client
 from ..performers.stores.base import Store
@@ -105,6 +106,7 @@ class Settings:
     api_key: str | None = attrs.field(default=None, repr=False, metadata=SECRET)
     betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     requests_at_once: int | None = attrs.field(default=MAX_CONCURRENT, validator=positive)
+    rates: tuple[RateLimit, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(RateLimit))
     prices: Prices = attrs.field(default=Prices.OWN, converter=Prices)
     system: str = ""
     instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))

@@ -33,7 +33,7 @@ from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
 from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
-from .limits import ServerLimits, Streams, body_of
+from .limits import RequestRates, ServerLimits, Streams, body_of
 from .list_feed import ListFeed
 from .metrics import Metrics
 from .open_sessions import OpenSessions
@@ -95,6 +95,7 @@ class AgentServer:
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
         self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits, beat)
+        self.rates = RequestRates(limits, store)
         self.metrics = Metrics(self.opens, self.streams)
         self.lists = ListFeed(self.opens)
         sessions, steps = SessionRoutes(self.opens, self.lists), StepRoutes(self.opens)
@@ -219,6 +220,8 @@ class AgentServer:
             try:
                 self.access.check_page(request, request.method)
                 names = self.names("" if operation.open else self.access.tenant(request))
+                if not operation.open:
+                    await self.rates.enter(names.tenant)
                 body = await self._body(operation, request)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status

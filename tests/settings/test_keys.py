@@ -17,6 +17,7 @@ import pytest
 from turnwheel import Limits, ModelSpec, Policy, Price, Rule, Settings
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
+from turnwheel.performers import RateLimit
 from turnwheel.settings import CommandHook, Preset
 from turnwheel.settings.keys import (
     ANY_NAME,
@@ -72,6 +73,7 @@ SAMPLES: dict[object, tuple[object, str]] = {
     tuple[Path, ...]: (["a", "b"], "a,b"),
     tuple[Rule, ...]: (["deny bash"], "deny bash"),
     tuple[ModelSpec, ...]: (["x", {"name": "y", "thinking": 9}], '["x", { name = "y", thinking = 9 }]'),
+    tuple[RateLimit, ...]: ([{"model": "x", "tokens": 9}], '[{ model = "x", tokens = 9 }]'),
     tuple[CommandHook, ...]: ([{"at": "stop", "command": ["x"]}], '[{ at = "stop", command = ["x"] }]'),
 }
 """For each kind of setting a value as a file has it, and as a variable does."""
