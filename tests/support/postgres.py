@@ -42,7 +42,11 @@ class PostgresServer:
 
     @property
     def dsn(self) -> str:
-        return f"postgresql://postgres@/postgres?host={self.folder}"
+        return self.dsn_of("postgres")
+
+    def dsn_of(self, database: str, password: str = "") -> str:
+        login = f"postgres:{password}" if password else "postgres"
+        return f"postgresql://{login}@/{database}?host={self.folder}"
 
     @property
     def socket(self) -> Path:
