@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, postgres_server
-
-__all__ = ["postgres_server"]
+from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema
 
 pytestmark = ON_ONE_WORKER
 

@@ -181,8 +181,8 @@ def passing(error: BaseException) -> bool:
     """Whether the call may succeed when it is sent again."""
     if state := _state(error):
         return state.startswith(_RETRIED)
-    # What asyncpg says of a connection that was lost meanwhile is of its own and has no code.
-    lost = isinstance(error, OSError) or type(error).__name__ == "InterfaceError"
+    # What asyncpg says of a connection that was lost, or that the server is ending, has no code.
+    lost = isinstance(error, OSError) or type(error).__name__ in {"InterfaceError", "InternalClientError"}
     return lost and not isinstance(error, TurnwheelError)
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, open_postgres, postgres_server
+from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema
 from support.session_stage import until
 
 from turnwheel import Agent, tool
@@ -25,8 +25,6 @@ from turnwheel.performers.stores.postgres.store import at_work
 from turnwheel.testing import ScriptedModel
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.store_contract import Check, checks
-
-__all__ = ["open_postgres", "postgres_server"]
 
 pytestmark = ON_ONE_WORKER
 
