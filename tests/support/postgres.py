@@ -9,7 +9,7 @@ import stat
 import subprocess
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -117,7 +117,7 @@ def new_schema() -> str:
 
 
 @asynccontextmanager
-async def stores_over(server: PostgresServer) -> AsyncIterator[Callable[[], PostgresStore]]:
+async def stores_over(server: PostgresServer) -> AsyncGenerator[Callable[[], PostgresStore], None]:
     """Opens stores over one new schema of *server*, and closes them."""
     schema, opened = new_schema(), list[PostgresStore]()
 

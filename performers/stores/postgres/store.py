@@ -108,11 +108,6 @@ class PostgresStore:
     def __repr__(self) -> str:
         return f"PostgresStore({self._place!r})"
 
-    @property
-    def place(self) -> str:
-        """The server and the database, without user and password."""
-        return self._place
-
     async def append(
         self,
         session: str,
@@ -370,12 +365,14 @@ class _StoreThread:
             self._calls.discard(task)
 
     async def _close(self) -> None:
-        if calls := [call for call in self._calls if call is not None]:
-            await asyncio.wait(calls)
-        await self._parts.writer.finish()
-        await self._parts.listener.finish()
-        await self._parts.server.close()
-        self._loop.call_soon(self._loop.stop)
+        try:
+            if calls := [call for call in self._calls if call is not None]:
+                await asyncio.wait(calls)
+            await self._parts.writer.finish()
+            await self._parts.listener.finish()
+            await self._parts.server.close()
+        finally:
+            self._loop.call_soon(self._loop.stop)
 
 
 # The threads that have not ended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class Writers:
 
 
 @asynccontextmanager
-async def writing(store: PostgresStore, rounds: int = 3) -> AsyncIterator[Writers]:
+async def writing(store: PostgresStore, rounds: int = 3) -> AsyncGenerator[Writers, None]:
     """Writers at work, at first and at the end for so many appends of each."""
     writers = Writers(store)
     tasks = [asyncio.create_task(writers.write(session)) for session in writers.lengths]
