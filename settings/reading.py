@@ -25,7 +25,8 @@ from ..effects.config import ChildSpec, Loops, ModelSpec, Policy, Retries
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import as_money, within
-from ..performers.stores.place import DatabaseAddress, StorePlace, store_place
+from ..performers.stores.place import StorePlace, store_place
+from ..performers.stores.postgres.address import DatabaseAddress
 from . import keys
 from .areas import ArgumentGlobs, CommandHook, Debug, Level, Preset, rule
 from .keys import SettingKey, Way, fields_of, is_area, item_of

@@ -12,7 +12,8 @@ import click
 
 from ...effects.permissions import PermissionMode, Verdict
 from ...effects.validators import MAX_PROMPT, within
-from ...performers.stores.place import DatabaseAddress, store_place
+from ...performers.stores.place import store_place
+from ...performers.stores.postgres.address import DatabaseAddress
 from .apply_settings import apply_settings
 from .option_types import (
     amount,

@@ -15,7 +15,7 @@ import click
 
 from ...effects.config import ChildSpec
 from ...effects.permissions import Rule
-from ...performers.stores.place import DatabaseAddress
+from ...performers.stores.postgres.address import DatabaseAddress
 from ...settings import Settings
 from ...settings.keys import ANY_TEXT, NONE_WORD, SECRET, fields_of, is_area
 from ..terminal.sanitize import HIDDEN, without_password

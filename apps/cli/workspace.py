@@ -22,7 +22,8 @@ from ...engine.session.session import Session
 from ...performers.base import Performer
 from ...performers.stores.base import Store
 from ...performers.stores.memory import MemoryStore
-from ...performers.stores.place import DatabaseAddress, StorePlace, open_place
+from ...performers.stores.place import StorePlace, open_place
+from ...performers.stores.postgres.address import DatabaseAddress
 from ...states.context import NotBegun
 from ..stand_in.server import StandIn
 from ..terminal.sanitize import one_line

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from .postgres.address import SCHEMES, DatabaseAddress
 from .sqlite import SQLiteStore
 
 if TYPE_CHECKING:
     from .base import Store
-
-# How the address of a database begins.
-SCHEMES = ("postgresql://", "postgres://")
-
-
-@final
-@attrs.frozen
-class DatabaseAddress:
-    """The address *dsn* of a database; as text without its password."""
-
-    dsn: str = attrs.field(repr=False)
-
-    def __str__(self) -> str:
-        scheme, _, rest = self.dsn.partition("://")
-        login, at, there = rest.rpartition("@")
-        user, colon, _ = login.partition(":")
-        there = re.sub(r"\b(password=)[^&]*", r"\1(hidden)", there)
-        return f"{scheme}://{user}{':(hidden)' if colon else ''}{at}{there}"
-
 
 StorePlace: TypeAlias = Path | DatabaseAddress
 

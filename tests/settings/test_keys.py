@@ -17,7 +17,8 @@ import pytest
 from turnwheel import Limits, ModelSpec, Policy, Price, Rule, Settings
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
-from turnwheel.performers.stores.place import DatabaseAddress, StorePlace
+from turnwheel.performers.stores.place import StorePlace
+from turnwheel.performers.stores.postgres.address import DatabaseAddress
 from turnwheel.settings import CommandHook, Preset
 from turnwheel.settings.keys import (
     ANY_NAME,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from turnwheel.performers import PostgresStore, SQLiteStore
-from turnwheel.performers.stores.place import DatabaseAddress, open_place, store_place
+from turnwheel.performers.stores.place import open_place, store_place
+from turnwheel.performers.stores.postgres.address import DatabaseAddress
 
 
 @pytest.mark.parametrize(
