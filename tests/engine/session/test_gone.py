@@ -117,7 +117,7 @@ async def test_a_run_that_waits_for_a_person_learns_that_its_session_is_gone(hou
 
 
 async def test_a_child_goes_with_its_parent(house: House) -> None:
-    # Its parent learns of its end before it is deleted itself, where a store takes its time.
+    # Its child is deleted first, and its model told that it failed: the parent has no end before it is gone.
     house.held = {2}
     helper = ChildSpec(name="helper")
     spawn = calls(("run_agent", {"agent": "helper", "prompt": "dig"}))
