@@ -223,7 +223,7 @@ async def talk(settings: Settings, prompt: str) -> tuple[str, int, int]:
         said = session.id, len(session.history)
     if agent.store is not None:
         await agent.store.close()
-    assert settings.store is not None
+    assert isinstance(settings.store, Path)
     store = SQLiteStore(settings.store)
     kept = len(await store.list())
     await store.close()
