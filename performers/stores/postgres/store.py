@@ -179,6 +179,15 @@ class PostgresStore:
         )
         return [names[place - 1] for (place,) in rows]
 
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """
+        Put *wanted* in the place of *held* as the meter *name*; see `MeteringStore.meter`.
+
+        One whose answer was lost is sent again, and may find its own: it counts twice then, and never less.
+        """
+        ((body, at),) = await self._call("select * from meter($1, $2, $3)", self._bytes(name), held, wanted)
+        return body, at
+
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
