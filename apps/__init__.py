@@ -1,7 +1,8 @@
 """
 Programs around the library: the command line, the chat, the HTTP server, and the stand-in for a model.
 
-`create_app` makes the ASGI app of the server. It needs the extra `server`.
+`create_app` makes the ASGI app of the server. It needs the extra `server`. `RestateWorker` and `RestateStore`
+have Restate keep and drive sessions. They need the extra `restate`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,17 @@ from typing import TYPE_CHECKING
 from ..lazy import exports
 
 if TYPE_CHECKING:
+    from .restate.restate_store import RestateStore as RestateStore
+    from .restate.worker import RestateWorker as RestateWorker
     from .server.app import AgentServer as AgentServer, create_app as create_app
     from .server.limits import ServerLimits as ServerLimits
 
-_MODULES = {"server.app": ("AgentServer", "create_app"), "server.limits": ("ServerLimits",)}
+_MODULES = {
+    "restate.restate_store": ("RestateStore",),
+    "restate.worker": ("RestateWorker",),
+    "server.app": ("AgentServer", "create_app"),
+    "server.limits": ("ServerLimits",),
+}
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__, _MODULES)
