@@ -15,6 +15,7 @@ from typing import Protocol, final
 import attrs
 import msgspec
 
+from ...effects.errors import StoreError
 from . import asks
 from .asks import Accepted, Ask, AskAnswer, Bodies, Conflict, FoundInfo, Gone, Info
 
@@ -132,12 +133,12 @@ class Shelf:
 
     async def _bind(self, session: str, page: int) -> None:
         """Make one page of the entries of *page*, unless they are too large."""
-        keys = [_entry(session, number) for number in range(page * PAGE_ENTRIES, (page + 1) * PAGE_ENTRIES)]
-        entries = [entry or b"" for entry in await self._state.read(keys)]
+        numbers = range(page * PAGE_ENTRIES, (page + 1) * PAGE_ENTRIES)
+        entries = await self._entries(session, numbers)
         if sum([len(entry) for entry in entries]) <= PAGE_BYTES:
             self._state.keep(_page(session, page), asks.encode(entries))
-            for key in keys:
-                self._state.keep(key, None)
+            for number in numbers:
+                self._state.keep(_entry(session, number), None)
 
     async def _load(self, ask: asks.Load, info: Info) -> Bodies:
         # Whole pages at once, which is one exchange with the server; entries only where there is no page.
@@ -162,8 +163,17 @@ class Shelf:
         return await self._entries(session, range(page * PAGE_ENTRIES, (page + 1) * PAGE_ENTRIES))
 
     async def _entries(self, session: str, numbers: range) -> Sequence[bytes]:
+        """The entries *numbers*, which are of one page."""
         found = await self._state.read([_entry(session, number) for number in numbers])
-        return [entry or b"" for entry in found]
+        if None not in found:
+            return [entry for entry in found if entry is not None]
+        # A turn has made the page since this shelf looked how long the journal is.
+        page, first = divmod(numbers.start, PAGE_ENTRIES)
+        (bound,) = await self._state.read([_page(session, page)])
+        if bound is None:
+            msg = f"session {session!r} changed while it was read; read it again"
+            raise StoreError(msg)
+        return _decode_page(bound)[first : first + len(numbers)]
 
     def _keep_checkpoint(self, ask: asks.KeepCheckpoint, info: Info) -> Accepted:
         kept = [position for position in info.checkpoints if ask.first <= position < ask.position]

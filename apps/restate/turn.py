@@ -138,13 +138,13 @@ class TurnWork:
                     async with aclosing(session.stream()) as notices:
                         async for _ in notices:
                             pass
-                await session.load()
                 if session.unfinished and not session.waiting:
                     # Drained, since this process ends: another worker goes on.
                     msg = f"session {self.name!r}: this worker has left its run; Restate tries another one"
                     raise StoreError(msg)
                 # An input that came meanwhile begins or goes on with a run.
-                if await self.store.end(_wake(session, self.agent.clock.now())):
+                open_here = [self.name, *[link.session for link in session.children]]
+                if await self.store.end(open_here, _wake(session, self.agent.clock.now())):
                     return
                 await session.load()
 
@@ -201,9 +201,14 @@ class TurnStore(AskingStore):
             if not future.done():
                 future.set_result(answer)
 
-    async def end(self, wake: float | None) -> bool:
-        """Say that the run is over or rests; False where an input came before that was heard."""
-        return not isinstance(await self._ask(EndTurn(lengths={**self._lengths}, wake=wake)), Conflict)
+    async def end(self, sessions: Sequence[str], wake: float | None) -> bool:
+        """
+        Say that the run is over or rests; False where another process wrote to one of *sessions* before.
+
+        They are those that may go on: what is written to a child that is over changes nothing.
+        """
+        lengths = {session: self._lengths.get(session, 0) for session in sessions}
+        return not isinstance(await self._ask(EndTurn(lengths=lengths, wake=wake)), Conflict)
 
     def leave(self) -> None:
         """AskAnswer nothing more: the invocation is over here."""

@@ -6,13 +6,16 @@ import asyncio
 import json
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import attrs
 import pytest
 from support.restate_agents import agent, shape
-from support.restate_cluster import Cluster, server_program
+from support.restate_cluster import Cluster, answers, free_ports, server_program
 
 from turnwheel import Agent, MemoryStore, Session
 from turnwheel.apps import RestateStore
@@ -30,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.start_server()
         made.start_worker("a")
         made.start_worker("b")
-        made.register()
+        made.register(made.ports[3])
         yield made
     finally:
         made.stop()
@@ -225,7 +228,8 @@ async def test_inputs_of_many_processes_come_through(
     cluster: Cluster, store: RestateStore, person: Agent
 ) -> None:
     async with person.session("busy", store) as session:
-        await session.send(json.dumps([[["look", {"seconds": 1.0}]]]), id="prompt")
+        # For longer than Restate waits without a sign of life.
+        await session.send(json.dumps([[["look", {"seconds": 3.0}]]]), id="prompt")
         await done(cluster, "busy", "began-look")
 
         async def steer(number: int) -> None:
@@ -236,4 +240,42 @@ async def test_inputs_of_many_processes_come_through(
         await store.settled("busy")
         await session.load()
         said = session.result().text.split()
+    assert len(lines(cluster, "busy")) == 2
     assert sorted(said[1:]) == [f"steer-{number}" for number in range(6)]
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "restate.md"
+
+SCRIPTED = """Agent(performers={CallModel: ScriptedModel(says("Hello to you"), partial=True)})"""
+IMPORTS = """from turnwheel.effects import CallModel
+from turnwheel.testing import ScriptedModel, says
+"""
+
+
+@pytest.mark.usefixtures("store")
+async def test_the_programs_of_the_page_run(cluster: Cluster, tmp_path: Path) -> None:
+    """All but the model, which a script plays, and the ports."""
+    worker, client = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert worker.count('Agent(model="openai:gpt-5")') == 1
+    worker = IMPORTS + worker.replace('Agent(model="openai:gpt-5")', SCRIPTED)
+    (port,) = free_ports(1)
+    worker = worker.replace('"assistant"', '"of_the_page"').replace("9080", str(port))
+    client = client.replace('"assistant"', '"of_the_page"')
+    client = client.replace("8080", str(cluster.ports[0])).replace("9070", str(cluster.ports[1]))
+    (tmp_path / "worker.py").write_text(worker, "utf-8")
+    (tmp_path / "client.py").write_text(client, "utf-8")
+    serving = await asyncio.create_subprocess_exec(sys.executable, str(tmp_path / "worker.py"))
+    try:
+        async with asyncio.timeout(30):
+            ready = f"http://127.0.0.1:{port}/health"
+            while not await asyncio.to_thread(answers, ready):  # noqa: ASYNC110  # another process
+                await asyncio.sleep(0.1)
+        await asyncio.to_thread(cluster.register, port)
+        asking = await asyncio.create_subprocess_exec(
+            sys.executable, str(tmp_path / "client.py"), stdout=subprocess.PIPE
+        )
+        said, _ = await asking.communicate()
+        assert said == b"Hello to you\n"
+    finally:
+        serving.terminate()
+        assert await serving.wait() == 0

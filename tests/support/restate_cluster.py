@@ -76,9 +76,9 @@ class Cluster:
         log = self._start(name, [sys.executable, str(WORKER), str(self.ports[3]), str(self.ledger)], {})
         wait_until(lambda: "Running on" in log.read_text("utf-8"))
 
-    def register(self) -> None:
-        """Tell the server where the workers are."""
-        uri = {"uri": f"http://127.0.0.1:{self.ports[3]}"}
+    def register(self, port: int) -> None:
+        """Tell the server that workers serve at *port*."""
+        uri = {"uri": f"http://127.0.0.1:{port}"}
         httpx.post(f"{self.admin}/deployments", json=uri, trust_env=False, timeout=30).raise_for_status()
 
     def _start(self, name: str, command: list[str], env: Mapping[str, str]) -> Path:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 from support.restate_agents import agent, shape
-from support.toy_restate import ShelfStore, ToyObject
+from support.toy_restate import Kept, ShelfStore, ToyObject
 
 from turnwheel import Agent, MemoryStore, Policy
-from turnwheel.apps.restate.shelf import PAGE_ENTRIES
+from turnwheel.apps.restate.asks import Append, Bodies, Load
+from turnwheel.apps.restate.shelf import PAGE_ENTRIES, Shelf
 from turnwheel.apps.restate.turn import TurnWork
 from turnwheel.effects.errors import ConfigError, UnknownRequest
 from turnwheel.testing.store_contract import Check, Lasts, checks
@@ -190,3 +194,39 @@ async def test_a_long_journal_is_read_in_pages() -> None:
     assert len(small) < len(written) / 2
     await store.delete("s")
     assert store.state.values == {}
+
+
+async def test_a_page_that_is_made_while_it_is_read_is_found() -> None:
+    state, written = Kept(), [str(number).encode() for number in range(PAGE_ENTRIES)]
+    writer, reader = Shelf(state, lambda: "one"), Shelf(state, str)
+    append = partial(Append, session="s", about=None, incarnation="", at=0.0)
+    await writer.answer(append(expected=0, entries=tuple(written[:-1])))
+    # It knows by now how long the journal is.
+    await reader.info("s")
+    await writer.answer(append(expected=PAGE_ENTRIES - 1, entries=(written[-1],)))
+    found = await reader.answer(Load(session="s", start=3, incarnation=""))
+    assert isinstance(found, Bodies)
+    assert [*found.bodies] == written[3:-1]
+
+
+def test_restate_finds_the_handlers(tmp_path: Path) -> None:
+    """In a folder of its own: a checkout may have the name of the SDK."""
+    code = """
+import asyncio, httpx
+from turnwheel import Agent
+from turnwheel.apps import RestateWorker
+from turnwheel.effects import CallModel
+async def main():
+    app = RestateWorker({"assistant": Agent(performers={CallModel: None})}).app
+    accept = {"accept": "application/vnd.restate.endpointmanifest.v4+json"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://worker") as client:
+        found = await client.get("/discover", headers=accept)
+    (service,) = found.json()["services"]
+    print(service["name"], *sorted(f"{one['name']}:{one['ty']}" for one in service["handlers"]))
+asyncio.run(main())
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    handlers = "append:SHARED ask:SHARED delete:EXCLUSIVE settle:EXCLUSIVE turn:EXCLUSIVE"
+    assert shown.stdout == f"assistant {handlers}\n"
