@@ -19,8 +19,8 @@ from ...effects.errors import StoreError
 from . import asks
 from .asks import Accepted, Ask, AskAnswer, Bodies, Conflict, FoundInfo, Gone, Info
 
-# Entries of a page. At most so many are read one by one.
-PAGE_ENTRIES = 32
+# Entries of a page, so many that a short journal and one of 250 entries take few reads.
+PAGE_ENTRIES = 8
 
 # Bytes of a page at most: where its entries have more, they stay as they are.
 PAGE_BYTES = 4_000_000

@@ -52,11 +52,13 @@ class RestateWorker:
 
     The agents' own stores are not used: Restate keeps the journals, which a `RestateStore` reads. Where
     nothing happens for long, a turn gives a sign of life each *beat* seconds. After two without one Restate
-    asks it to end, and after a third it gives the turn to another worker.
+    asks it to end, and after a third it gives the turn to another worker. With *identity_keys*, the server's
+    public keys, requests of others are refused.
     """
 
     agents: Mapping[str, Agent]
     beat: float = LIFE_SIGN
+    identity_keys: tuple[str, ...] = ()
     _drains: bool = attrs.field(default=False, init=False)
 
     @cached_property
