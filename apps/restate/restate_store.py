@@ -40,6 +40,7 @@ class RestateStore(AskingStore):
     ingress: str = "http://127.0.0.1:8080"
     admin: str = "http://127.0.0.1:9070"
     timeout: float = 30.0
+    # Without a bound of connections: who waits for a turn to end must hold up no other call.
     _client: httpx.AsyncClient = attrs.field(
         init=False, factory=lambda: httpx.AsyncClient(trust_env=False, limits=httpx.Limits())
     )
@@ -104,7 +105,8 @@ class RestateStore(AskingStore):
         headers = {"content-type": kind, "accept": kind}
         try:
             answer = await self._client.post(url, content=body, headers=headers, timeout=within)
-        except httpx.HTTPError as error:
+        # Of a client that is closed, httpx raises the other one.
+        except (httpx.HTTPError, RuntimeError) as error:
             msg = f"{url}: {str(error) or type(error).__name__}; check that Restate runs there"
             raise StoreError(msg) from error
         if answer.status_code not in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:

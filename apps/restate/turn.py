@@ -170,6 +170,8 @@ class TurnStore(AskingStore):
     _written: list[str] = attrs.field(factory=list, init=False)
 
     async def _ask(self, ask: Ask) -> AskAnswer:
+        if self._closed:
+            raise self._left
         future: asyncio.Future[AskAnswer] = asyncio.get_running_loop().create_future()
         self._queue.append((ask, future))
         self._news.set()
@@ -191,7 +193,7 @@ class TurnStore(AskingStore):
         return [ask for ask, _ in self._given]
 
     def answer(self, answers: Sequence[AskAnswer]) -> None:
-        """AskAnswer the asks that `asked` gave last."""
+        """Answer the asks that `asked` gave last."""
         given, self._given = self._given, ()
         for (ask, future), answer in zip(given, answers, strict=False):
             if isinstance(ask, asks.Append) and isinstance(answer, Accepted):
@@ -211,7 +213,7 @@ class TurnStore(AskingStore):
         return not isinstance(await self._ask(EndTurn(lengths=lengths, wake=wake)), Conflict)
 
     def leave(self) -> None:
-        """AskAnswer nothing more: the invocation is over here."""
+        """Answer nothing more: the invocation is over here."""
         self._closed = True
         for _, future in (*self._given, *self._queue):
             if not future.done():

@@ -64,9 +64,8 @@ class RestateWorker:
     @cached_property
     def app(self) -> RestateAppT:
         """The ASGI app that Restate calls, best over HTTP/2; `serve` serves it."""
-        return restate.app(
-            [_service(name, self._work(agent), self.beat) for name, agent in self.agents.items()]
-        )
+        services = [_service(name, self._work(agent), self.beat) for name, agent in self.agents.items()]
+        return restate.app(services, identity_keys=[*self.identity_keys] or None)
 
     def _work(self, agent: Agent) -> Callable[[str], TurnWork]:
         def work(session: str) -> TurnWork:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -136,6 +137,11 @@ async def test_a_story_has_the_journal_that_it_has_elsewhere(cluster: Cluster, p
         assert shape(entries) == shape(await plain.load(other.session))
         # It folds, step by step, to the labels that were written.
         assert len([*replayed(entries, one.session)]) == len(entries)
+    closed = RestateStore("assistant", store.ingress, store.admin)
+    await closed.close()
+    for ask in (closed.list, partial(closed.load, "told"), partial(closed.settled, "told")):
+        with pytest.raises(StoreError):
+            await ask()
     assert await store.delete("told")
     assert await store.info("told") is None
 

@@ -217,10 +217,15 @@ from turnwheel import Agent
 from turnwheel.apps import RestateWorker
 from turnwheel.effects import CallModel
 async def main():
-    app = RestateWorker({"assistant": Agent(performers={CallModel: None})}).app
+    agents = {"assistant": Agent(performers={CallModel: None})}
+    app = RestateWorker(agents).app
+    key = "publickeyv1_w7YHemBctH5Ck2nQRQ47iBBqhNHy4FV7t2Usbye2A6f"
+    closed = RestateWorker(agents, identity_keys=(key,)).app
     accept = {"accept": "application/vnd.restate.endpointmanifest.v4+json"}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://worker") as client:
         found = await client.get("/discover", headers=accept)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(closed), base_url="http://worker") as client:
+        print((await client.get("/discover", headers=accept)).status_code)
     (service,) = found.json()["services"]
     print(service["name"], *sorted(f"{one['name']}:{one['ty']}" for one in service["handlers"]))
 asyncio.run(main())
@@ -229,4 +234,4 @@ asyncio.run(main())
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     handlers = "append:SHARED ask:SHARED delete:EXCLUSIVE settle:EXCLUSIVE turn:EXCLUSIVE"
-    assert shown.stdout == f"assistant {handlers}\n"
+    assert shown.stdout == f"401\nassistant {handlers}\n"
