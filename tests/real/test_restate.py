@@ -137,6 +137,19 @@ async def test_a_story_has_the_journal_that_it_has_elsewhere(cluster: Cluster, p
         assert shape(entries) == shape(await plain.load(other.session))
         # It folds, step by step, to the labels that were written.
         assert len([*replayed(entries, one.session)]) == len(entries)
+    async with person.session("told", store) as session:
+        first, *_ = await session.runs()
+        copied = await session.fork("copied")
+        await session.branch(first.run)
+        await session.retitle("A story")
+        assert session.title == "A story"
+        # The copy goes on by itself, in an object of its own.
+        await copied.send(json.dumps([]), id="third")
+        await store.settled("copied")
+        await copied.load()
+        assert copied.result().text.startswith("done")
+        assert len(await copied.runs()) == 3
+        await copied.close()
     closed = RestateStore("assistant", store.ingress, store.admin)
     await closed.close()
     for ask in (closed.list, partial(closed.load, "told"), partial(closed.settled, "told")):
