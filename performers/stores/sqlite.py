@@ -598,9 +598,12 @@ def _swapped(
     table, key = place
     found = db.execute(f"select body from {table} where {key} = ?", (name,)).fetchone()  # noqa: S608  # of ours
     there: bytes | None = found and found[0]
-    if there == held and wanted is None:
+    if there != held or held == wanted:
+        # A look is in no transaction: what came into the place meanwhile is not to be touched.
+        return there
+    if wanted is None:
         db.execute(f"delete from {table} where {key} = ?", (name,))  # noqa: S608  # as above
-    elif there == held and held != wanted:
+    else:
         db.execute(f"insert or replace into {table} values (?, ?)", (name, wanted))  # noqa: S608  # as above
     return there
 
