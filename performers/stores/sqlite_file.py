@@ -115,11 +115,7 @@ class StoreFile:
             # What another program wrote is text of any bytes: one such row must not hide the others.
             db.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
             try:
-                if size and size % _page_size(db):
-                    # SQLite fills such a part up to a whole page, and goes on without the entries that were
-                    # cut off.
-                    way_out = _WAYS_OUT[sqlite3.SQLITE_CORRUPT]
-                    raise _fault(self, "is damaged: its last page is not whole", way_out)
+                self._check_pages(db, size)
                 _prepare(db, self._place, self._durability, self._mark)
                 if self._suspect:
                     self._check_all(db)
@@ -163,6 +159,12 @@ class StoreFile:
             what = f"is not there or is empty, and its log {self._log!r} is not"
             raise _fault(self, what, "put the one back, or move the other away to begin anew")
         return 0
+
+    def _check_pages(self, db: sqlite3.Connection, size: int) -> None:
+        """Refuse a file that ends in a part of a page; *size* is in bytes."""
+        # SQLite fills such a part up to a whole page, and goes on without the entries that were cut off.
+        if size and size % _page_size(db):
+            raise _fault(self, "is damaged: its last page is not whole", _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
 
     def _check_all(self, db: sqlite3.Connection) -> None:
         # The part that was cut off may be a page that no query needs for a long time.
