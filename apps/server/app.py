@@ -42,6 +42,7 @@ from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, 
 from .problems import Refused, problem, refusal_of
 from .session_routes import SessionRoutes
 from .step_routes import StepRoutes
+from .takeovers import Takeovers
 from .ui_message_routes import UiMessageRoutes
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class AgentServer:
         self.limits = limits
         self._resume = resume
         self._resuming: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
         self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits, beat)
@@ -109,17 +111,19 @@ class AgentServer:
         return Namespace(tenant, tuple(self.opens.agents))
 
     async def __aenter__(self) -> AgentServer:
+        names = [self.names(tenant) for tenant in dict.fromkeys(self.access.tokens.values()) or [""]]
+        self._looking = asyncio.create_task(Takeovers(self.opens, names, dead=self._resume).run())
         if self._resume:
             # Beside the requests: a store may have a hundred thousand sessions.
-            self._resuming = asyncio.create_task(self._go_on())
+            self._resuming = asyncio.create_task(self._go_on(names))
             # A store in memory that has none is done with in one turn.
             await asyncio.sleep(0)
         return self
 
-    async def _go_on(self) -> None:
+    async def _go_on(self, names: Sequence[Namespace]) -> None:
         try:
-            for tenant in dict.fromkeys(self.access.tokens.values()) or [""]:
-                await self.opens.go_on(self.names(tenant))
+            for each in names:
+                await self.opens.go_on(each)
         except TurnwheelError as error:
             warn("", "not all sessions could be looked at for unfinished runs", error)
 
@@ -128,9 +132,13 @@ class AgentServer:
 
     async def drain(self, within: float | None = DRAIN_WITHIN) -> None:
         """End all streams, let running work end and close; every run can be resumed. Twice is fine."""
+        self.opens.draining.set()
         if self._resuming is not None:
             self._resuming.cancel()
             await asyncio.wait({self._resuming})
+        # A session that is being taken up now is drained with the others.
+        if self._looking is not None:
+            await asyncio.wait({self._looking})
         self.lists.end()
         await self.opens.drain(within)
 
