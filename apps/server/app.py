@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, final
 
@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...effects.errors import ConfigError, TurnwheelError
+from ...effects.errors import ConfigError, StoreConflict, TurnwheelError
 from ...engine.session.watching import position
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
@@ -60,6 +60,9 @@ EVENT_PARAMETERS = (
     Parameter(name="since", about="as Last-Event-ID, for those who cannot send that", schema=POSITION),
     Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=POSITION),
 )
+
+# How often an input is tried again that another process was quicker than, and the seconds in between.
+CONFLICTS, CONFLICT_PAUSE = 15, 0.1
 
 # Seconds in which running work may end before it is cut off.
 DRAIN_WITHIN = 10.0
@@ -247,11 +250,11 @@ class AgentServer:
         """The answer to *call* in JSON, or one of its own form."""
 
         async def plain() -> bytes:
-            return msgspec.json.encode(await operation.handler(call))
+            return msgspec.json.encode(await _done(operation, call))
 
         if operation.keyed:
             return await (self.keys.once(operation, call, plain) if call.key else plain())
-        given = await operation.handler(call)
+        given = await _done(operation, call)
         return given if isinstance(given, Response | EventStream) else msgspec.json.encode(given)
 
     async def _body(self, operation: Operation, request: Request) -> Any:  # noqa: ANN401  # as the operation takes it
@@ -279,6 +282,17 @@ class AgentServer:
 
 def _json(data: bytes, status: HTTPStatus) -> Response:
     return Response(data, status, media_type="application/json")
+
+
+async def _done(operation: Operation, call: HttpCall) -> Any:  # noqa: ANN401  # as the operation gives it
+    """What *operation* gives; done again where another process took the session from a run here meanwhile."""
+    for _ in range(CONFLICTS):
+        # Nothing was written. The run here finds out at its next look at the store, and the input goes by way
+        # of the journal then.
+        with suppress(StoreConflict):
+            return await operation.handler(call)
+        await asyncio.sleep(CONFLICT_PAUSE)
+    return await operation.handler(call)
 
 
 def _whole(value: object) -> object:

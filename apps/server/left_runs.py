@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import TurnwheelError, WorldError
+from ...engine.journal.encoding import decode_entry
+from ...engine.journal.entries import Posted
 from ...engine.journal.summary import SessionStatus
 from ...engine.session.lapsed import LeaseWatch
 from ...engine.session.listing import described
@@ -33,7 +35,9 @@ TRIES, FIRST_PAUSE = 5, 1.0
 
 def is_left(row: Listed) -> bool:
     """Whether there is something to do in the session *row* before a person answers."""
-    return row.about.state is SessionStatus.UNFINISHED or bool(row.about.prompts)
+    state = row.about.state
+    # Prompts behind a question wait for its answer.
+    return state is SessionStatus.UNFINISHED or (state is SessionStatus.IDLE and row.about.prompts > 0)
 
 
 @final
@@ -71,6 +75,11 @@ class LeftRuns:
         """Whether this server owes a look to *session*, whatever others do with it."""
         return session in self._debts
 
+    def taken(self, session: str) -> None:
+        """*session* is at work here again; that it failed is remembered until its run ends."""
+        if session in self._debts and not self._debts[session].failed:
+            del self._debts[session]
+
     def settled(self, session: str) -> None:
         """There is nothing to do in *session* any more."""
         self._debts.pop(session, None)
@@ -82,6 +91,14 @@ class LeftRuns:
             row = await described(self._store, session)
             if row is not None and is_left(row):
                 await self.watch.vacate(session, row.incarnation)
+
+    async def rests(self, row: Listed) -> bool:
+        """Whether the session *row* waits for people only: its worker may wait with it and needs no lease."""
+        info = await self._store.info(row.session)
+        if info is None or row.about.state is not SessionStatus.RESTING:
+            return False
+        last = await self._store.load(row.session, info.length - 1)
+        return not (last and isinstance(decode_entry(last[-1]), Posted))
 
     async def due(self) -> dict[str, bytes | None]:
         """The sessions to take up now, each with the lapsed lease that is there."""

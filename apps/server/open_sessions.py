@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import SessionBusy, SessionClosed, SessionGone, TurnwheelError, UnknownSession
+from ...effects.errors import (
+    SessionBusy,
+    SessionClosed,
+    SessionGone,
+    StoreConflict,
+    TurnwheelError,
+    UnknownSession,
+)
 from ...engine.agent import Agent
 from ...engine.journal.summary import SessionKind
 from ...engine.session.listing import each_listed
@@ -91,7 +98,8 @@ class LiveSession:
             # One may have come after the run looked for the last time, and before it let go.
             while self.session.queue and not self.session.unfinished:
                 await self.session.resume(wait=True)
-        except SessionGone:
+        except (SessionGone, StoreConflict):
+            # Deleted, or taken over by another process, which reads all inputs that came until then.
             return
         except SessionBusy:
             # Another process drives it and finds the input in the journal, if it looks once more.

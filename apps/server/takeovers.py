@@ -91,16 +91,21 @@ class Takeovers:
                 self._foreign[name] = lapsed
                 left.settled(name)
                 return
+            if row is not None and lapsed is None and await left.rests(row):
+                left.settled(name)
+                return
             claim = None if lapsed is None else await left.watch.claim(name, lapsed)
             if claim is None and lapsed is not None:
                 return
             async with opens.use(*ours) as one:
                 await one.wake()
-                if not one.unfinished:
+                if one.working:
+                    left.taken(name)
+                elif not one.unfinished:
                     left.settled(name)
-                    # A run that began has put its lease in this place, and gives that up.
-                    if claim is not None:
-                        await left.watch.drop(name, claim)
+                # A run that began has put its lease in this place, and gives that up.
+                if claim is not None and not one.unfinished:
+                    await left.watch.drop(name, claim)
         except UnknownSession:
             left.settled(name)
         except TurnwheelError as error:

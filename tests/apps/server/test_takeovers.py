@@ -242,3 +242,34 @@ async def test_a_run_that_an_answer_wakes_has_its_lease_when_the_answer_is_taken
         await until_gone(store)
         await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
         assert {*await store.leases()} == {"s"}
+
+
+async def test_an_input_goes_to_the_server_that_went_on_with_what_rested_here() -> None:
+    """The first one does not know yet: each has a store of its own, which tells no other one."""
+    kept = MemoryStore()
+    one, two = StoreOver(kept), StoreOver(kept)
+    async with (
+        serving(scripted(PAY, says("Paid."), says("More.")), one) as first,
+        serving(scripted(says("Paid."), says("More.")), two) as second,
+    ):
+        await first.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await first.question("s")
+        await until_gone(kept)
+        await second.post("/api/sessions/s/messages", {"text": "More?"}, 202)
+        await first.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+        await second.until("s", lambda found: found["state"] == "done" and found["spend"]["turns"] == 3)
+
+
+async def test_a_run_that_rests_stays_where_it_is() -> None:
+    kept = MemoryStore()
+    one, two = StoreOver(kept), StoreOver(kept)
+    async with serving(scripted(PAY), one) as first, serving(scripted(), two) as second:
+        await first.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        await first.question("s")
+        # Refused there, as the lease is here still.
+        await second.post("/api/sessions/s/messages", {"text": "More?"}, 202)
+        await until_gone(kept)
+        await asyncio.sleep(0.1)
+        before = await entries_of(kept, "s", "TakenOver")
+        await asyncio.sleep(0.1)
+        assert await entries_of(kept, "s", "TakenOver") == before <= 1
