@@ -135,13 +135,11 @@ class AgentServer:
 
     async def drain(self, within: float | None = DRAIN_WITHIN) -> None:
         """End all streams, let running work end and close; every run can be resumed. Twice is fine."""
-        self.opens.draining.set()
-        if self._resuming is not None:
-            self._resuming.cancel()
-            await asyncio.wait({self._resuming})
-        # A session that is being taken up now is drained with the others.
-        if self._looking is not None:
-            await asyncio.wait({self._looking})
+        # A session that has been taken up is drained with the others; one that was only claimed lapses.
+        for task in (self._resuming, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         self.lists.end()
         await self.opens.drain(within)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 from ...effects.errors import TurnwheelError, UnknownSession, WorldError
@@ -43,9 +42,8 @@ class Takeovers:
         self._foreign: dict[str, bytes | None] = {}
 
     async def run(self) -> None:
-        """Look again and again, until the server drains."""
-        draining = self._opens.draining
-        while not draining.is_set():
+        """Look again and again, until it is cancelled."""
+        while True:
             try:
                 while await self.look():
                     pass
@@ -56,9 +54,7 @@ class Takeovers:
                 warn("", "a look at the runs that were left failed", error)
             # Not all servers at the same moment.
             pause = LOOK_EVERY * random.uniform(0.8, 1.2)  # noqa: S311  # nothing to guess
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await draining.wait()
+            await asyncio.sleep(pause)
 
     async def look(self) -> bool:
         """Take up some of what is left; whether there is more for which there is room."""
@@ -72,10 +68,8 @@ class Takeovers:
         ]
         random.shuffle(found)
         some = found[: min(AT_ONCE, opens.room)]
-        if opens.draining.is_set() or not some:
-            return False
         await asyncio.gather(*[self._take(name, due[name]) for name in some])
-        return len(found) > len(some)
+        return 0 < len(some) < len(found)
 
     async def _take(self, name: str, lapsed: bytes | None) -> None:
         """Go on with the session *name*, unless another server was quicker."""
