@@ -78,8 +78,8 @@ class Fleet:
     workers: int = 4
     store_cores: int = 1
     provider_places: int = 4_000
-    round_ms: float = 2.5
-    append_ms: float = 0.25
+    round_ms: float = 3.0
+    append_ms: float = 0.5
     appends: int = 2
     running_bytes: int = 21_000
     round_bytes: int = 1_300
