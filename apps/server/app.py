@@ -33,7 +33,7 @@ from .event_stream import VOCABULARIES, EventStream
 from .keys import KeyedAnswers
 from .limits import ServerLimits, Streams, body_of
 from .metrics import Metrics
-from .open_sessions import OpenSessions
+from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
 from .problems import Refused, problem, refusal_of
@@ -70,7 +70,7 @@ class AgentServer:
     that is mounted into another one gets no lifespan: enter ``app.state.server`` in that of the other one.
     """
 
-    def __init__(  # as `create_app` has them
+    def __init__(  # noqa: PLR0913  # as `create_app` has them
         self,
         agents: Mapping[str, Agent],
         store: Store,
@@ -79,6 +79,7 @@ class AgentServer:
         limits: ServerLimits,
         beat: float,
         resume: bool,
+        turns: Turns | None,
     ) -> None:
         if not agents:
             msg = "a server needs an agent; pass agents={'default': agent}"
@@ -87,8 +88,9 @@ class AgentServer:
         self.access = access
         self.limits = limits
         self._beat = beat
-        self._resume = resume
-        self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
+        # Workers see to what was left, as to all else.
+        self._resume = resume and turns is None
+        self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working, turns=turns)
         self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits)
         self.metrics = Metrics(self.opens, self.streams)
@@ -272,6 +274,7 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
     limits: ServerLimits = ServerLimits(),  # noqa: B008  # a frozen value
     heartbeat: float = 15.0,
     resume: bool = True,
+    turns: Turns | None = None,
 ) -> Starlette:
     """
     An ASGI app that serves *agents*, by their names, with the sessions of *store*.
@@ -280,12 +283,15 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
     without any, only callers that reach this machine's own addresses are served, and *hosts* are its other
     names. *origins* are pages of other servers that may call it. A comment goes down each event stream every
     *heartbeat* seconds. With *resume*, it begins by going on with the runs that were left in the middle.
+    With *turns*, such as a `TurnQueue`, it drives no run: it queues turns, and workers take them.
 
     Mounted into another app, it needs that app's lifespan: ``async with app.state.server: yield``.
     """
     by_name = agents if isinstance(agents, Mapping) else {"default": agents}
     access = Access(tokens=dict(tokens or {}), hosts=tuple(hosts), origins=tuple(origins))
-    server = AgentServer(by_name, store, access=access, limits=limits, beat=heartbeat, resume=resume)
+    server = AgentServer(
+        by_name, store, access=access, limits=limits, beat=heartbeat, resume=resume, turns=turns
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:

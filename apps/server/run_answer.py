@@ -78,32 +78,36 @@ class RunAnswers:
             # Nothing is begun by looking.
             await self.opens.find(call.names, name)
         async with self.opens.begin(call.names, agent, name) as one:
-            info = await self.opens.store.info(one.name)
+            known = await self._length(one)
             await approve_all(one.session, post.answers, call.caller)
             if post.input is not None:
                 given = post.input
                 await one.session.send(given.text, files=given.files, id=given.id, sender=call.caller)
             await self.opens.wake(call.names, one)
-            if self.at_rest(one):
+            if await self._at_rest(one, known):
                 return await self._replayed(one, post)
-        known = 0 if info is None else info.length
         return self._following(call, lambda: self.opens.begin(call.names, agent, name), known, post)
 
     async def resumed(self, call: HttpCall, name: str) -> Response:
         """The stream of the session *name* that is under way, from its beginning; no content without one."""
         async with self.opens.use(call.names, name) as one:
-            if self.at_rest(one):
+            known = await self._length(one)
+            if await self._at_rest(one, known):
                 return Response(status_code=HTTPStatus.NO_CONTENT)
-            info = await self.opens.store.info(one.name)
-        known = 0 if info is None else info.length
         return self._following(
             call, lambda: self.opens.use(call.names, name), known, ClientPost(session=name)
         )
 
-    @staticmethod
-    def at_rest(one: LiveSession) -> bool:
-        """Whether nothing follows before people act again."""
-        return one.session.resting or not one.unfinished
+    async def _length(self, one: LiveSession) -> int:
+        info = await self.opens.store.info(one.name)
+        return 0 if info is None else info.length
+
+    async def _at_rest(self, one: LiveSession, known: int) -> bool:
+        """Whether nothing follows the *known* entries before people act again."""
+        if self.opens.turns is None or not one.unfinished:
+            return one.session.resting or not one.unfinished
+        # Of a run elsewhere the journal tells it: there are open questions, and nothing came behind them.
+        return bool(one.session.waiting) and await self._length(one) == known
 
     async def _replayed(self, one: LiveSession, post: ClientPost) -> Response:
         """The last stream of the journal."""
@@ -156,11 +160,13 @@ class RunAnswers:
                 for event in (*(seen if is_cut(vocabulary, seen, made) else ()), *made):
                     yield event
                 seen = ()
-                if made[-1]["type"] in vocabulary.ends and self._over(one, vocabulary):
+                if made[-1]["type"] in vocabulary.ends and await self._over(one, vocabulary):
                     return
 
-    def _over(self, one: LiveSession, vocabulary: StreamedProjection) -> bool:
+    async def _over(self, one: LiveSession, vocabulary: StreamedProjection) -> bool:
         """Whether nothing comes behind the end of a stream: other questions of the same step may."""
+        # A run elsewhere is known as far as it was read.
+        await one.session.load()
         waits_for = {question.request for _, question in vocabulary.told.waits_for}
         if waits_for:
             return waits_for == {asked.id for asked in one.session.waiting}
