@@ -9,6 +9,7 @@
 #   make screenshots the pictures of docs/console.md, taken anew in Chromium
 #   make behaviours the page of behaviours, written again from their list and tests
 #   make bench      how long a step takes          ARGS is handed on
+#   make bench-served  what a thousand readers add to the delay of a server's notices
 #   make prove      the promises, in every state that a small world can reach
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
@@ -22,7 +23,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench prove torture soak fuzz golden lock clean
+.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench bench-served prove torture soak fuzz golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -85,6 +86,9 @@ behaviours: $(INSTALLED)
 # The yardstick is a loop as one writes it after `pip install httpx`: it gets an environment with that alone.
 bench: $(INSTALLED) .cache/floor/installed
 	$(BIN)/python -m benchmarks.run --floor .cache/floor/bin/python $(ARGS)
+
+bench-served: $(INSTALLED)
+	$(BIN)/python -m benchmarks.served $(ARGS)
 
 .cache/floor/installed: requirements.lock
 	rm -rf .cache/floor

@@ -21,6 +21,7 @@ from ..performers.base import Clock, PerformContext, Performer, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
+from ..performers.models.rate_limits import RateLimit
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.stores.base import Store
@@ -181,6 +182,10 @@ def _rules(rules: Iterable[effects.Rule]) -> tuple[effects.Rule, ...]:
     return tuple(rules)
 
 
+def _rates(rates: Iterable[RateLimit]) -> tuple[RateLimit, ...]:
+    return tuple(rates)
+
+
 def _children(children: Iterable[effects.ChildSpec]) -> tuple[effects.ChildSpec, ...]:
     return tuple(children)
 
@@ -236,6 +241,7 @@ def _models_of(agent: Agent) -> Models:
         # Here and not in a session: a provider counts the requests of all sessions together.
         limit=agent.requests_at_once,
         betas=agent.betas,
+        rates=agent.rates,
     )
     # Checked now and not when it is needed: a fallback with a typing error would be found in an outage. A
     # host that asks models itself may call them what it likes.
@@ -315,7 +321,8 @@ class Agent:
     with window and price. *models* are others that a session may switch to; *fallback* takes over where the
     first one is unavailable. *base_url* is any compatible server, *api_key* by default the environment's.
     *betas* are provider features by name; *requests_at_once* bounds the requests of all sessions to one
-    provider. *prices*, such as `price_of`, gives prices to models without one.
+    provider, *rates* those to a model in a minute. *prices*, such as `price_of`, gives prices to models
+    without one.
 
     Work. *tools* are made with `tool`, *hooks* with `hook`; *children* are agents that the model may start,
     with the parent's tools only. *instructions* are files such as ``AGENTS.md``, read when a session starts.
@@ -356,6 +363,7 @@ class Agent:
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     requests_at_once: int | None = MAX_CONCURRENT
+    rates: tuple[RateLimit, ...] = attrs.field(default=(), converter=_rates)
     # A caller's own client stays the caller's: `aclose` leaves it open.
     client: Client = None
     prices: PriceList | None = None

@@ -38,6 +38,7 @@ from ..performers.base import (
     noop,
     warn,
 )
+from ..performers.stores.base import Store
 from ..states.rules import model_messages
 from ..states.state import Confirming
 from .machine import Machine, error_line, ignored
@@ -111,9 +112,10 @@ class Driver:
     """
     Drives one *machine* with *performers*. One caller at a time may iterate `steps`.
 
-    *journal* keeps the steps, if there is one; *session* is for logs and performers. *full_result* finds the
-    full text of truncated results. *rested* is called each time the run rests. *entry* is the number of the
-    entry that the step comes from which was yielded last; that of a takeover comes from none.
+    *journal* keeps the steps, if there is one; *session* and *store* are for logs and performers.
+    *full_result* finds the full text of truncated results. *rested* is called each time the run rests.
+    *entry* is the number of the entry that the step comes from which was yielded last; that of a takeover
+    comes from none.
 
     A performer with a method ``resting(request)`` does lasting work, such as a child agent with a journal of
     its own: it may rest, it may answer None to go on later, and it is begun even to be stopped.
@@ -126,6 +128,7 @@ class Driver:
     clock: Clock = attrs.field(factory=SystemClock)
     inbox: Inbox = attrs.field(factory=lambda: Inbox())  # noqa: PLW0108  # it is defined below
     full_result: Callable[[str], Awaitable[str | None]] = no_full_result
+    store: Store | None = None
     rested: Callable[[], None] = noop
     entry: int | None = None
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
@@ -374,6 +377,7 @@ class Driver:
                 # Pieces take the same queue as the answer, so the end cannot overtake them.
                 emit=self.inbox.put,
                 full_result=self.full_result,
+                store=self.store,
                 state=self.machine.state,
                 memory=self.machine.memory,
             )

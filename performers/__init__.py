@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .models.encoding import transcript as transcript
     from .models.http import Endpoint as Endpoint, HTTPModel as HTTPModel, HTTPOptions as HTTPOptions
     from .models.openai import OpenAIChat as OpenAIChat
+    from .models.rate_limits import RateLimit as RateLimit
     from .models.router import Models as Models, wire_of as wire_of
     from .models.wire import (
         AnswerEnd as AnswerEnd,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Durability as Durability,
         Entries as Entries,
         LeasingStore as LeasingStore,
+        MeteringStore as MeteringStore,
         SessionInfo as SessionInfo,
         Store as Store,
         TellingStore as TellingStore,
@@ -68,6 +70,7 @@ _MODULES = {
     "models.encoding": ("transcript",),
     "models.http": ("Endpoint", "HTTPModel", "HTTPOptions"),
     "models.openai": ("OpenAIChat",),
+    "models.rate_limits": ("RateLimit",),
     "models.router": ("Models", "wire_of"),
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),
     "secrets": ("MemoryVault", "Vault"),
@@ -78,6 +81,7 @@ _MODULES = {
             "Durability",
             "Entries",
             "LeasingStore",
+            "MeteringStore",
             "SessionInfo",
             "Store",
             "TellingStore",

@@ -22,6 +22,7 @@ from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelay
 if TYPE_CHECKING:
     from ..states.context import Memory
     from ..states.state import State
+    from .stores.base import Store
 
 # The message of a cancellation that only detaches: no caller waits for the answer any more, and the run goes
 # on later, perhaps in another process. A cancellation without it is a person's decision to stop the work.
@@ -87,8 +88,8 @@ class PerformContext:
 
     *emit* takes the events that come before the answer, such as `ModelStreamed`, and `PassThroughNotice`s;
     it never blocks. *full_result* finds the whole result of a call by its id, of which the history may hold
-    the beginning and the end; None where there is none. *state* and *memory* are the run's own as the work
-    begins; None outside a run.
+    the beginning and the end; None where there is none. *store* keeps the session, if any does. *state* and
+    *memory* are the run's own as the work begins; None outside a run.
     """
 
     session: str
@@ -98,6 +99,7 @@ class PerformContext:
     clock: Clock
     emit: Callable[[Event | PassThroughNotice], None]
     full_result: FullResult = no_full_result
+    store: Store | None = None
     state: State | None = None
     memory: Memory | None = None
 

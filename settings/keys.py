@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple, final, get_args, get_origin, get_type_hints
@@ -22,6 +23,7 @@ import attrs
 from ..effects.config import ChildSpec
 from ..effects.permissions import Rule
 from ..effects.validators import not_empty, not_negative, positive, share
+from ..performers.stores.place import StorePlace
 
 # The way to a setting, such as ``("limits", "usd")``; items of a list have their number in it.
 Way = tuple[str, ...]
@@ -106,7 +108,7 @@ class SettingKey(NamedTuple):
     def accepts(self) -> str:
         """The values that it accepts, in words."""
         more = "" if self.attribute is None else MORE.get(self.attribute.validator, "")
-        none = self.optional and self.kind not in {str, Path} and not is_area(self.kind)
+        none = self.optional and self.kind not in ANY_TEXT and not is_area(self.kind)
         return f"{_words(self.kind)}{more}{f', or {NONE_WORD!r}' if none else ''}"
 
 
@@ -127,7 +129,9 @@ def fields_of(area: type) -> Mapping[str, SettingKey]:
     fields: dict[str, SettingKey] = {}
     for each in attrs.fields(area):
         kind, optional = hints[each.name], NoneType in get_args(hints[each.name])
-        fields[each.name] = SettingKey((each.name,), get_args(kind)[0] if optional else kind, optional, each)
+        if optional:
+            kind = reduce(or_, [one for one in get_args(kind) if one is not NoneType])
+        fields[each.name] = SettingKey((each.name,), kind, optional, each)
     fields.pop("sources", None)
     return fields
 
@@ -152,6 +156,9 @@ def keys(area: type, path: Way = ()) -> Iterator[SettingKey]:
                 yield from keys(item, (*here, ITEM))
 
 
+# Kinds of which any text is one, also the word for none.
+ANY_TEXT = (str, Path, StorePlace)
+
 # The kinds of settings, in words.
 KIND_NAMES: Mapping[Any, str] = {
     str: "a text",
@@ -160,6 +167,7 @@ KIND_NAMES: Mapping[Any, str] = {
     bool: "true or false",
     Decimal: "an amount in USD",
     Path: "a path",
+    StorePlace: "a path, or an address such as postgresql://host/database",
     Rule: "a rule such as 'allow write:path=docs/*'",
     tuple[str, ...]: "a list of texts",
     tuple[Path, ...]: "a list of paths",

@@ -25,6 +25,8 @@ from ..effects.config import ChildSpec, Loops, ModelSpec, Policy, Retries
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import as_money, within
+from ..performers.stores.place import StorePlace, store_place
+from ..performers.stores.postgres.address import DatabaseAddress
 from . import keys
 from .areas import ArgumentGlobs, CommandHook, Debug, Level, Preset, rule
 from .keys import SettingKey, Way, fields_of, is_area, item_of
@@ -207,7 +209,7 @@ def _read_file(path: Path) -> bytes:
 def _based(value: object, kind: Any, folder: Path) -> object:  # noqa: ANN401  # an annotation
     """*value* with its paths as seen from here: in a file they begin at its *folder*."""
     match value:
-        case str() if kind is Path:
+        case str() if kind is Path or (kind == StorePlace and isinstance(store_place(value), Path)):
             return str(folder / Path(value).expanduser())
         case [*items] if item_of(kind) in {Path, CommandHook}:
             return [_based(item, item_of(kind), folder) for item in items]
@@ -286,6 +288,7 @@ MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = 
     float: ((int, float, Decimal), _finite),
     Decimal: ((int, float, Decimal, str), as_money),
     Path: ((str, Path), lambda path: Path(path).expanduser()),
+    StorePlace: ((str, Path, DatabaseAddress), store_place),
     Rule: ((str, Rule), _rule),
     ArgumentGlobs: ((Mapping, tuple), _globs),
 }
@@ -332,7 +335,7 @@ class _Reader:
     def setting(self, value: object, key: SettingKey, way: Way) -> object:
         """The *value* of the setting *key* at *way*, as its class checks it; None behind a fault."""
         kind, attribute = key.kind, key.attribute
-        if key.optional and (value is None or (value == keys.NONE_WORD and kind not in {str, Path})):
+        if key.optional and (value is None or (value == keys.NONE_WORD and kind not in keys.ANY_TEXT)):
             return None
         try:
             if is_area(kind):

@@ -23,10 +23,11 @@ from ..engine.session.delivery import Delivery
 from ..engine.session.session import Session
 from ..performers.base import Clock
 from ..performers.hooks import HostHook
+from ..performers.models.rate_limits import RateLimit
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.models.transport import Client
 from ..performers.stores.base import Store
-from ..performers.stores.sqlite import SQLiteStore
+from ..performers.stores.place import StorePlace, open_place, store_place
 from ..performers.tools.builtin import builtin_tools
 from ..performers.tools.decorator import Tool
 from ..performers.tools.names import misfit
@@ -105,6 +106,7 @@ class Settings:
     api_key: str | None = attrs.field(default=None, repr=False, metadata=SECRET)
     betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     requests_at_once: int | None = attrs.field(default=MAX_CONCURRENT, validator=positive)
+    rates: tuple[RateLimit, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(RateLimit))
     prices: Prices = attrs.field(default=Prices.OWN, converter=Prices)
     system: str = ""
     instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
@@ -127,7 +129,7 @@ class Settings:
     compaction: Compaction = attrs.field(default=Compaction(), validator=of_kind(Compaction))
     loops: Loops = attrs.field(default=Loops(), validator=of_kind(Loops))
     secrets: Secrets = attrs.field(default=Secrets(), validator=of_kind(Secrets))
-    store: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
+    store: StorePlace | None = attrs.field(default=None, converter=attrs.converters.optional(store_place))
     session: SessionSettings = attrs.field(default=SessionSettings(), validator=of_kind(SessionSettings))
     watch: Delivery = attrs.field(default=Delivery(), validator=of_kind(Delivery))
     debug: Debug = attrs.field(default=Debug(), validator=of_kind(Debug))
@@ -177,6 +179,8 @@ class Settings:
         there, mine = _offered(self, tools)
         changed, offered = _as_named(self, mine)
         kept = changed.store if changed.session.persist else None
+        if isinstance(kept, Path):
+            kept = kept.expanduser()
         # An agent has most settings under the same name; `host` wins over the store.
         same = attrs.fields_dict(Agent).keys() & attrs.fields_dict(Settings).keys()
         parts: dict[str, Any] = {
@@ -188,7 +192,7 @@ class Settings:
             "children": changed.agents,
             "prices": price_of if changed.prices is Prices.GENAI else None,
             "titles": changed.session.titles,
-            "store": None if kept is None else SQLiteStore(kept.expanduser()),
+            "store": None if kept is None else open_place(kept),
             **host,
             # What is there and not offered is left out on purpose, and rules for other agents may name it.
             "retired": (*host.get("retired", ()), *[tool.spec.name for tool in there]),

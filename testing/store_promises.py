@@ -16,6 +16,10 @@ from inspect import iscoroutinefunction, signature
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
+from .store_meters import (
+    a_meter_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    of_many_that_change_a_meter_none_is_lost,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+)
 from .store_parts import Check, Lasts, Opened, broken, same
 
 # Promises of every store
@@ -499,6 +503,8 @@ async def a_closed_store_says_so(store: Store) -> None:
     }
     if hasattr(store, "lease"):
         calls["lease"] = ("s", None, b"mine")
+    if hasattr(store, "meter"):
+        calls["meter"] = ("m", None, b"mine")
     if hasattr(store, "keep_checkpoint"):
         calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
     if hasattr(store, "news"):

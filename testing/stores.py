@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
@@ -56,6 +57,11 @@ class StoreOver:
         """Put the lease *wanted* in the place of *held*; where *kept* has no leases, any is granted."""
         keeps = getattr(self.kept, "lease", None)
         return wanted if keeps is None else await keeps(session, held, wanted, incarnation)
+
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """Put *wanted* in the place of *held* as a meter; where *kept* has none, that is always done."""
+        keeps = getattr(self.kept, "meter", None)
+        return (held, time.time()) if keeps is None else await keeps(name, held, wanted)
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
+from support.postgres import open_postgres, postgres_server
 
 from turnwheel.effects.config import (
     ChildSpec,
@@ -30,6 +31,8 @@ from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.usage import Usage
 from turnwheel.states.context import Memory, RunProgress, SessionMemory
+
+__all__ = ["open_postgres", "postgres_server"]
 
 # Processes that a test starts find the provers where this one does.
 os.environ["PYTHONPATH"] = os.pathsep.join(

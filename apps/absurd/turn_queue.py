@@ -33,7 +33,7 @@ QUEUE = "turnwheel"
 # A turn is tried until it ends: what it may do again, and how often, is said by the journal. A lost worker is
 # followed soon, and a turn that fails again and again comes at most once a minute.
 ATTEMPTS = 1_000_000
-AGAIN: absurd_sdk.RetryStrategy = {
+RETRIES: absurd_sdk.RetryStrategy = {
     "kind": "exponential",
     "base_seconds": 0.1,
     "factor": 2.0,
@@ -95,7 +95,7 @@ class TurnQueue:
 
     async def _spawn(self, params: TurnParams) -> None:
         try:
-            await self._app.spawn(TURN, params, ATTEMPTS, AGAIN, queue=self._queue)
+            await self._app.spawn(TURN, params, ATTEMPTS, RETRIES, queue=self._queue)
         except psycopg.OperationalError as error:
             # Its connection is lost for good; the next call makes another one.
             await self._app.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from ...effects.permissions import PermissionMode
 from ...effects.records import SetMode, SetModel
 from ...engine.inspect.fork import Replacement
 from ...engine.session.session import Session
+from ...performers.stores.place import StorePlace
 from ..terminal.sanitize import clean
 from .options import (
     MODE,
@@ -44,7 +44,7 @@ _in_place = with_all(
 @click.argument("new", metavar="[NEW]", required=False)
 @_in_place
 @store
-def fork(store: Path, session: str, new: str | None, at: int | None, **other: Any) -> None:  # noqa: ANN401  # as click has it
+def fork(store: StorePlace, session: str, new: str | None, at: int | None, **other: Any) -> None:  # noqa: ANN401  # as click has it
     """
     Copy session ID as session NEW.
 

@@ -27,6 +27,7 @@ from ...effects.records import (
 )
 from ...effects.requests import AskApproval
 from ...engine.inspect.explain import Explanation
+from ...performers.stores.place import StorePlace
 from ...settings import areas
 from ..terminal.approval_card import Question, card
 from ..terminal.sanitize import clean
@@ -46,11 +47,11 @@ CALL = click.argument("call", metavar="CALL")
 TEXT = click.argument("text", metavar="TEXT")
 
 
-def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str | list[str]]]) -> None:
+def _do(place: StorePlace, session: str, act: Callable[[RemoteSession], Awaitable[str | list[str]]]) -> None:
     """Do *act* to *session* and print the outcome."""
 
     async def reach() -> str | list[str]:
-        async with open_remote(path, session) as there:
+        async with open_remote(place, session) as there:
             return await act(there)
 
     outcome = asyncio.run(reach())
@@ -68,7 +69,13 @@ def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str |
 )
 @store
 def approve(
-    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: areas.ArgumentGlobs | None
+    store: StorePlace,
+    session: str,
+    call: str,
+    *,
+    edit: str | None,
+    always: bool,
+    where: areas.ArgumentGlobs | None,
 ) -> None:
     """
     Approve the open question about CALL of session ID; CALL may be all.
@@ -91,7 +98,7 @@ def approve(
 @click.option("--message", "-m", metavar="TEXT", default="", help="The reason; the model reads it.")
 @click.option("--stop", is_flag=True, help="Also stop the run.")
 @store
-def deny(store: Path, session: str, call: str, message: str, *, stop: bool) -> None:
+def deny(store: StorePlace, session: str, call: str, message: str, *, stop: bool) -> None:
     """Deny the open question about CALL of session ID; CALL may be all."""
     _do(store, session, lambda there: there.decide(call, Deny(message=message, interrupt=stop)))
 
@@ -100,7 +107,7 @@ def deny(store: Path, session: str, call: str, message: str, *, stop: bool) -> N
 @SESSION
 @TEXT
 @store
-def send(store: Path, session: str, text: str) -> None:
+def send(store: StorePlace, session: str, text: str) -> None:
     """Queue TEXT (- reads it from stdin) as a prompt of session ID."""
     _do(store, session, lambda there: there.send(text_of(text)))
 
@@ -118,7 +125,7 @@ def send(store: Path, session: str, text: str) -> None:
 )
 @click.option("--when-done", "how", flag_value="when_done", help="Let all calls of the batch run.")
 @store
-def steer(store: Path, session: str, text: str, how: str) -> None:
+def steer(store: StorePlace, session: str, text: str, how: str) -> None:
     """Steer the unfinished run of session ID with TEXT (- reads it from stdin)."""
     _do(store, session, lambda there: there.steer(text_of(text), Steering(how)))
 
@@ -129,7 +136,7 @@ def steer(store: Path, session: str, text: str, how: str) -> None:
 @click.option("--mode", type=MODE, help="Permission mode.")
 @click.option("--think", metavar="N", help="Thinking tokens; off for the provider's default.")
 @store
-def control(store: Path, session: str, model: str | None, mode: str | None, think: str | None) -> None:
+def control(store: StorePlace, session: str, model: str | None, mode: str | None, think: str | None) -> None:
     """Change settings of session ID and of its unfinished run."""
     changes: list[Change] = []
     if model is not None:
@@ -155,7 +162,7 @@ def control(store: Path, session: str, model: str | None, mode: str | None, thin
 @SESSION
 @CALL
 @store
-def cancel(store: Path, session: str, call: str) -> None:
+def cancel(store: StorePlace, session: str, call: str) -> None:
     """Cancel one CALL of session ID; the run goes on."""
     _do(store, session, lambda there: there.cancel(call))
 
@@ -163,7 +170,7 @@ def cancel(store: Path, session: str, call: str) -> None:
 @click.command()
 @SESSION
 @store
-def interrupt(store: Path, session: str) -> None:
+def interrupt(store: StorePlace, session: str) -> None:
     """Stop the run of session ID; the text so far is kept."""
     _do(store, session, RemoteSession.interrupt)
 
@@ -173,7 +180,7 @@ def interrupt(store: Path, session: str) -> None:
 @store
 @click.option("--whole", is_flag=True, help="Cut no long text.")
 @click.option("--json", "json_lines", is_flag=True, help="Each question as a line of JSON.")
-def questions(store: Path, session: str, *, whole: bool, json_lines: bool) -> None:
+def questions(store: StorePlace, session: str, *, whole: bool, json_lines: bool) -> None:
     """Show the open questions of session ID and its children, with their reasons."""
 
     async def asked() -> tuple[tuple[AskApproval, ...], str]:
@@ -200,7 +207,7 @@ def questions(store: Path, session: str, *, whole: bool, json_lines: bool) -> No
 @CALL
 @store
 @click.option("--json", "json_lines", is_flag=True, help="As one line of JSON.")
-def why(store: Path, session: str, call: str, *, json_lines: bool) -> None:
+def why(store: StorePlace, session: str, call: str, *, json_lines: bool) -> None:
     """Explain CALL of session ID: its verdict, its answer and its outcome."""
 
     async def ask() -> Explanation:

@@ -6,7 +6,6 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TypeVar, final
 
 import attrs
@@ -31,6 +30,7 @@ from ...engine.session.session import Session
 from ...performers.base import SystemClock
 from ...performers.secrets import MemoryVault
 from ...performers.stores.base import Store
+from ...performers.stores.place import StorePlace
 from ..terminal.approval_card import argument_problem
 from ..terminal.call_summary import essence, number
 from ..terminal.notice_lines import change_text
@@ -166,9 +166,9 @@ def _new_id() -> str:
 
 
 @asynccontextmanager
-async def open_remote(path: Path, session: str) -> AsyncGenerator[RemoteSession, None]:
-    """Open *session* in the store at *path* for input; raises `UnknownSession`."""
-    store = open_for_reading(path)
+async def open_remote(place: StorePlace, session: str) -> AsyncGenerator[RemoteSession, None]:
+    """Open *session* in the store at *place* for input; raises `UnknownSession`."""
+    store = open_for_reading(place)
     try:
         config = await stored_config(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
         # This vault ends with the command. So a new secret is refused: no worker would find its value.
@@ -182,11 +182,11 @@ async def open_remote(path: Path, session: str) -> AsyncGenerator[RemoteSession,
         await store.close()
 
 
-def with_session(path: Path, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
-    """The result of *act* on *session* in the store at *path*."""
+def with_session(place: StorePlace, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
+    """The result of *act* on *session* in the store at *place*."""
 
     async def work() -> T:
-        async with open_remote(path, session) as there:
+        async with open_remote(place, session) as there:
             return await act(there.session)
 
     return asyncio.run(work())

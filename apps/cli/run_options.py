@@ -16,6 +16,7 @@ from ...effects.config import Config, ModelSpec, Price
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import DEFAULT_MODEL, shown_url
+from ...performers.stores.place import StorePlace, store_place
 from ...performers.tools.builtin import builtin_tools
 from ...performers.tools.names import misfit
 from ...settings import Settings
@@ -63,7 +64,7 @@ class RunOptions:
     newest: bool = False
     takeover: bool = False
     title: str | None = None
-    store: Path
+    store: StorePlace
     cwd: Path = Path()
     directories: tuple[Path, ...] = ()
     model: str | None = None
@@ -131,11 +132,11 @@ class RunOptions:
         return clean(" ".join(words))
 
 
-def default_store() -> Path:
-    """The default file of the sessions."""
+def default_store() -> StorePlace:
+    """The default place of the sessions."""
     path = os.environ.get("TURNWHEEL_STORE", "").strip()
     if path:
-        return Path(path)
+        return store_place(path)
     state = os.environ.get("XDG_STATE_HOME", "")
     return (Path(state) if state else Path.home() / ".local" / "state") / "turnwheel" / "sessions.db"
 

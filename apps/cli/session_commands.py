@@ -17,6 +17,7 @@ from ...engine.session.archive import costs
 from ...engine.session.listing import NOTES, listed
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
+from ...performers.stores.place import StorePlace
 from ..terminal.call_summary import number
 from ..terminal.sanitize import clean, in_escapes, whole_name
 from ..terminal.screen import Screen
@@ -49,7 +50,7 @@ def _print_rows(rows: Iterable[Mapping[str, object]]) -> None:
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, those active last.")
 @store
 @AS_LINES
-def sessions(store: Path, limit: int | None, *, json_lines: bool) -> None:
+def sessions(store: StorePlace, limit: int | None, *, json_lines: bool) -> None:
     """
     List the sessions, last active first, with the state and the usage of each.
 
@@ -67,7 +68,7 @@ def sessions(store: Path, limit: int | None, *, json_lines: bool) -> None:
 @SESSION
 @click.argument("text", metavar="[TEXT]", required=False)
 @store
-def title(store: Path, session: str, text: str | None) -> None:
+def title(store: StorePlace, session: str, text: str | None) -> None:
     """Show the title of session ID, or set it to TEXT ('' for none, - reads it from stdin)."""
 
     async def act(there: Session) -> str:
@@ -86,7 +87,7 @@ def title(store: Path, session: str, text: str | None) -> None:
 @SESSION
 @store
 @AS_LINES
-def runs(store: Path, session: str, *, json_lines: bool) -> None:
+def runs(store: StorePlace, session: str, *, json_lines: bool) -> None:
     """
     Show the runs of session ID as a tree, and where the session stands.
 
@@ -103,7 +104,7 @@ def runs(store: Path, session: str, *, json_lines: bool) -> None:
 @SESSION
 @click.argument("run", metavar="RUN")
 @store
-def branch(store: Path, session: str, run: str) -> None:
+def branch(store: StorePlace, session: str, run: str) -> None:
     """
     Continue session ID from the end of RUN; RUN may be start, or the first characters of an id.
 
@@ -125,7 +126,7 @@ def branch(store: Path, session: str, run: str) -> None:
 @SESSION
 @store
 @click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
-def usage_(store: Path, session: str, *, as_json: bool) -> None:
+def usage_(store: StorePlace, session: str, *, as_json: bool) -> None:
     """Show the usage of session ID on all branches: its models, its title and its children."""
     found = with_store(store, lambda kept: costs(kept, session))
     if as_json:
@@ -144,7 +145,7 @@ def usage_(store: Path, session: str, *, as_json: bool) -> None:
 )
 @click.option("--scenario", is_flag=True, help="As a story that tests can run.")
 @store
-def export(store: Path, session: str, output: Path | None, *, scenario: bool) -> None:
+def export(store: StorePlace, session: str, output: Path | None, *, scenario: bool) -> None:
     """
     Write session ID as one JSON document, with all its runs and messages.
 
@@ -178,7 +179,7 @@ def export(store: Path, session: str, output: Path | None, *, scenario: bool) ->
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store
-def delete(store: Path, sessions: tuple[str, ...], *, yes: bool) -> None:
+def delete(store: StorePlace, sessions: tuple[str, ...], *, yes: bool) -> None:
     """Delete sessions, with their children and all their messages; their forks stay."""
 
     async def check(kept: Store) -> None:
@@ -210,7 +211,7 @@ def delete(store: Path, sessions: tuple[str, ...], *, yes: bool) -> None:
 )
 @click.option("--unfinished", is_flag=True, help="Include unfinished sessions.")
 @store
-def prune(store: Path, age: float, *, unfinished: bool) -> None:
+def prune(store: StorePlace, age: float, *, unfinished: bool) -> None:
     """Delete the sessions without a new entry for a while, with their children."""
 
     async def act(kept: Store) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ import click
 
 from ...effects.config import ChildSpec
 from ...effects.permissions import Rule
+from ...performers.stores.postgres.address import DatabaseAddress
 from ...settings import Settings
-from ...settings.keys import NONE_WORD, SECRET, fields_of, is_area
+from ...settings.keys import ANY_TEXT, NONE_WORD, SECRET, fields_of, is_area
 from ..terminal.sanitize import HIDDEN, without_password
 from ..terminal.screen import Screen
 from .build_settings import settings_for
@@ -103,7 +104,7 @@ def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[Setti
                 _dotted(here), None, f"{_source(here, settings)}, {HIDDEN}" if value else FROM_DEFAULT
             )
         else:
-            text = None if value is None and kind in {str, Path} else to_toml(value)
+            text = None if value is None and kind in ANY_TEXT else to_toml(value)
             yield SettingRow(_dotted(here), None if is_area(kind) else text, _source(here, settings))
 
 
@@ -123,7 +124,7 @@ def to_toml(value: object) -> str:
             return str(value).lower()
         case int() | float() | Decimal():
             return str(value)
-        case None | str() | Path() | Rule():
+        case None | str() | Path() | DatabaseAddress() | Rule():
             text = NONE_WORD if value is None else without_password(str(value))
             return json.dumps(text, ensure_ascii=False)
         case tuple():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO, TextIO, get_args
 
 import click
@@ -20,6 +19,7 @@ from ...engine.session.archive import (
     replay as read_steps,
 )
 from ...performers.stores.base import Store
+from ...performers.stores.place import StorePlace
 from ...states.rules.model_messages import count
 from ..terminal.sanitize import in_escapes
 from ..terminal.screen import Screen
@@ -55,7 +55,7 @@ THIS_VERSION = "this turnwheel"
 )
 @store
 def replay(  # noqa: PLR0913  # the options
-    store: Path,
+    store: StorePlace,
     session: str,
     first: int,
     last: int | None,
@@ -125,7 +125,9 @@ async def _drawn(kept: Store, session: str, first: int, last: int | None, pictur
 )
 @click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
 @store
-def bisect(store: Path, session: str, other: str | None, against: BinaryIO | None, *, as_json: bool) -> Exit:
+def bisect(
+    store: StorePlace, session: str, other: str | None, against: BinaryIO | None, *, as_json: bool
+) -> Exit:
     """
     Find the first step where session ID and session OTHER differ, and show both sides.
 

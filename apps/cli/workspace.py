@@ -22,7 +22,8 @@ from ...engine.session.session import Session
 from ...performers.base import Performer
 from ...performers.stores.base import Store
 from ...performers.stores.memory import MemoryStore
-from ...performers.stores.sqlite import SQLiteStore
+from ...performers.stores.place import StorePlace, open_place
+from ...performers.stores.postgres.address import DatabaseAddress
 from ...states.context import NotBegun
 from ..stand_in.server import StandIn
 from ..terminal.sanitize import one_line
@@ -82,23 +83,24 @@ class Workspace:
         return self.agent.config.policy.answer_within is not None
 
 
-def open_store(path: Path) -> SQLiteStore:
-    """The store at *path*; the default directory is created for its owner only."""
-    if path == default_store():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return SQLiteStore(path)
+def open_store(place: StorePlace) -> Store:
+    """The store at *place*; the default directory is created for its owner only."""
+    if isinstance(place, Path) and place == default_store():
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return open_place(place)
 
 
-def open_for_reading(path: Path) -> Store:
-    """The store at *path* for a command that only looks up sessions; a missing file is not created."""
-    return open_store(path) if path.exists() else MemoryStore()
+def open_for_reading(place: StorePlace) -> Store:
+    """The store at *place* for a command that only looks up sessions; a missing file is not created."""
+    there = isinstance(place, DatabaseAddress) or place.exists()
+    return open_store(place) if there else MemoryStore()
 
 
-def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
-    """The result of *act* on the store at *path*."""
+def with_store(place: StorePlace, act: Callable[[Store], Awaitable[T]]) -> T:
+    """The result of *act* on the store at *place*."""
 
     async def work() -> T:
-        kept = open_for_reading(path)
+        kept = open_for_reading(place)
         try:
             return await act(kept)
         finally:
@@ -146,9 +148,9 @@ async def resolve_newest(options: RunOptions) -> RunOptions:
     return attrs.evolve(options, newest=False, resume=found)
 
 
-async def session_exists(path: Path, session: str) -> bool:
-    """Whether the store at *path* has *session*."""
-    store = open_for_reading(path)
+async def session_exists(place: StorePlace, session: str) -> bool:
+    """Whether the store at *place* has *session*."""
+    store = open_for_reading(place)
     try:
         return bool(await store.load(session))
     finally:

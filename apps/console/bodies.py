@@ -16,7 +16,7 @@ class OutlineStep(msgspec.Struct, kw_only=True):
 
     *posted* is an input that was received, and is applied by a later step. *way* are the labels it went
     through, *seconds* how long its request took, *request* and *call* what it is about, *spend* the account
-    of the session until then.
+    of the session until then. *setting* is the model or the mode that a person chose with it.
     """
 
     number: int
@@ -33,6 +33,7 @@ class OutlineStep(msgspec.Struct, kw_only=True):
     request: str
     call: str
     spend: SpendBody
+    setting: dict[str, str]
 
 
 @final

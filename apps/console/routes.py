@@ -18,6 +18,8 @@ from starlette.responses import Response
 
 from ...diagrams import chart
 from ...effects.errors import ConfigError
+from ...effects.events import ControlReceived, Event
+from ...effects.records import SetMode, SetModel
 from ...engine.codec import TAG
 from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Posted
@@ -119,7 +121,19 @@ def outline_step(step: ReplayedStep) -> OutlineStep:
         request=getattr(event, "request", ""),
         call=getattr(event, "call", ""),
         spend=spend_body(step.spent),
+        setting=setting_of(event),
     )
+
+
+def setting_of(event: Event | None) -> dict[str, str]:
+    """The model or the mode that a person chose with *event*; between two runs it is for the next one."""
+    match event:
+        case ControlReceived(change=SetModel(model=model)):
+            return {"model": model}
+        case ControlReceived(change=SetMode(mode=mode)):
+            return {"mode": str(mode)}
+        case _:
+            return {}
 
 
 @attrs.frozen

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from ...projections import AgUiEvents, posted_to_ag_ui
 from .bodies import AgUiPost
+from .event_stream import EventStream
 from .operations import HttpCall, operation
 from .run_answer import Protocol, RunAnswers
 
@@ -27,6 +28,6 @@ class AgUiRoutes:
     streams: Streams
 
     @operation("POST", "/api/agents/{agent}/ag-ui", takes=AgUiPost, gives="text/event-stream")
-    async def ag_ui(self, call: HttpCall) -> Response:
+    async def ag_ui(self, call: HttpCall) -> Response | EventStream:
         """Run an agent as AG-UI has it: a RunAgentInput is answered with its events."""
         return await RunAnswers(self.opens, self.streams, AG_UI).answer(call, posted_to_ag_ui(call.body))

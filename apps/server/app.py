@@ -8,6 +8,8 @@ problem details. Sessions live in `OpenSessions`, and not in requests: a reader 
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -23,15 +25,16 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...effects.errors import ConfigError
+from ...effects.errors import ConfigError, TurnwheelError
 from ...engine.session.watching import position
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
-from .event_stream import VOCABULARIES, EventStream
+from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
-from .limits import ServerLimits, Streams, body_of
+from .limits import RequestRates, ServerLimits, Streams, body_of
+from .list_feed import ListFeed
 from .metrics import Metrics
 from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
@@ -66,8 +69,9 @@ class AgentServer:
     """
     The sessions of *agents* over HTTP, as `create_app` makes it.
 
-    An async context manager: it goes on with runs that were left in the middle, and drains at the end. An app
-    that is mounted into another one gets no lifespan: enter ``app.state.server`` in that of the other one.
+    An async context manager: it begins to look for runs that were left in the middle, and drains at the end.
+    An app that is mounted into another one gets no lifespan: enter ``app.state.server`` in that of the other
+    one.
     """
 
     def __init__(  # noqa: PLR0913  # as `create_app` has them
@@ -87,14 +91,16 @@ class AgentServer:
         words("an agent", agents)
         self.access = access
         self.limits = limits
-        self._beat = beat
         # Workers see to what was left, as to all else.
         self._resume = resume and turns is None
+        self._resuming: asyncio.Task[None] | None = None
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working, turns=turns)
         self.keys = KeyedAnswers(self.opens)
-        self.streams = Streams(limits)
+        self.streams = Streams(limits, beat)
+        self.rates = RequestRates(limits, store)
         self.metrics = Metrics(self.opens, self.streams)
-        sessions, steps = SessionRoutes(self.opens), StepRoutes(self.opens)
+        self.lists = ListFeed(self.opens)
+        sessions, steps = SessionRoutes(self.opens, self.lists), StepRoutes(self.opens)
         protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
         parts = (sessions, steps, *protocols, ConsoleRoutes(self.opens), self)
         self.operations = [each for routes in parts for each in operations_of(routes)]
@@ -106,15 +112,28 @@ class AgentServer:
 
     async def __aenter__(self) -> AgentServer:
         if self._resume:
+            # Beside the requests: a store may have a hundred thousand sessions.
+            self._resuming = asyncio.create_task(self._go_on())
+            # A store in memory that has none is done with in one turn.
+            await asyncio.sleep(0)
+        return self
+
+    async def _go_on(self) -> None:
+        try:
             for tenant in dict.fromkeys(self.access.tokens.values()) or [""]:
                 await self.opens.go_on(self.names(tenant))
-        return self
+        except TurnwheelError as error:
+            warn("", "not all sessions could be looked at for unfinished runs", error)
 
     async def __aexit__(self, *_: object) -> None:
         await self.drain()
 
     async def drain(self, within: float | None = DRAIN_WITHIN) -> None:
         """End all streams, let running work end and close; every run can be resumed. Twice is fine."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+            await asyncio.wait({self._resuming})
+        self.lists.end()
         await self.opens.drain(within)
 
     # Operations of its own
@@ -122,22 +141,33 @@ class AgentServer:
     @operation("GET", f"{ONE_SESSION}/events", gives="text/event-stream", parameters=EVENT_PARAMETERS)
     async def get_events(self, call: HttpCall) -> EventStream:
         """What happens in a session, as server-sent events."""
-        query, tenant = call.request.query_params, call.names.tenant
+        query = call.request.query_params
         since = call.request.headers.get("last-event-id") or query.get("since", "")
         # Before the answer begins: behind its head there is no status to say it with.
         _, name = await self.opens.find(call.names, call.session)
         if since and await self._is_of_another(since, name):
             since = ""
-        stream = EventStream(
-            opens=lambda: self.opens.use(call.names, call.session),
-            since=since,
-            vocabulary=query.get("vocabulary", ""),
-            beat=self._beat,
+        tells = teller_of(since, query.get("vocabulary", ""))
+        return EventStream(
+            telling(self.opens.use(call.names, call.session), tells, self.streams.beat),
+            streams=self.streams,
+            tenant=call.names.tenant,
             ending=self.opens.draining,
-            left=lambda: self.streams.leave(tenant),
         )
-        self.streams.enter(tenant)
-        return stream
+
+    @operation("GET", "/api/events", gives="text/event-stream", parameters=EVENT_PARAMETERS[1:])
+    async def get_list_events(self, call: HttpCall) -> EventStream:
+        """Which sessions change, as server-sent events: each with its row, as in the list."""
+        since = call.request.headers.get("last-event-id") or call.request.query_params.get("since", "")
+        if since and not re.fullmatch(r"[0-9]{1,18}", since):
+            detail = f"since must be the id of an event of this stream; got {since[:50]!r}"
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        return EventStream(
+            self.lists.reader(call.names, since, self.streams.beat),
+            streams=self.streams,
+            tenant=call.names.tenant,
+            ending=self.opens.draining,
+        )
 
     async def _is_of_another(self, since: str, name: str) -> bool:
         """Whether the id *since* cannot be of the session *name*, but of one that had its name before."""
@@ -154,11 +184,13 @@ class AgentServer:
 
     @operation("GET", "/readyz", gives="application/json", open=True)
     async def get_ready(self, call: HttpCall) -> Response:
-        """Whether the server takes work."""
+        """Whether the server takes work; *resuming* while it looks for runs that were left in the middle."""
         del call
         if self.opens.draining.is_set():
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending; ask another one")
         await self.opens.store.list(1)
+        if self._resuming is not None and not self._resuming.done():
+            return Response('{"status":"ok","resuming":true}', media_type="application/json")
         return Response('{"status":"ok"}', media_type="application/json")
 
     @operation("GET", "/metrics", gives="text/plain")
@@ -190,6 +222,8 @@ class AgentServer:
             try:
                 self.access.check_page(request, request.method)
                 names = self.names("" if operation.open else self.access.tenant(request))
+                if not operation.open:
+                    await self.rates.enter(names.tenant)
                 body = await self._body(operation, request)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
@@ -282,7 +316,7 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
     The first agent is that of sessions which name none. *tokens* are bearer tokens, each with its tenant;
     without any, only callers that reach this machine's own addresses are served, and *hosts* are its other
     names. *origins* are pages of other servers that may call it. A comment goes down each event stream every
-    *heartbeat* seconds. With *resume*, it begins by going on with the runs that were left in the middle.
+    *heartbeat* seconds. With *resume*, it goes on with the runs that were left in the middle.
     With *turns*, such as a `TurnQueue`, it drives no run: it queues turns, and workers take them.
 
     Mounted into another app, it needs that app's lifespan: ``async with app.state.server: yield``.

@@ -1,19 +1,19 @@
 """
 Server-sent events: a session's notices as a stream that a reader can leave and take up again.
 
-Theory of operation. `Session.watch` gives the notices of the journal, each with an id that no restart
-changes, and then goes on with what happens. Each goes out as one frame. Between the frames a comment goes out
-now and then, so that proxies and readers know that the stream lives. Only frames that the journal can give
-again carry an id. A vocabulary is a fold over all notices, so its frames behind an id are found by beginning
-at the beginning. A notice with an id that leads to no event is a frame with the id alone, which a reader
-notes and does not see.
+Theory of operation. A feed gives the notices of the journal, each with an id that no restart changes, and
+then goes on with what happens. Each is a frame, and all frames that wait for a reader go out in one write.
+Between them a comment goes out now and then, so that proxies and readers know that the stream lives. Only
+frames that the journal can give again carry an id. A vocabulary is a fold over all notices, so its frames
+behind an id are found by beginning at the beginning. A notice with an id that leads to no event is a frame
+with the id alone, which a reader notes and does not see.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
@@ -21,7 +21,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ...effects.errors import ConfigError, TurnwheelError
 from ...effects.notices import Notice
-from ...engine.codec import encode
 from ...engine.session.watching import position
 from ...projections import (
     AgentEvents,
@@ -34,9 +33,12 @@ from ...projections import (
 )
 from ...projections.json_events import Events
 from ...projections.streamed import StreamedProjection
+from .feed import BEAT, FeedReader, Heard, id_line
 
 if TYPE_CHECKING:
-    from ...engine.session.watching import Watched
+    from ...engine.session.delivery import Position
+    from ...engine.session.session import Session
+    from .limits import Streams
     from .open_sessions import LiveSession
 
 
@@ -64,29 +66,16 @@ STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 
-BEAT = b": still here\n\n"
 
-
-def _id_line(watched: Watched) -> bytes:
-    return f"id: {watched.id}\n".encode() if watched.id else b""
-
-
-def notice_frame(watched: Watched) -> bytes:
-    """*watched* as a frame: the name of its class as the event, its fields as the data."""
-    name = type(watched.notice).__name__.encode()
-    # JSON has no line break in it, so it is one line of data.
-    return b"%sevent: %s\ndata: %s\n\n" % (_id_line(watched), name, encode(watched.notice, Notice))
-
-
-def projected_frames(watched: Watched, events: Events) -> Iterator[bytes]:
-    """*events*, which *watched* led to, as frames; the last one has its id."""
+def projected_frames(heard: Heard, events: Events) -> Iterator[bytes]:
+    """*events*, which *heard* led to, as frames; the last one has its id."""
     for event in events[:-1]:
         yield to_sse(event)
     # The id alone where there is no event: what was seen of the answer decides about that, and live and
     # replayed streams have the same ids.
     last = to_sse(events[-1]) if events else b"\n"
-    if events or watched.id:
-        yield _id_line(watched) + last
+    if events or heard.id:
+        yield id_line(heard.id) + last
 
 
 def is_cut(vocabulary: StreamedProjection, seen: Events, events: Events) -> bool:
@@ -94,108 +83,203 @@ def is_cut(vocabulary: StreamedProjection, seen: Events, events: Events) -> bool
     return bool(seen) and seen[-1]["type"] not in vocabulary.ends and events[0]["type"] != vocabulary.begins
 
 
-async def frames(
-    notices: AsyncGenerator[Watched, None], vocabulary: Vocabulary | None, since: str
-) -> AsyncGenerator[bytes, None]:
-    """
-    The frames of *notices*, in *vocabulary* those behind the id *since*, or in our own words all.
+class Teller(Protocol):
+    """Says in bytes what a session does."""
 
-    Where a stream of parts is under way there, it comes from its beginning, and what was seen without an id.
+    @property
+    def since(self) -> int | str:
+        """Where in the session it begins."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the latest frames are the end of a stream."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing follows that end, as far as the session was read."""
+        ...
+
+    @property
+    def tail(self) -> bytes:
+        """What is written behind the last event."""
+        ...
+
+    def take(self, heard: Heard) -> bytes:
+        """The frames of *heard*."""
+        ...
+
+
+@final
+@attrs.define
+class OwnWords:
+    """Each notice as it is."""
+
+    since: int | str
+    ended: bool = False
+    over: bool = False
+    tail: bytes = b""
+
+    def take(self, heard: Heard) -> bytes:
+        """The frame of *heard*, the same for all readers."""
+        return heard.frame
+
+
+@final
+@attrs.define
+class Projected:
     """
+    A *vocabulary*, of which a reader has seen all up to the position *behind*.
+
+    A fold has to begin at the beginning. Where a stream of parts is under way there, it comes from its
+    beginning, and what was seen without an id.
+    """
+
+    vocabulary: Vocabulary
+    behind: Position
+    since: int | str = 0
+    ended: bool = False
+    over: bool = False
+    tail: bytes = b""
+    _seen: Events = ()
+
+    def take(self, heard: Heard) -> bytes:
+        """The frames of *heard*, if it is not behind."""
+        vocabulary = self.vocabulary
+        made = vocabulary.take(heard.notice)
+        if heard.id and heard.at <= self.behind:
+            if isinstance(vocabulary, StreamedProjection):
+                self._seen = vocabulary.last_stream(self._seen, made)
+            return b""
+        frames: list[bytes] = []
+        if made:
+            if isinstance(vocabulary, StreamedProjection) and is_cut(vocabulary, self._seen, made):
+                frames += [to_sse(event) for event in self._seen]
+            self._seen = ()
+        return b"".join([*frames, *projected_frames(heard, made)])
+
+
+def teller_of(since: str, vocabulary: str) -> Callable[[LiveSession], Teller]:
+    """What tells a session behind the id *since*, in a *vocabulary* or in our own words."""
     behind = position(since) if since else (-1, -1)
-    seen: Events = ()
-    async with aclosing(notices):
-        async for watched in notices:
-            if vocabulary is None:
-                yield notice_frame(watched)
-                continue
-            made = vocabulary.take(watched.notice)
-            if watched.id and position(watched.id) <= behind:
-                if isinstance(vocabulary, StreamedProjection):
-                    seen = vocabulary.last_stream(seen, made)
-                continue
-            if made:
-                if isinstance(vocabulary, StreamedProjection) and is_cut(vocabulary, seen, made):
-                    for event in seen:
-                        yield to_sse(event)
-                seen = ()
-            for frame in projected_frames(watched, made):
-                yield frame
+    if not vocabulary:
+        return lambda _: OwnWords(since or 0)
+    if vocabulary not in VOCABULARIES:
+        known = ", ".join(VOCABULARIES)
+        msg = f"vocabulary must be one of {known}, or left out; got {vocabulary[:50]!r}"
+        raise ConfigError(msg)
+    return lambda one: Projected(VOCABULARIES[vocabulary](one.id), behind)
+
+
+class StreamSource(Protocol):
+    """What an event stream is made of."""
+
+    def parts(self) -> AsyncGenerator[bytes, None]:
+        """What is to be written, as it comes, until the end."""
+        ...
+
+    def end(self) -> None:
+        """Let `parts` end soon."""
+        ...
+
+
+@final
+@attrs.frozen
+class SessionSource:
+    """What *teller* tells to *reader* of *session*, all that waits together."""
+
+    session: Session
+    reader: FeedReader
+    teller: Teller
+
+    def end(self) -> None:
+        """Tell no more."""
+        self.reader.end()
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        """The frames, and what the teller has behind the last one."""
+        teller = self.teller
+        async with aclosing(self.reader.follow(teller.since)) as parts:
+            async for part in parts:
+                frames: list[bytes] = [] if part else [BEAT]
+                for heard in part:
+                    frames.append(teller.take(heard))
+                    if teller.ended and await self._is_over():
+                        yield b"".join([*frames, teller.tail])
+                        return
+                if data := b"".join(frames):
+                    yield data
+
+    async def _is_over(self) -> bool:
+        # A run that goes on elsewhere is known as far as it was read.
+        await self.session.load()
+        return self.teller.over
+
+
+@asynccontextmanager
+async def telling(
+    opened: AbstractAsyncContextManager[LiveSession], tells: Callable[[LiveSession], Teller], beat: float
+) -> AsyncGenerator[SessionSource, None]:
+    """The session that is *opened*, as *tells* tells it."""
+    async with opened as one, one.feed.reader(beat) as reader:
+        yield SessionSource(one.session, reader, tells(one))
 
 
 @final
 @attrs.define(eq=False)
 class EventStream:
     """
-    The events of the session that *opens* opens, behind the id *since*, in a *vocabulary* or our own words.
+    An answer that goes on: what the source that is *opened* has, over one of *streams*.
 
-    A comment goes out every *beat* seconds. It ends when its reader leaves, when *ending* is set, and when
-    the session is closed or deleted.
+    It ends when its reader leaves, when the server is *ending*, and when the source does: the session was
+    closed or deleted, or there is no more to tell.
     """
 
-    opens: Callable[[], AbstractAsyncContextManager[LiveSession]]
-    since: str
-    vocabulary: str
-    beat: float
+    opened: AbstractAsyncContextManager[StreamSource]
+    streams: Streams
+    tenant: str
     ending: asyncio.Event
-    left: Callable[[], None]
+    headers: Mapping[str, str] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        if self.since:
-            position(self.since)
-        if self.vocabulary and self.vocabulary not in VOCABULARIES:
-            known = ", ".join(VOCABULARIES)
-            msg = f"vocabulary must be one of {known}, or left out; got {self.vocabulary[:50]!r}"
-            raise ConfigError(msg)
+        # Before the answer begins: behind its head there is no status to refuse it with.
+        self.streams.check(self.tenant)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, until one side ends it."""
-        try:
-            async with self.opens() as one:
-                await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-                # Who asks for the head alone waits for no event.
-                if scope["method"] != "HEAD":
-                    await self._stream(one, receive, send)
-                # A reader that has left takes no end any more.
+        headers = [*STREAM_HEADERS, *[(name.encode(), text.encode()) for name, text in self.headers.items()]]
+        with self.streams.place(self.tenant):
+            async with self.opened as source:
+                # A reader that has left, before the head or behind it, takes nothing more.
                 with suppress(OSError):
+                    await send({"type": "http.response.start", "status": 200, "headers": headers})
+                    # Who asks for the head alone waits for no event.
+                    if scope["method"] != "HEAD" and not self.ending.is_set():
+                        await self._stream(source, receive, send)
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self.left()
 
-    async def _stream(self, one: LiveSession, receive: Receive, send: Send) -> None:
-        # The frames have a task of their own: the next notice must not be waited for anew at each beat, which
-        # would cost every frame more than it costs to send it.
-        work = (self._frames(one, send), self._beats(send), _gone(receive), self.ending.wait())
-        tasks = [asyncio.ensure_future(part) for part in work]
+    async def _stream(self, source: StreamSource, receive: Receive, send: Send) -> None:
+        leaving = asyncio.create_task(_gone(receive, source))
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # At once: a reader of a session without events learns that the stream is open.
+            await send(_chunk(BEAT))
+            # Where the store fails or the session is gone, the reader comes again behind its last id.
+            with suppress(TurnwheelError):
+                async with aclosing(source.parts()) as parts:
+                    async for data in parts:
+                        await send(_chunk(data))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-
-    async def _frames(self, one: LiveSession, send: Send) -> None:
-        vocabulary = VOCABULARIES[self.vocabulary](one.id) if self.vocabulary else None
-        # A fold has to begin at the beginning.
-        watching = one.session.watch(0 if vocabulary or not self.since else self.since)
-        # Where the store fails or the session is gone, the reader comes again behind its last id.
-        with suppress(TurnwheelError, OSError):
-            async with aclosing(frames(watching, vocabulary, self.since)) as made:
-                async for frame in made:
-                    await send(_chunk(frame))
-
-    async def _beats(self, send: Send) -> None:
-        with suppress(OSError):
-            # At once, too: a reader of a session without events learns that the stream is open.
-            while True:
-                await send(_chunk(BEAT))
-                await asyncio.sleep(self.beat)
+            leaving.cancel()
+            await asyncio.wait({leaving})
 
 
 def _chunk(data: bytes) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": True}
 
 
-async def _gone(receive: Receive) -> None:
+async def _gone(receive: Receive, source: StreamSource) -> None:
+    """End *source* when its connection does."""
     while (await receive())["type"] != "http.disconnect":
         pass
+    source.end()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, final
 
@@ -20,9 +20,10 @@ import attrs
 from ...effects.errors import SessionBusy, SessionClosed, SessionGone, TurnwheelError, UnknownSession
 from ...engine.agent import Agent
 from ...engine.journal.summary import SessionKind, SessionStatus
-from ...engine.session.listing import in_turns, listed
+from ...engine.session.listing import each_listed
 from ...performers.base import warn
 from .access import Namespace
+from .feed import SessionFeed
 from .problems import Refused
 
 if TYPE_CHECKING:
@@ -45,12 +46,17 @@ class Turns(Protocol):
 @final
 @attrs.define(eq=False)
 class LiveSession:
-    """A *session* of *agent*, known outside as *id*; *users* are the requests and streams that have it."""
+    """
+    A *session* of *agent*, known outside as *id*; *users* are the requests and streams that have it.
+
+    Its *feed* has the streams' readers.
+    """
 
     name: str
     id: str
     agent: str
     session: Session
+    feed: SessionFeed
     users: int = 0
     _work: asyncio.Task[None] | None = attrs.field(default=None, init=False)
 
@@ -165,7 +171,8 @@ class OpenSessions:
             await asyncio.wait({closing})
         one = self._open.pop(name, None)
         if one is None:
-            one = LiveSession(name, id, agent, self.agents[agent].session(name, self.store))
+            session = self.agents[agent].session(name, self.store)
+            one = LiveSession(name, id, agent, session, SessionFeed(session, self.store))
         self._open[name] = one
         one.users += 1
         try:
@@ -215,24 +222,27 @@ class OpenSessions:
     async def go_on(self, names: Namespace) -> int:
         """Go on with the runs of *names* that another process left in the middle; how many there are."""
         found = 0
-        async for one in in_turns(await listed(self.store, prefix=names.prefix)):
-            known = names.public(one.session)
-            if known is None or one.about.kind is SessionKind.CHILD:
-                continue
-            # A run that rests is left alone: there is nothing to do before its questions are answered.
-            left = one.about.state is SessionStatus.UNFINISHED or one.about.prompts
-            # What began in another directory belongs to an agent of there.
-            here = one.about.cwd in {"", self.agents[known[0]].config.cwd}
-            if left and here:
-                with suppress(TurnwheelError):
-                    async with self.use(names, known[1]) as session:
-                        await session.wake()
-                        found += session.working
+        async with aclosing(each_listed(self.store, names.prefix)) as sessions:
+            async for one in sessions:
+                known = names.public(one.session)
+                if known is None or one.about.kind is SessionKind.CHILD:
+                    continue
+                # A run that rests is left alone: there is nothing to do before its questions are answered.
+                left = one.about.state is SessionStatus.UNFINISHED or one.about.prompts
+                # What began in another directory belongs to an agent of there.
+                here = one.about.cwd in {"", self.agents[known[0]].config.cwd}
+                if left and here:
+                    with suppress(TurnwheelError):
+                        async with self.use(names, known[1]) as session:
+                            await session.wake()
+                            found += session.working
         return found
 
     async def drain(self, within: float | None) -> None:
         """Let running work end, begin nothing more, and close every session."""
         self.draining.set()
+        for one in self._open.values():
+            one.feed.end()
         await asyncio.gather(*[agent.drain(within) for agent in self.agents.values()])
         tasks = [self._close(one) for one in list(self._open.values())]
         await asyncio.gather(*[task for task in tasks if task is not None], *self._closing.values())

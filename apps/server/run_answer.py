@@ -9,33 +9,31 @@ the last stream. A reader that leaves ends nothing: the run goes on.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, final
 
 import attrs
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from ...effects.errors import TurnwheelError, UnknownSession
+from ...effects.errors import UnknownSession
 from ...effects.notices import notices_in
 from ...engine.session.archive import replay
-from ...engine.session.watching import position
 from ...projections import to_sse
 from ...projections.json_events import Events, JsonEvent
 from ...projections.posted import ClientPost
 from ...projections.streamed import StreamedProjection
 from .bodies import SESSION_ID
-from .event_stream import is_cut
+from .event_stream import EventStream, is_cut, telling
 from .problems import Refused
 from .questions import approve_all
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
+    from .feed import Heard
     from .limits import Streams
     from .open_sessions import LiveSession, OpenSessions
     from .operations import HttpCall
@@ -60,7 +58,7 @@ class RunAnswers:
     streams: Streams
     protocol: Protocol
 
-    async def answer(self, call: HttpCall, post: ClientPost) -> Response:
+    async def answer(self, call: HttpCall, post: ClientPost) -> Response | EventStream:
         """Do what *post* says, and answer with what follows."""
         agent, name = call.request.path_params["agent"], post.session
         if re.match(SESSION_ID, name) is None:
@@ -86,17 +84,15 @@ class RunAnswers:
             await self.opens.wake(call.names, one)
             if await self._at_rest(one, known):
                 return await self._replayed(one, post)
-        return self._following(call, lambda: self.opens.begin(call.names, agent, name), known, post)
+        return self._following(call, self.opens.begin(call.names, agent, name), known, post)
 
-    async def resumed(self, call: HttpCall, name: str) -> Response:
+    async def resumed(self, call: HttpCall, name: str) -> Response | EventStream:
         """The stream of the session *name* that is under way, from its beginning; no content without one."""
         async with self.opens.use(call.names, name) as one:
             known = await self._length(one)
             if await self._at_rest(one, known):
                 return Response(status_code=HTTPStatus.NO_CONTENT)
-        return self._following(
-            call, lambda: self.opens.use(call.names, name), known, ClientPost(session=name)
-        )
+        return self._following(call, self.opens.use(call.names, name), known, ClientPost(session=name))
 
     async def _length(self, one: LiveSession) -> int:
         info = await self.opens.store.info(one.name)
@@ -122,55 +118,63 @@ class RunAnswers:
     def _following(
         self,
         call: HttpCall,
-        opens: Callable[[], AbstractAsyncContextManager[LiveSession]],
+        opened: AbstractAsyncContextManager[LiveSession],
         known: int,
         post: ClientPost,
-    ) -> Response:
+    ) -> EventStream:
         """What follows the *known* entries, as it happens."""
-        tenant = call.names.tenant
-        self.streams.enter(tenant)
+        return EventStream(
+            telling(opened, lambda one: _RunTeller(one, self.protocol, known, post), self.streams.beat),
+            streams=self.streams,
+            tenant=call.names.tenant,
+            ending=self.opens.draining,
+            headers=self.protocol.headers,
+        )
 
-        async def body() -> AsyncGenerator[bytes, None]:
-            ending = asyncio.create_task(self.opens.draining.wait())
-            try:
-                async with opens() as one, aclosing(self._events(one, known)) as events:
-                    with suppress(TurnwheelError, OSError):
-                        async for event in events:
-                            yield to_sse(_named(event, post))
-                            if ending.done():
-                                return
-                yield self.protocol.tail
-            finally:
-                ending.cancel()
-                self.streams.leave(tenant)
 
-        return StreamingResponse(body(), media_type="text/event-stream", headers=dict(self.protocol.headers))
+@final
+@attrs.define
+class _RunTeller:
+    """What follows the *known* entries of *one*, as *protocol* has it, until nothing comes by itself."""
 
-    async def _events(self, one: LiveSession, known: int) -> AsyncGenerator[JsonEvent, None]:
-        vocabulary = self.protocol.vocabulary(one.id)
-        seen: Events = ()
-        async with aclosing(one.session.watch(0)) as watching:
-            async for watched in watching:
-                made = vocabulary.take(watched.notice)
-                if watched.id and position(watched.id)[0] < known:
-                    seen = vocabulary.last_stream(seen, made)
-                    continue
-                if not made:
-                    continue
-                for event in (*(seen if is_cut(vocabulary, seen, made) else ()), *made):
-                    yield event
-                seen = ()
-                if made[-1]["type"] in vocabulary.ends and await self._over(one, vocabulary):
-                    return
+    one: LiveSession
+    protocol: Protocol
+    known: int
+    post: ClientPost
+    since: int | str = 0
+    ended: bool = False
+    _seen: Events = ()
+    _vocabulary: StreamedProjection = attrs.field(init=False)
 
-    async def _over(self, one: LiveSession, vocabulary: StreamedProjection) -> bool:
+    def __attrs_post_init__(self) -> None:
+        self._vocabulary = self.protocol.vocabulary(self.one.id)
+
+    @property
+    def tail(self) -> bytes:
+        """What the protocol has behind the last event."""
+        return self.protocol.tail
+
+    def take(self, heard: Heard) -> bytes:
+        """The frames of *heard*, with the stream before it that it goes on with."""
+        vocabulary = self._vocabulary
+        made = vocabulary.take(heard.notice)
+        if heard.id and heard.at[0] < self.known:
+            self._seen = vocabulary.last_stream(self._seen, made)
+            return b""
+        if not made:
+            return b""
+        before = self._seen if is_cut(vocabulary, self._seen, made) else ()
+        self._seen = ()
+        self.ended = made[-1]["type"] in vocabulary.ends
+        return b"".join([to_sse(_named(event, self.post)) for event in (*before, *made)])
+
+    @property
+    def over(self) -> bool:
         """Whether nothing comes behind the end of a stream: other questions of the same step may."""
-        # A run elsewhere is known as far as it was read.
-        await one.session.load()
-        waits_for = {question.request for _, question in vocabulary.told.waits_for}
+        waits_for = {question.request for _, question in self._vocabulary.told.waits_for}
         if waits_for:
-            return waits_for == {asked.id for asked in one.session.waiting}
-        return not one.unfinished
+            return waits_for == {asked.id for asked in self.one.session.waiting}
+        return not self.one.unfinished
 
 
 def _named(event: JsonEvent, post: ClientPost) -> JsonEvent:

@@ -20,6 +20,7 @@ from ...effects.records import Change, SetMode, SetModel, SetThinking
 from ...engine.inspect.export import export_entries
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Forked
+from ...engine.journal.summary import SessionKind
 from ...engine.session.archive import delete
 from ...engine.session.listing import described, listed
 from .bodies import (
@@ -37,10 +38,11 @@ from .bodies import (
     SessionBody,
 )
 from .given import replacement_of
+from .list_feed import ListFeed, listed_body
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
 from .questions import answers_to, check_decision, decision_of, fate
-from .views import agent_body, is_at_rest, row_body, session_body
+from .views import agent_body, session_body
 
 if TYPE_CHECKING:
     from ...engine.inspect.fork import Replacement
@@ -55,6 +57,7 @@ MOST_LISTED, LISTED = 200, 50
 LIST_PARAMETERS = (
     Parameter(name="state", about="a label, or the name of a state"),
     Parameter(name="q", about="a part of the title or the id"),
+    Parameter(name="children", about="no: without the sessions of child agents"),
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_LISTED)),
     Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
@@ -71,6 +74,7 @@ class SessionRoutes:
     """The operations on sessions and agents."""
 
     opens: OpenSessions
+    lists: ListFeed
 
     @operation("GET", "/api/agents", gives=Listing[AgentBody])
     async def agents(self, call: HttpCall) -> Listing[AgentBody]:
@@ -87,11 +91,14 @@ class SessionRoutes:
         limit, after = call.number("limit", LISTED, 1, MOST_LISTED), query.get("cursor", "")
         stamp = call.number("cursor", 0) if after else None
         state, text = query.get("state", ""), query.get("q", "").casefold()
+        without_children = query.get("children") == "no"
         found: list[SessionBody] = []
         while True:
             rows = await listed(self.opens.store, limit, stamp, call.names.prefix)
             for row in rows:
                 stamp = row.stamp
+                if without_children and row.about.kind is SessionKind.CHILD:
+                    continue
                 shown = await self._listed(row, call, state, text)
                 if shown is not None:
                     found.append(shown)
@@ -105,17 +112,8 @@ class SessionRoutes:
         known = call.names.public(row.session)
         if known is None or text not in f"{known[1]}\n{row.about.title}".casefold():
             return None
-        agent = self.opens.agents[known[0]]
-        if is_at_rest(row):
-            shown = row_body(row, call.names, agent)
-        else:
-            # Deleted since the store was asked: then it is none of the list.
-            with suppress(UnknownSession):
-                async with self.opens.use(call.names, known[1]) as one:
-                    shown = session_body(one.session, row, call.names, agent)
-                    return shown if _is_in(shown.state, state) else None
-            return None
-        return shown if _is_in(shown.state, state) else None
+        shown = await listed_body(self.opens, row, call.names)
+        return shown if shown is not None and _is_in(shown.state, state) else None
 
     async def _body(self, one: LiveSession, call: HttpCall) -> SessionBody:
         row = await described(self.opens.store, one.name)
@@ -166,6 +164,7 @@ class SessionRoutes:
         await self.opens.forget(name)
         if not await delete(self.opens.store, name):
             raise UnknownSession(call.session)
+        self.lists.deleted(call.names, call.session)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     @operation("GET", f"{ONE_SESSION}/export", gives="application/json")

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from ...projections import UiMessageChunks, posted_to_ui_messages
 from .bodies import UiMessagesPost
+from .event_stream import EventStream
 from .operations import HttpCall, operation
 from .run_answer import Protocol, RunAnswers
 
@@ -37,11 +38,11 @@ class UiMessageRoutes:
         return RunAnswers(self.opens, self.streams, UI_MESSAGES)
 
     @operation("POST", CHAT, takes=UiMessagesPost, gives="text/event-stream")
-    async def ui_messages(self, call: HttpCall) -> Response:
+    async def ui_messages(self, call: HttpCall) -> Response | EventStream:
         """Run an agent as the AI SDK has it: messages are answered with chunks."""
         return await self._answers.answer(call, posted_to_ui_messages(call.body))
 
     @operation("GET", CHAT + "/{id}/stream", gives="text/event-stream", nothing="No message is under way")
-    async def ui_message_stream(self, call: HttpCall) -> Response:
+    async def ui_message_stream(self, call: HttpCall) -> Response | EventStream:
         """The chunks of the message under way, from its beginning; 204 without one."""
         return await self._answers.resumed(call, call.session)

@@ -43,6 +43,10 @@ class Titles(Choice):
     MODEL = "model"
 
 
+# Seconds between two looks at what other processes write. Half a second: a person who approves in another
+# process hardly notices, and a store does not either.
+POLL_PAUSE = 0.5
+
 # Ends the work of a running session, and lets go; see `Session.drain`.
 Drain = Callable[["float | None"], Awaitable[None]]
 
@@ -70,8 +74,7 @@ class Environment:
     new_id: Callable[[], str]
     # None where no hook listens: closing a session then costs no event.
     ended: Callable[[str, str], Awaitable[None]] | None = None
-    # Half a second: a person who approves in another process hardly notices, and a store does not either.
-    poll: float = 0.5
+    poll: float = POLL_PAUSE
     # Off unless asked for: a model's title costs a request that no caller sees.
     titles: Titles = Titles.OFF
     watch: Delivery = Delivery()

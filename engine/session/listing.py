@@ -71,16 +71,29 @@ async def listed(
                 return tuple(found[:limit])
     # What was written while several pages were read has moved to the front.
     news = found if after is None else []
-    while len(news) > PAGE and (news := await _newer(store, found[0].stamp, prefix)):
+    while len(news) > PAGE and (news := await newer(store, found[0].stamp, prefix)):
         moved = {one.session for one in news}
         found = [*news, *[one async for one in in_turns(found) if one.session not in moved]]
     return tuple(found)
 
 
-async def _newer(store: Store, stamp: int, prefix: str) -> list[Listed]:
-    """The sessions that were written since the one with this *stamp* was."""
-    found: list[Listed] = []
+async def each_listed(store: Store, prefix: str = "") -> AsyncGenerator[Listed, None]:
+    """As `listed`, each as soon as its page was read; one that is written meanwhile may come twice."""
+    newest: int | None = None
     async with aclosing(_pages(store, None, None, prefix)) as pages:
+        async for page in pages:
+            newest = page[0].stamp if newest is None else newest
+            for one in page:
+                yield one
+    # What was written meanwhile has moved to the front, perhaps before its page was read.
+    for one in [] if newest is None else await newer(store, newest, prefix):
+        yield one
+
+
+async def newer(store: Store, stamp: int, prefix: str = "", expected: int = PAGE) -> list[Listed]:
+    """The sessions that were written since the one with this *stamp* was, quickest where *expected* were."""
+    found: list[Listed] = []
+    async with aclosing(_pages(store, expected, None, prefix)) as pages:
         async for page in pages:
             found += [one for one in page if one.stamp > stamp]
             if page[-1].stamp <= stamp:

@@ -31,6 +31,10 @@ SOON = 0.01
 # ruff: noqa: D102  # the members of the protocols are documented at `SessionLease` and in their text
 
 
+# In the place of a session's name: all sessions of the store.
+ANY_SESSION = ""
+
+
 class Lease(Protocol):
     """What is to be kept while a session works; see `SessionLease`."""
 
@@ -49,7 +53,8 @@ class Waiter(Protocol):
     """
     What waits for news of a *session*, and has its journal read when it is woken.
 
-    It is not told at once of what its *writer* wrote. Its *lease* is kept while it *works*.
+    It is not told at once of what its *writer* wrote. Its *lease* is kept while it *works*. One of
+    the session `ANY_SESSION` is woken where a look finds news of any.
     """
 
     @property
@@ -192,13 +197,14 @@ class Poller:
         news = getattr(self.store, "news", None)
         if news is None:
             return {*self.waiting}
+        before, named = self._mark, tuple([name for name in self.waiting if name != ANY_SESSION])
         try:
-            self._mark, found = await news(tuple(self.waiting), self._mark)
+            self._mark, found = await news(named, before)
         except WorldError:
             # It fails now and then; what came meanwhile is found by the next look.
             self._fresh |= fresh
             return set()
-        return {*found, *fresh}
+        return {*found, *fresh, *(() if self._mark == before else (ANY_SESSION,))}
 
     async def _keep(self) -> None:
         """Renew the leases of those that work, and give up those of all others."""

@@ -413,6 +413,7 @@ class SessionRunner:
             journal=log,
             clock=environment.clock,
             full_result=log.full_result,
+            store=log.store if log.kept else None,
             rested=environment.rested,
             entry=entry,
         )

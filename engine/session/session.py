@@ -38,7 +38,7 @@ from .pictured import Pictured
 from .refusals import child_refusal
 from .runner import RUNNING, Owner, Put, SessionRunner
 from .session_log import SessionLog
-from .watching import Watched, position, watch
+from .watching import Watched, kept, position, watch
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -199,16 +199,17 @@ class Session(Pictured):
         """
         return self._runner.broker.subscribe()
 
-    def watch(self, since: int | str = 0) -> AsyncGenerator[Watched, None]:
+    def watch(self, since: int | str = 0, *, follow: bool = True) -> AsyncGenerator[Watched, None]:
         """
         Watch the session from entry *since* of its journal on, or from behind the notice with that id.
 
-        What the journal has comes first, then what happens. A slow watcher misses notices without ids only.
+        What the journal has comes first, then what happens; without *follow* it ends there. A slow watcher
+        misses notices without ids only.
         Runs of other processes are read from the store every half second, without deltas. It ends when this
         object is closed. Raises `ConfigError` without a store.
         """
         _, behind = self._log.store, position(since)
-        return watch(self._runner, behind)
+        return watch(self._runner, behind) if follow else kept(self._log, behind)
 
     async def load(self) -> Session:
         """

@@ -114,6 +114,7 @@ async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: in
         history=History.of(message),
         clock=clock,
         emit=hear,
+        store=log.store if log.kept else None,
     )
     answer = await ask(request, scene)
     # A host may replace the performer, and no driver checks this answer.

@@ -17,7 +17,8 @@ import os
 import random
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
+from functools import cached_property
 from typing import TypedDict, Unpack, final
 
 import attrs
@@ -188,7 +189,7 @@ class HTTPModel:
         self._longest = settings.answer_timeout or math.inf
         self._client: Client = client
         self._given = callers_own(client)
-        self._throttle = Throttle(settings.limit)
+        self._throttle = Throttle(settings.limit, lambda: self.account)
         # Connections belong to the event loop they were opened in, and `run_sync` opens one loop after
         # another.
         self._transports: dict[asyncio.AbstractEventLoop, Transport] = {}
@@ -198,6 +199,14 @@ class HTTPModel:
         transport = self._transports.pop(asyncio.get_running_loop(), None)
         if transport is not None:
             await transport.aclose()
+
+    @cached_property
+    def account(self) -> str:
+        """Tells this provider and key from others, in all processes; the key cannot be found from it."""
+        from hashlib import sha256  # noqa: PLC0415  # it imports OpenSSL, which takes 20 ms, and few need it
+
+        headers = [f"{name.lower()}: {value}" for name, value in self._endpoint.headers.items()]
+        return sha256("\n".join([self._shown, *sorted(headers)]).encode()).hexdigest()[:16]
 
     def ready(self) -> None:
         """Raise `ConfigError` where every request would be refused: the provider's key is missing."""
@@ -219,8 +228,12 @@ class HTTPModel:
                 attempt.parse()
                 ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=attempt.parser.usage)
             answer = attempt.answer(self._explained(ending))
-            if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status):
-                slot.turned_away(answer)
+            failed = answer if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status) else None
+            if failed is not None and slot.turned_away(failed):
+                # There is an answer, so it is too late to cancel it.
+                with suppress(asyncio.CancelledError):
+                    await slot.share()
+                shield.absorb()
         return answer
 
     def _explained(self, ending: AnswerEnd) -> AnswerEnd:
@@ -252,6 +265,8 @@ class HTTPModel:
                         await _begin(refused, parts)
                 else:
                     slot.accepted()
+                    if slot.permit:
+                        await slot.pass_on()
                     if parts is None:
                         cut = self._unreadable(reply)
                     else:

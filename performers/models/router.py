@@ -14,6 +14,7 @@ from ..base import PerformContext, Performer
 from .anthropic import AnthropicMessages
 from .http import HTTPModel
 from .openai import OpenAIChat
+from .rate_limits import RateLimit, RateLimiter
 from .throttle import MAX_CONCURRENT
 from .transport import Client
 
@@ -45,6 +46,8 @@ class Models:
     Each provider has at most *limit* requests under way at a time, over all sessions; None for any number.
     *betas* are features that Anthropic's Messages are asked for by name, also behind a proxy at *base_url*.
 
+    *rates* bounds the requests to a model in a minute, over all processes on the store of their sessions.
+
     *wires* adds performers by their prefix, or puts them in the place of those that come along. The caller
     closes them.
     """
@@ -59,6 +62,7 @@ class Models:
         wires: Mapping[str, Performer[CallModel]] | None = None,
         limit: int | None = MAX_CONCURRENT,
         betas: Sequence[str] = (),
+        rates: Sequence[RateLimit] = (),
     ) -> None:
         makers: dict[str, WireFactory] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
         if default == DEFAULT_WIRE and base_url is not None:  # a proxy may pass them on, OpenAI has none
@@ -68,6 +72,7 @@ class Models:
         self._known = sorted({*WIRES, *self._given})
         self._default = default
         self._made: dict[str, HTTPModel] = {}
+        self._limiter = RateLimiter(rates) if rates else None
         # The provider of a wire has no model with the prefix of another one; elsewhere names are any.
         self._takes_any = base_url is not None or default in self._given
         if default not in self._known:
@@ -102,7 +107,11 @@ class Models:
         except ConfigError as error:
             at, failure = scene.clock.now(), Failure.BAD_REQUEST
             return ModelFailed(at=at, request=request.id, failure=failure, message=str(error))
-        return await performer(request, scene)
+        if self._limiter is None:
+            return await performer(request, scene)
+        # A performer that was given is known by its prefix, which is in the name of the model.
+        account = performer.account if isinstance(performer, HTTPModel) else ""
+        return await self._limiter.ask(performer, account, request, scene)
 
     async def aclose(self) -> None:
         """Close the connections of the wires that were made here; a later request opens new ones."""

@@ -8,6 +8,9 @@ of the run say when the request may be tried again. Then the queue opens slowly:
 that is accepted lets one more be out at a time, until none waits. The request that was turned away comes back
 by itself when its own wait is over.
 
+While a refusal is remembered, each request also looks for those of other processes on the same store, and
+takes its turn with theirs; see `shared_refusals`.
+
 A wait that is longer than the loop's own patience is none: such a request is answered as the one that was
 turned away, so that its run can end or fall back. A provider may be asked from several threads, so there is a
 lock, and each future is resolved in its own event loop.
@@ -18,21 +21,27 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import uuid
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeVar, final
 
 import attrs
 
 from ...effects.config import Config, Retries
-from ...effects.errors import ConfigError
+from ...effects.errors import ConfigError, WorldError
 from ...effects.events import Failure, ModelFailed
 from ...effects.notices import RequestDelayed
 from ...effects.requests import CallModel, Purpose
 from ...states.rules.retry import asked_wait
 from ..base import PerformContext
+from ..meters import MeterChange, change, meters_of
+from .shared_refusals import ACCEPTED_AFTER, REMEMBERED, Outlook, SharedRefusal, accepting, asking, closing
 from .wire import Broken
+
+T = TypeVar("T")
 
 # Requests under way at one provider, unless a limit is given.
 # It bounds what a crowd of sessions does to a provider, and is no matter of speed: the CPU of a request is
@@ -42,9 +51,6 @@ MAX_CONCURRENT = 64
 
 # Seconds that all wait at most where the provider did not say how long.
 MAX_GUESS = 60.0
-
-# Seconds after which a request counts as accepted: it is turned away at once, or for something else.
-ACCEPTED_AFTER = 5.0
 
 _DOUBLINGS = 30  # of a wait that is guessed: by then it is the longest, whatever it began with
 
@@ -80,16 +86,27 @@ class ProviderQueue:
         for slot in self.waiting:
             slot.wake()  # it looks at the time again
 
+    def adopt(self, refusal: LoadRefusal, times: int) -> None:
+        """As `close`, for a *refusal* that another process met, where it is the longer one."""
+        self.times = max(self.times, times)
+        if refusal.until > self.refusal.until:
+            self.close(refusal)
+
 
 @final
 class Throttle:
-    """Lets *limit* requests at a time go to one provider, None for any number; the others wait."""
+    """
+    Lets *limit* requests at a time go to one provider, None for any number; the others wait.
 
-    def __init__(self, limit: int | None = MAX_CONCURRENT) -> None:
+    *account* gives the name by which other processes know that provider.
+    """
+
+    def __init__(self, limit: int | None = MAX_CONCURRENT, account: Callable[[], str] = str) -> None:
         if limit is not None and limit < 1:
             msg = f"limit must be at least 1 request at a time, or None for no limit; got {limit!r}"
             raise ConfigError(msg)
         self._limit = math.inf if limit is None else limit
+        self.account = account
         self._queues: dict[str, ProviderQueue] = {}
         self._numbers = count()
         self.under_way = 0
@@ -127,6 +144,16 @@ class Throttle:
             self.under_way += 1
             slot.wake()
 
+    def put_back(self, slot: Slot, refusal: LoadRefusal, times: int) -> None:
+        """Let *slot*, whose turn had come, wait again: another process met *refusal*, the last of *times*."""
+        with self.lock:
+            queue = slot.queue
+            slot.sent = None
+            self.under_way -= 1
+            queue.out.discard(slot)
+            queue.waiting = deque(sorted((slot, *queue.waiting), key=lambda each: each.number))
+            queue.adopt(refusal, times)
+
 
 @final
 @attrs.define(eq=False)
@@ -134,7 +161,8 @@ class Slot:
     """
     A request's place, as a context: inside, `wait` for its turn, and say what came of it.
 
-    *sent* is None until its turn has come, and then the last refusal in its *queue* at that time.
+    *sent* is None until its turn has come, and then the last refusal in its *queue* at that time. It holds a
+    *permit* where processes open the queue together.
     """
 
     throttle: Throttle
@@ -143,14 +171,21 @@ class Slot:
     request: CallModel
     scene: PerformContext
     sent: LoadRefusal | None = None
+    permit: str = ""
     _turn: asyncio.Future[None] | None = None
     _alarm: asyncio.TimerHandle | None = None
 
     async def wait(self) -> Broken | None:
         """Return when the request may be sent; else what it is answered with, unsent."""
         scene, told = self.scene, False
-        patience = _patience(self.request, scene.config)
-        while (held := self.look(now := scene.clock.now())) is not None:
+        patience = patience_of(self.request, scene.config)
+        while True:
+            held = self.look(now := scene.clock.now())
+            if held is None:
+                # Compared here and not in a method: each request of each run comes by.
+                if now >= self.queue.refusal.until + REMEMBERED or await self._let_through():
+                    break
+                continue
             if isinstance(held, asyncio.Future):
                 await held
                 continue
@@ -179,6 +214,47 @@ class Slot:
             self._turn = asyncio.get_running_loop().create_future()
             return self._turn
 
+    async def _let_through(self) -> bool:
+        """Whether it may go as far as other processes are concerned; else it is back in its queue."""
+        clock, permit = self.scene.clock, uuid.uuid4().hex[:12]
+        while True:
+            found = await self._change(asking(permit), Outlook())
+            if not found.wait:
+                self.permit = found.permit
+                return True
+            if (there := found.refusal) is not None:
+                refusal = LoadRefusal(clock.now() + found.wait, Failure(there.failure), there.message)
+                self.throttle.put_back(self, refusal, there.times)
+                return False
+            await clock.sleep_until(clock.now() + found.wait)
+
+    async def _change(self, work: MeterChange[T], otherwise: T) -> T:
+        """What *work* made of the refusal that all processes share; *otherwise* where they share none."""
+        meters = meters_of(self.scene.store)
+        if meters is not None:
+            name = f"refusal {self.throttle.account()} {self.request.model}"
+            with suppress(WorldError):  # a store that fails leaves each process with its own
+                return await change(meters, name, work)
+        return otherwise
+
+    async def pass_on(self) -> None:
+        """Tell other processes that the provider works on it, where it holds a permit."""
+        permit, self.permit = self.permit, ""
+        await self._change(accepting(permit), None)
+
+    async def share(self) -> None:
+        """Tell other processes of the refusal that closed its queue; theirs counts where it is longer."""
+        queue, clock = self.queue, self.scene.clock
+        mine, wait = queue.refusal, queue.refusal.until - clock.now()
+        told = SharedRefusal(
+            since=0.0, until=0.0, times=queue.times, failure=mine.failure, message=mine.message
+        )
+        all_wait, there = await self._change(closing(told, wait), (wait, told))
+        if all_wait > wait:
+            with self.throttle.lock:
+                until = clock.now() + all_wait
+                queue.adopt(LoadRefusal(until, Failure(there.failure), there.message), there.times)
+
     def accepted(self) -> None:
         """Say that the provider works on it: one more may be sent."""
         with self.throttle.lock:
@@ -190,8 +266,8 @@ class Slot:
                 if queue.waiting:
                     self.throttle.admit(self.scene.clock.now())
 
-    def turned_away(self, failed: ModelFailed) -> None:
-        """Say that the provider refused it for its load, with *failed*."""
+    def turned_away(self, failed: ModelFailed) -> bool:
+        """Say that the provider refused it for its load, with *failed*; whether that closed the queue."""
         with self.throttle.lock:
             queue, wait = self.queue, asked_wait(self.scene.config.retries, failed)
             # A hundred requests may be out when the first is turned away. All of them will be, and that is
@@ -200,8 +276,10 @@ class Slot:
             queue.times += is_news
             if wait is None and is_news:
                 wait = _guess(queue.times, self.scene.config.retries, failed.jitter)
-            if wait is not None and (is_news or failed.at + wait > queue.refusal.until):
+            closes = wait is not None and (is_news or failed.at + wait > queue.refusal.until)
+            if closes and wait is not None:
                 queue.close(LoadRefusal(failed.at + wait, failed.failure, failed.message))
+            return closes
 
     def wake(self) -> None:
         """Let it look again, in its own event loop."""
@@ -236,7 +314,7 @@ def _guess(times: int, retries: Retries, jitter: float) -> float:
     return min(delay, MAX_GUESS) * (1.0 + retries.jitter * jitter)
 
 
-def _patience(request: CallModel, config: Config) -> float:
+def patience_of(request: CallModel, config: Config) -> float:
     """How many seconds *request* may be held: there may be a fallback, or it may not be worth the wait."""
     retries = config.retries
     if request.purpose is not Purpose.TURN or config.fallback not in {"", request.model}:

@@ -210,3 +210,20 @@ class CheckpointingStore(Store, Protocol):
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*, by their positions; a session that is deleted loses them."""
         ...
+
+
+class MeteringStore(Store, Protocol):
+    """
+    A `Store` that also keeps meters: small records, by name, of what all processes on it count together.
+
+    A store may do without: each process then counts for itself.
+    """
+
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """
+        Put *wanted* in the place of *held* as the meter *name*, None for none; what was there, and when.
+
+        Where another one than *held* was there, it stays. Comparing and writing are one step. The time is the
+        store's, in seconds since the epoch: that of all processes. A meter may be lost with the power.
+        """
+        ...

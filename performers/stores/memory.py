@@ -62,6 +62,7 @@ class MemoryStore:
         self._names: list[str] = []
         self._deletions = 0
         self._leases: dict[str, bytes] = {}
+        self._meters: dict[str, bytes] = {}
         self._incarnations = map(str, count(1))
         self._lock = threading.Lock()
 
@@ -154,14 +155,14 @@ class MemoryStore:
         """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
         with self._lock:
             self._find(session, incarnation)
-            there = self._leases.get(session)
-            if there != held:
-                return there
-            if wanted is None:
-                self._leases.pop(session, None)
-            else:
-                self._leases[session] = wanted
-            return wanted
+            there = _swapped(self._leases, session, held, wanted)
+            return wanted if there == held else there
+
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """Put *wanted* in the place of *held* as the meter *name*; see `MeteringStore.meter`."""
+        with self._lock:
+            self._open()
+            return _swapped(self._meters, name, held, wanted), self._now()
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
@@ -199,6 +200,7 @@ class MemoryStore:
         with self._lock:
             self._sessions = None
             self._leases.clear()
+            self._meters.clear()
 
     def _find(self, session: str, incarnation: str) -> _Session | None:
         """The session that is there; `SessionGone` where that is not the *incarnation* that was named."""
@@ -212,3 +214,13 @@ class MemoryStore:
             msg = "the memory store is closed and what it held is gone; make a new one"
             raise StoreError(msg)
         return self._sessions
+
+
+def _swapped(kept: dict[str, bytes], name: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
+    """Put *wanted* in the place of *held* among those *kept* by name; what was there."""
+    there = kept.get(name)
+    if there == held and wanted is None:
+        kept.pop(name, None)
+    elif there == held and wanted is not None:
+        kept[name] = wanted
+    return there

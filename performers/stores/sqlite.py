@@ -43,10 +43,10 @@ T = TypeVar("T")
 # What a thread is handed; None ends it.
 Jobs: TypeAlias = "SimpleQueue[StoreJob[Any] | None]"
 
-# What a job does. Those that write, one behind the other, may share a transaction. One of leases and
+# What a job does. Those that write, one behind the other, may share a transaction. One of leases, meters and
 # checkpoints alone does not wait for the disk: what ends all processes at once ends their leases, too, and a
 # checkpoint can be made again.
-JobKind = Literal["read", "write", "lease", "checkpoint", "end"]
+JobKind = Literal["read", "write", "lease", "meter", "checkpoint", "end"]
 
 
 @final
@@ -142,6 +142,11 @@ class SQLiteStore:
         """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
         work = partial(lease, session, held, wanted, incarnation)
         return await self._do(work, "read" if held == wanted else "lease")
+
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """Put *wanted* in the place of *held* as the meter *name*; see `MeteringStore.meter`."""
+        work = partial(meter, name, held, wanted, self._now)
+        return await self._do(work, "read" if held == wanted else "meter")
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
@@ -299,7 +304,7 @@ def _work_off(jobs: Jobs, file: StoreFile) -> bool:
 def _group(job: StoreJob[Any] | None) -> JobKind:
     """The kind of *job*, by which neighbours are done together."""
     kind = "end" if job is None else job.kind
-    return "write" if kind in {"lease", "checkpoint"} else kind
+    return "write" if kind in {"lease", "meter", "checkpoint"} else kind
 
 
 def _settle(pairs: Iterable[tuple[StoreJob[Any], Any]]) -> None:
@@ -575,15 +580,29 @@ def lease(
     """Put *wanted* in the place of *held* as the lease of *session*; the lease from then on."""
     if incarnation:
         _number(session, incarnation, db)
-    found = db.execute("select body from leases where session = ?", (session,)).fetchone()
+    there = _swapped(("leases", "session"), session, held, wanted, db)
+    return wanted if there == held else there
+
+
+def meter(
+    name: str, held: bytes | None, wanted: bytes | None, now: Callable[[], float], db: sqlite3.Connection
+) -> tuple[bytes | None, float]:
+    """Put *wanted* in the place of *held* as the meter *name*; what was there, and the time."""
+    return _swapped(("meters", "name"), name, held, wanted, db), now()
+
+
+def _swapped(
+    place: tuple[str, str], name: str, held: bytes | None, wanted: bytes | None, db: sqlite3.Connection
+) -> bytes | None:
+    """Put *wanted* in the place of *held* as the row *name* of a table and its key; what was there."""
+    table, key = place
+    found = db.execute(f"select body from {table} where {key} = ?", (name,)).fetchone()  # noqa: S608  # of ours
     there: bytes | None = found and found[0]
-    if there != held or held == wanted:
-        return there
-    if wanted is None:
-        db.execute("delete from leases where session = ?", (session,))
-    else:
-        db.execute("insert or replace into leases values (?, ?)", (session, wanted))
-    return wanted
+    if there == held and wanted is None:
+        db.execute(f"delete from {table} where {key} = ?", (name,))  # noqa: S608  # as above
+    elif there == held and held != wanted:
+        db.execute(f"insert or replace into {table} values (?, ?)", (name, wanted))  # noqa: S608  # as above
+    return there
 
 
 @final

@@ -351,7 +351,12 @@ create table if not exists checkpoints (
 );
 """
 
-SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES + _CHECKPOINTS
+# What processes count together. Like a checkpoint it can be lost, and so can the table.
+_METERS = """
+create table if not exists meters (name text primary key, body blob not null) without rowid;
+"""
+
+SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES + _CHECKPOINTS + _METERS
 
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
@@ -413,6 +418,7 @@ def _prepare(db: sqlite3.Connection, path: str, durability: Durability, mark: by
     if layout != LAYOUT_VERSION:
         _lay_out(db, path, mark)
     db.execute(_CHECKPOINTS)
+    db.execute(_METERS)
     _check_mark(db, path, mark)
     # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
     db.execute("select 1 from sessions").fetchone()

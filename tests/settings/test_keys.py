@@ -17,6 +17,9 @@ import pytest
 from turnwheel import Limits, ModelSpec, Policy, Price, Rule, Settings
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
+from turnwheel.performers import RateLimit
+from turnwheel.performers.stores.place import StorePlace
+from turnwheel.performers.stores.postgres.address import DatabaseAddress
 from turnwheel.settings import CommandHook, Preset
 from turnwheel.settings.keys import (
     ANY_NAME,
@@ -68,10 +71,12 @@ SAMPLES: dict[object, tuple[object, str]] = {
     bool: (True, "yes"),
     Decimal: (Decimal("1.50"), "1.50"),
     Path: ("some/where", "some/where"),
+    StorePlace: ("some/where", "some/where"),
     tuple[str, ...]: (["a", "b"], "a, b"),
     tuple[Path, ...]: (["a", "b"], "a,b"),
     tuple[Rule, ...]: (["deny bash"], "deny bash"),
     tuple[ModelSpec, ...]: (["x", {"name": "y", "thinking": 9}], '["x", { name = "y", thinking = 9 }]'),
+    tuple[RateLimit, ...]: ([{"model": "x", "tokens": 9}], '[{ model = "x", tokens = 9 }]'),
     tuple[CommandHook, ...]: ([{"at": "stop", "command": ["x"]}], '[{ at = "stop", command = ["x"] }]'),
 }
 """For each kind of setting a value as a file has it, and as a variable does."""
@@ -217,6 +222,17 @@ def test_paths_in_a_file_begin_at_its_folder() -> None:
         (str(Path("etc/h.sh").absolute()), "./arg"),
         ("true",),
     ]
+
+
+def test_a_store_may_be_the_address_of_a_database() -> None:
+    address = DatabaseAddress("postgresql://me:secret@host/db")
+    file = toml('store = "postgresql://me:secret@host/db"', "etc/our.toml")
+    assert Settings.load(file, {}).store == address
+    assert load({"TURNWHEEL_STORE": address.dsn}).store == address
+    assert load(store=address.dsn).store == load(store=address).store == address
+    assert load(store="none").store == Path("none")
+    assert load(store=None).store is None
+    assert wrong(store=7)[0].endswith("a path, or an address such as postgresql://host/database; got 7")
 
 
 @pytest.mark.parametrize("preset", Preset)

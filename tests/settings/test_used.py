@@ -32,6 +32,7 @@ from turnwheel import (
 from turnwheel.effects import errors, messages, notices, requests, usage
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.engine.session.environment import Titles
+from turnwheel.performers import RateLimit
 from turnwheel.settings import CommandHook, Debug, SessionSettings
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
@@ -75,6 +76,7 @@ def test_every_setting_reaches_the_agent() -> None:
         api_key="k",
         betas=["beta-1"],
         requests_at_once=7,
+        rates=[RateLimit(model="openai:a", requests=8)],
         system="be brief",
         instructions=["NOTES.md"],
         stop=["STOP"],
@@ -221,7 +223,7 @@ async def talk(settings: Settings, prompt: str) -> tuple[str, int, int]:
         said = session.id, len(session.history)
     if agent.store is not None:
         await agent.store.close()
-    assert settings.store is not None
+    assert isinstance(settings.store, Path)
     store = SQLiteStore(settings.store)
     kept = len(await store.list())
     await store.close()

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import attrs
 import httpx
+from starlette.applications import Starlette
 
 from turnwheel import Agent, MemoryStore, tool
 from turnwheel.apps.server.app import AgentServer, create_app
@@ -33,10 +34,11 @@ def look() -> str:
 @final
 @attrs.define
 class Asking:
-    """Asks a *server* by way of *client*."""
+    """Asks the *server* of *app* by way of *client*."""
 
     server: AgentServer
     client: httpx.AsyncClient
+    app: Starlette
 
     async def get(self, path: str, status: int = 200, **more: Any) -> Any:
         return await self.ask("GET", path, None, status, **more)
@@ -90,4 +92,4 @@ async def serving(
         server,
         httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client,
     ):
-        yield Asking(server, client)
+        yield Asking(server, client, app)

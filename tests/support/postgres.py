@@ -9,12 +9,12 @@ import stat
 import subprocess
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # it has none
 import pytest
 
 from turnwheel.performers import PostgresStore
@@ -24,6 +24,9 @@ USER = "nobody"
 
 ON_ONE_WORKER = pytest.mark.xdist_group("postgres")
 """For tests that ask the shared server: the process that has them is the only one to start it."""
+
+IN_A_DATABASE = pytest.param("postgres", marks=[pytest.mark.real, ON_ONE_WORKER])
+"""The parameter of a fixture that is a store."""
 
 QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
@@ -42,7 +45,11 @@ class PostgresServer:
 
     @property
     def dsn(self) -> str:
-        return f"postgresql://postgres@/postgres?host={self.folder}"
+        return self.dsn_of("postgres")
+
+    def dsn_of(self, database: str, password: str = "") -> str:
+        login = f"postgres:{password}" if password else "postgres"
+        return f"postgresql://{login}@/{database}?host={self.folder}"
 
     @property
     def binaries(self) -> Path:
@@ -55,6 +62,8 @@ class PostgresServer:
 
     async def run(self, sql: str) -> list[Any]:
         """Have the server do *sql*, as another program."""
+        import asyncpg  # type: ignore[import-untyped]  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]  # it takes 90 ms, and few tests ask
+
         db = await asyncpg.connect(self.dsn)
         try:
             return [*await db.fetch(sql)] if sql.startswith("select") else [await db.execute(sql)]
@@ -112,14 +121,21 @@ def new_schema() -> str:
     return f"test_{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture
-async def open_postgres(postgres_server: PostgresServer) -> AsyncIterator[Callable[[], PostgresStore]]:
-    """Opens stores over one new schema, and closes them."""
+@asynccontextmanager
+async def stores_over(server: PostgresServer) -> AsyncGenerator[Callable[[], PostgresStore], None]:
+    """Opens stores over one new schema of *server*, and closes them."""
     schema, opened = new_schema(), list[PostgresStore]()
 
     def open_() -> PostgresStore:
-        opened.append(PostgresStore(postgres_server.dsn, schema=schema))
+        opened.append(PostgresStore(server.dsn, schema=schema))
         return opened[-1]
 
     yield open_
     await asyncio.gather(*[each.close() for each in opened])
+
+
+@pytest.fixture
+async def open_postgres(postgres_server: PostgresServer) -> AsyncIterator[Callable[[], PostgresStore]]:
+    """Opens stores of the test."""
+    async with stores_over(postgres_server) as open_:
+        yield open_

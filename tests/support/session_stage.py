@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from provers.tasks import turns
+from support.postgres import IN_A_DATABASE, stores_over
 
 from turnwheel import Agent, ChildSpec, MemoryStore, Result, Session, SQLiteStore, Tool, tool
 from turnwheel.effects.errors import StoreError
@@ -287,11 +288,15 @@ async def quiet() -> AsyncIterator[None]:
     assert heard == []
 
 
-@pytest.fixture(params=["memory", "slow", "sqlite"])
+@pytest.fixture(params=["memory", "slow", "sqlite", IN_A_DATABASE])
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    """A house with each kind of store; processes that share a file each open it for themselves."""
-    if request.param != "sqlite":
+    """A house with each kind of store; processes that share one each open it for themselves."""
+    if request.param in {"memory", "slow"}:
         yield House(MemoryStore() if request.param == "memory" else Tape())
+        return
+    if request.param == "postgres":
+        async with stores_over(request.getfixturevalue("postgres_server")) as open_store:
+            yield House(open_store)
         return
     opened: list[SQLiteStore] = []
 

@@ -70,12 +70,20 @@ bind([
 ]);
 
 document.addEventListener("token-wanted", () => {
-  if ($("#token-form")) return;
+  // The one that was given, now or in this tab before, is not known.
+  const wrong = token.get() ? "This server does not know that token. Check it, and enter it again." : "";
+  token.set("");
+  if ($("#token-form")) {
+    $("#token-form .problem").textContent = wrong;
+    return;
+  }
+  const problem = h("p", { class: "problem", role: "alert" }, wrong);
   const field = h("input", { type: "password", "aria-label": "Token", autocomplete: "off", placeholder: "Token" });
-  const form = h("form", { id: "token-form", class: "failed" }, h("h1", null, "This server asks for a token"), field, h("button", { class: "primary" }, "Enter"));
+  const form = h("form", { id: "token-form", class: "failed" }, h("h1", null, "This server asks for a token"), field, problem, h("button", { class: "primary" }, "Enter"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    token.set(field.value);
+    token.set(field.value.trim());
+    problem.textContent = "";
     agents = [];
     open();
   });
@@ -89,5 +97,9 @@ setInterval(() => {
   for (const each of document.querySelectorAll("[data-due]")) each.textContent = until(Number(each.dataset.due));
 }, 1000);
 
-addEventListener("hashchange", open);
+addEventListener("hashchange", async () => {
+  await open();
+  // A person who hears the page begins at the beginning of the new view.
+  view?.box.querySelector("h1")?.focus({ preventScroll: true });
+});
 open();

@@ -70,6 +70,17 @@ export class Chart {
       group.classList.toggle("now", now);
       group.querySelector("text.count").textContent = times || "";
     }
+    this.reveal();
     this.svg.querySelector("title").textContent = `The machine, at ${label}`;
+  }
+
+  // Where there is no room for all of it, the state that is lit is in sight.
+  reveal() {
+    const { box, svg } = this;
+    const lit = svg?.querySelector("[data-state].lit");
+    box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
+    if (!lit || box.tabIndex) return;
+    const { left, width } = lit.getBoundingClientRect(), around = box.getBoundingClientRect();
+    box.scrollLeft += left + width / 2 - around.left - around.width / 2;
   }
 }

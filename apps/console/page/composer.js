@@ -4,9 +4,9 @@ import { at, post, postOnce, unique } from "./api.js";
 import { attempt, h, toast } from "./dom.js";
 
 const MODES = [
-  ["steer", "After this tool", "The model reads it before it goes on"],
-  ["now", "Right now", "What runs is cut short"],
-  ["queue", "Afterwards", "A prompt of its own, once this run is over"],
+  ["steer", "After the running tool", "The model reads it before it goes on"],
+  ["now", "At once", "What runs is cut short"],
+  ["queue", "After this run", "A prompt of its own, once this run is over"],
 ];
 
 export class Composer {
@@ -38,7 +38,7 @@ export class Composer {
     this.mode.hidden = over;
     this.stop.hidden = over;
     this.go.hidden = info.running || info.questions.length > 0 || (over && !info.queue.length);
-    this.text.placeholder = over ? "Say what is next" : "Steer the run";
+    this.text.placeholder = over ? "Say what is next" : "Tell the agent something";
     this.queue.replaceChildren(...info.queue.map((mail) => h("li", null, h("span", { class: "quiet" }, "next: "), mail.text)));
     this.queue.hidden = !info.queue.length;
   }

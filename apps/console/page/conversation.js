@@ -2,7 +2,7 @@
 
 import { diffView } from "./diff.js";
 import { h, reconcile } from "./dom.js";
-import { clock, many, parsed, pretty, reasonWords, span, until, whole } from "./format.js";
+import { clock, kindOf, many, parsed, pretty, reasonWords, span, until, whole } from "./format.js";
 import { markdown } from "./markdown.js";
 
 // Longer results are folded; all of one is shown on demand.
@@ -14,15 +14,16 @@ export class Conversation {
     this.byKey = new Map();
     this.live = null;
     this.calls = new Map();
-    this.timers = new Map();
+    this.wait = null;
   }
 
-  static upTo(notices, step) {
+  static upTo(notices, step, steps) {
     const made = new Conversation();
     for (const notice of notices) {
       if (notice.step > step) break;
       made.take(notice);
     }
+    for (const each of steps) if (each.number <= step) made.branch(each);
     // Nothing is under way in the past.
     made.drop();
     return made;
@@ -32,9 +33,19 @@ export class Conversation {
     const item = { kind, key, step, last: step, rev: 0, ...fields };
     this.byKey.set(key, item);
     // What streams stays last.
-    const at = this.live ? this.items.indexOf(this.live) : this.items.length;
+    let at = this.live ? this.items.indexOf(this.live) : this.items.length;
+    // Steps may be known before the notices of those before them.
+    while (at && this.items[at - 1].step > step) at -= 1;
     this.items.splice(at, 0, item);
     return item;
+  }
+
+  // A branch has no notice; its step tells of it.
+  branch({ event, number, run }) {
+    const key = `branch-${number}`;
+    if (event !== "Branched" || this.byKey.has(key)) return;
+    const text = `Back to ${run ? "the end of an earlier run" : "the beginning"}. The model no longer reads what is marked as another branch.`;
+    this.add("note", key, number, { text, tone: "quiet" });
   }
 
   note(notice, text, tone = "") {
@@ -53,6 +64,7 @@ export class Conversation {
   }
 
   stream(step) {
+    this.wait = null;
     if (!this.live) {
       this.live = { kind: "live", key: `live-${step}`, step, rev: 0, text: "", thought: "", tools: [] };
       this.items.push(this.live);
@@ -93,14 +105,13 @@ const FOLDS = {
     messages.forEach((message, n) => {
       const files = message.parts.filter((part) => part.type === "Binary");
       const text = message.parts.filter((part) => part.type === "Text").map((part) => part.text).join("\n\n");
-      this.add("person", `person-${id}-${n}`, step, { text, files: files.map((file) => file.name), at: message.at });
+      this.add("person", `person-${id}-${n}`, step, { text, files, at: message.at });
     });
   },
   InputBlocked({ reason }, notice) {
     this.note(notice, `A hook did not let this in: ${reason}`, "bad");
   },
   ModelCalled({ model, attempt }, { step }) {
-    this.timers.delete("retry");
     Object.assign(this.stream(step), { model, attempt, text: "", thought: "", tools: [] });
   },
   TextDelta({ text }, { step }) {
@@ -143,17 +154,14 @@ const FOLDS = {
   CallSettled({ call, tool, outcome, content, seconds }, { step }) {
     this.call(call, step, { tool, phase: outcome, content, seconds, question: null });
   },
-  ApprovalRequested({ request, call, tool, arguments: args, why, due }, { step }) {
+  ApprovalRequested({ request, call, tool, arguments: args, why }, { step }) {
     this.call(call, step, { tool, args, phase: "asked", question: request, why });
-    if (due) this.timers.set(request, { due, text: `${tool} is withdrawn` });
   },
   ApprovalResolved({ request, decision, by }, { step }) {
-    this.timers.delete(request);
     const item = [...this.calls.values()].find((each) => each.question === request);
     if (item) this.call(item.id, step, { question: null, phase: "decided", decided: decided(decision, by) });
   },
   ApprovalWithdrawn({ request, late }, { step }) {
-    this.timers.delete(request);
     const item = [...this.calls.values()].find((each) => each.question === request);
     if (item) this.call(item.id, step, { question: null, phase: "decided", decided: late ? "not answered in time" : "withdrawn" });
   },
@@ -165,11 +173,12 @@ const FOLDS = {
     if (notice?.type === "TextDelta") known.output = (known.output + notice.text).slice(-2000);
   },
   RetryScheduled({ attempt, due, message }, notice) {
-    this.timers.set("retry", { due, text: `try ${attempt + 1} of the model` });
-    this.note(notice, `The model failed: ${message}. Another try follows.`, "warn");
+    this.drop();
+    this.wait = { due, text: `The model is asked again (try ${attempt})` };
+    this.note(notice, `The model failed: ${message}`, "warn");
   },
   RequestDelayed({ due, reason }, notice) {
-    this.timers.set("retry", { due, text: "the model is asked" });
+    this.wait = { due, text: "The model is asked" };
     this.note(notice, `The model is asked later: ${reason}`, "warn");
   },
   FallbackUsed({ model, instead_of }, notice) {
@@ -209,7 +218,7 @@ const FOLDS = {
   },
   RunEnded({ reason, spent, detail, at }, { step, id }) {
     this.drop();
-    this.timers.clear();
+    this.wait = null;
     this.add("end", `end-${id}`, step, { reason, detail, at, spent });
   },
 };
@@ -223,9 +232,16 @@ const PHASES = {
   running: "running",
   ok: "done",
   error: "failed",
+  crashed: "broke off",
+  timed_out: "out of time",
   denied: "denied",
-  unknown: "unknown",
+  skipped: "left out",
+  cancelled: "cancelled",
+  unknown: "may have run",
 };
+
+// Pictures that a browser draws and that run nothing. Of other files the name is shown.
+const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 const VERBS = {
   read: "Reads", write: "Writes", edit: "Edits", ls: "Looks at the files in", glob: "Looks for files named",
@@ -233,9 +249,21 @@ const VERBS = {
 };
 
 export function summary(tool, args) {
-  const value = args.path ?? args.command ?? args.pattern ?? Object.values(args).find((each) => typeof each !== "object");
-  const text = args.pattern ?? value ?? "";
+  const first = Object.values(args).find((each) => typeof each !== "object");
+  const text = args.pattern ?? args.path ?? args.command ?? args.prompt ?? first ?? "";
   return String(text).split("\n")[0].slice(0, 140);
+}
+
+// As JSON, and as a list for people who do not read that.
+export function argumentsView(args) {
+  const words = (value) => {
+    if (typeof value === "boolean") return value ? "yes" : "no";
+    return Array.isArray(value) && value.every((each) => typeof each !== "object") ? value.join(", ") : pretty(value);
+  };
+  return [
+    h("pre", { class: "tech", tabindex: 0, "aria-label": "arguments" }, pretty(args)),
+    typeof args === "string" ? null : h("dl", { class: "plain-only" }, Object.entries(args).map(([name, value]) => [h("dt", null, name.replaceAll("_", " ")), h("dd", null, words(value))])),
+  ];
 }
 
 export function change(tool, args) {
@@ -255,12 +283,18 @@ function folded(text, label, actions) {
   return box;
 }
 
+function fileView({ media_type: kind, data, name }) {
+  const words = name || kind;
+  if (!PICTURES.includes(kind)) return h("p", { class: "quiet" }, `with ${words}`);
+  return h("img", { class: "picture", src: `data:${kind};base64,${data}`, alt: words, title: words });
+}
+
 const VIEWS = {
   person: (item) =>
     h("article", { class: "item person" },
       h("header", null, h("b", null, "Prompt"), h("time", { title: whole(item.at) }, clock(item.at))),
-      h("div", { class: "prose" }, item.text),
-      item.files.length ? h("p", { class: "quiet" }, `with ${item.files.join(", ")}`) : null),
+      h("div", { class: "prose", dir: "auto" }, item.text),
+      item.files.map(fileView)),
   answer: (item) =>
     h("article", { class: "item answer" },
       h("header", null, h("b", null, "Agent"), h("span", { class: "tech" }, item.model), h("time", { title: whole(item.at) }, clock(item.at))),
@@ -268,14 +302,14 @@ const VIEWS = {
       h("div", { class: "prose" }, markdown(item.text))),
   live: (item) =>
     h("article", { class: "item answer live", "aria-busy": "true" },
-      h("header", null, h("b", null, "Agent"), h("span", { class: "tech" }, item.model ?? ""), h("span", { class: "pulse" }, item.text ? "answering" : "is thinking")),
+      h("header", null, h("b", null, "Agent"), h("span", { class: "tech" }, item.model ?? ""), h("span", { class: "pulse" }, item.thought && !item.text ? "thinking" : "answering")),
       item.thought ? h("div", { class: "prose thought" }, item.thought.slice(-600)) : null,
       h("div", { class: "prose" }, markdown(item.text)),
       item.tools.map((tool) => h("p", { class: "quiet" }, `prepares ${tool}`))),
   note: (item) => h("p", { class: `item note ${item.tone}` }, item.text),
   end: (item) =>
     h("p", { class: "item end" },
-      h("span", { class: `dot ${item.reason === "end_turn" ? "kind-end" : "kind-person"}` }),
+      h("span", { class: `dot kind-${kindOf("done", item.reason)}` }),
       `Run ${reasonWords(item.reason)}${item.detail ? `: ${item.detail}` : ""}`, h("time", { title: whole(item.at) }, clock(item.at))),
 };
 
@@ -285,7 +319,7 @@ export function callView(item, actions, before) {
   const open = before ? before.querySelector("details").open : item.phase === "error";
   const button = (text, act, label) => h("button", { class: "link", onclick: act, "aria-label": label }, text);
   const body = [
-    change(item.tool, args) ?? (item.args && item.args !== "{}" ? h("pre", { tabindex: 0, "aria-label": "arguments" }, pretty(Object.keys(args).length ? args : item.args)) : null),
+    change(item.tool, args) ?? (item.args && item.args !== "{}" ? argumentsView(Object.keys(args).length ? args : item.args) : null),
     item.basis ? h("p", { class: "quiet tech" }, `${item.verdict ?? ""} by ${item.basis}`) : null,
     item.decided ? h("p", { class: "quiet" }, item.decided) : null,
     !settled && item.output ? folded(item.output, "output so far", actions) : null,
@@ -302,7 +336,7 @@ export function callView(item, actions, before) {
     h("details", { open },
       h("summary", null,
         h("code", { class: "tool" }, item.agent || item.tool),
-        h("span", { class: "plain-only" }, VERBS[item.tool] ?? item.tool),
+        h("span", { class: "plain-only" }, VERBS[item.tool] ?? (item.agent || item.tool).replaceAll("_", " ")),
         h("span", { class: "brief" }, summary(item.tool, args) || item.prompt || ""),
         h("span", { class: "phase" }, item.phase === "ok" && item.seconds ? span(item.seconds) : (PHASES[item.phase] ?? item.phase))),
       body, links ? h("div", { class: "links tech" }, links) : null),
@@ -313,7 +347,7 @@ export function show(box, conversation, actions) {
   reconcile(box, conversation.items, (item, before) => (item.kind === "call" ? callView(item, actions, before) : VIEWS[item.kind](item)));
 }
 
-export function timers(box, conversation) {
-  const open = [...conversation.timers.values()].filter((timer) => timer.due > Date.now() / 1000 - 60);
-  box.replaceChildren(...open.map(({ due, text }) => h("span", { class: "timer" }, `${text} `, h("span", { data: { due } }, until(due)))));
+// What the run waits for by itself. The deadline of a question stands at the question.
+export function waiting(box, wait) {
+  box.replaceChildren(wait ? h("p", { class: "timer" }, `${wait.text} `, h("span", { data: { due: wait.due } }, until(wait.due))) : "");
 }

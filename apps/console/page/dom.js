@@ -3,6 +3,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, props, children) {
+  // Before the properties: `dir` is worked out anew for each child that comes after it.
+  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -10,7 +12,6 @@ function fill(element, props, children) {
     else if (name === "value" || name === "checked" || name === "open") element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 

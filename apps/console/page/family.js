@@ -2,20 +2,21 @@
 
 import { at, get } from "./api.js";
 import { h } from "./dom.js";
-import { count, many, money, tokens } from "./format.js";
+import { cost, count, many, tokens } from "./format.js";
 
 const FIRST = 50;
 
-function branch(member, depth) {
+// `calls` know what each child was asked, which tells those of one name apart.
+function branch(member, depth, calls) {
   const { spend, children } = member;
   const line = [
-    h("a", { href: `#/s/${encodeURIComponent(member.id)}` }, member.title || member.agent || member.call || member.id),
-    h("span", { class: "quiet" }, ` ${member.agent} · ${many(spend.turns, "turn")} · ${count(tokens(spend))} tokens · ${money(spend.usd)}`),
+    h("a", { href: `#/s/${encodeURIComponent(member.id)}`, dir: "auto" }, member.title || calls.get(member.call)?.prompt?.slice(0, 100) || member.agent || member.id),
+    h("span", { class: "quiet" }, `${member.agent && ` ${member.agent}`} · ${many(spend.turns, "turn")} · ${count(tokens(spend))} tokens · ${cost(spend)}`),
   ];
   if (!children.length) return h("li", null, line);
   const body = h("ul");
   const fill = (from) => {
-    body.append(...children.slice(from, from + FIRST).map((child) => branch(child, depth + 1)));
+    body.append(...children.slice(from, from + FIRST).map((child) => branch(child, depth + 1, calls)));
     if (children.length > from + FIRST) {
       const more = h("button", { class: "link", onclick: () => (more.parentElement.remove(), fill(from + FIRST)) }, `${children.length - from - FIRST} more`);
       body.append(h("li", null, more));
@@ -27,8 +28,8 @@ function branch(member, depth) {
   return h("li", null, details);
 }
 
-export async function familyView(session) {
+export async function familyView(session, calls) {
   const family = await get(at(session, "/family"));
   if (!family.children.length) return h("p", { class: "empty" }, "This session has no children. Where the model starts another agent, it stands here with what it spent.");
-  return h("ul", { class: "tree" }, branch(family, 0));
+  return h("ul", { class: "tree" }, branch(family, 0, calls));
 }

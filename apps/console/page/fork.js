@@ -3,7 +3,7 @@
 import { at, get, post } from "./api.js";
 import { show } from "./conversation.js";
 import { attempt, h } from "./dom.js";
-import { stateWords } from "./format.js";
+import { kindOf, stateWords } from "./format.js";
 import { SessionModel } from "./model.js";
 import { fullStep } from "./step.js";
 import { Timeline } from "./timeline.js";
@@ -41,7 +41,7 @@ export async function forkDialog(session, number, models) {
       h("h2", { id: "fork-title" }, `Fork before step ${number}`),
       h("p", null, h("code", null, step.event.type), " led from ", h("code", null, step.before), " to ", h("code", null, step.state), ". The copy keeps all before it. This session stays as it is."),
       h("label", null, "What happens instead", choice), body,
-      h("div", { class: "row-of-buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Leave"), h("span", { class: "spacer" }), make)));
+      h("div", { class: "row-of-buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close"), h("span", { class: "spacer" }), make)));
   dialog.querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const copy = await attempt(async () => {
@@ -65,7 +65,7 @@ export class CompareView {
     this.verdict = h("span", { class: "verdict", "aria-live": "polite" }, "Looking for the first difference…");
     this.ids = [one, other];
     this.whole = h("button", { "aria-pressed": "false", onclick: () => this.whole.setAttribute("aria-pressed", String(this.box.classList.toggle("whole"))) }, "Show what both share");
-    this.box = h("div", { class: "compare" }, h("div", { class: "verdict-bar" }, h("h1", null, this.verdict), this.whole),
+    this.box = h("div", { class: "compare" }, h("div", { class: "verdict-bar" }, h("h1", { tabindex: -1 }, this.verdict), this.whole),
       h("div", { class: "columns" }, this.sides.map((side) => side.box)));
   }
 
@@ -84,7 +84,7 @@ export class CompareView {
     if (model.info)
       side.head.replaceChildren(
         h("h2", null, h("a", { href: `#/s/${encodeURIComponent(side.id)}` }, model.info.kind === "fork" ? "Fork" : "Original")),
-        h("span", { class: "pill" }, stateWords(model.info.state, model.info.reason)),
+        h("span", { class: `pill kind-${kindOf(model.info.state, model.info.reason)}` }, stateWords(model.info.state, model.info.reason)),
         h("span", { class: "quiet" }, model.info.id));
     show(side.conversation, model.conversation, null);
     const parted = this.found?.[side.part]?.number ?? -1;

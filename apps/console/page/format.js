@@ -34,7 +34,7 @@ function short(seconds) {
 
 export function until(due) {
   const seconds = due - Date.now() / 1000;
-  return seconds <= 0 ? "due now" : `in ${short(seconds)}`;
+  return seconds <= 0 ? "now" : `in ${short(seconds)}`;
 }
 
 export function count(number) {
@@ -54,9 +54,14 @@ export function money(usd) {
 
 export const tokens = (spend) => spend.input + spend.output;
 
+// Tokens without a price cost more than nothing, and how much is not known.
+export function cost({ usd, unpriced }) {
+  if (!unpriced) return money(usd);
+  return Number(usd) ? `${money(usd)} and more` : "no price";
+}
+
 export function spent(spend) {
-  const cost = spend.unpriced ? `${money(spend.usd)} + unpriced` : money(spend.usd);
-  return `${many(spend.turns, "turn")} · ${count(tokens(spend))} tokens · ${cost}`;
+  return `${many(spend.turns, "turn")} · ${count(tokens(spend))} tokens · ${cost(spend)}`;
 }
 
 export function pretty(value) {
@@ -74,9 +79,13 @@ export function parsed(text) {
 
 export const stateOf = (label) => label.split(".")[0];
 
-// What a state waits for, in the four kinds of the chart.
+// What a state waits for, in the four kinds of the chart; and a fifth for an end that went wrong.
 const KINDS = { confirming: "person", done: "end", thinking: "passes", new: "passes" };
-export const kindOf = (label) => KINDS[stateOf(label)] ?? "world";
+const WELL = ["end_turn", "stop_sequence"];
+export const kindOf = (label, reason) => {
+  const kind = KINDS[stateOf(label)] ?? "world";
+  return kind === "end" && reason && !WELL.includes(reason) ? "wrong" : kind;
+};
 
 const WORDS = {
   new: "not begun",

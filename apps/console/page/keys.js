@@ -10,6 +10,13 @@ export function bind(keys) {
   return () => keys.forEach(([key, , act]) => bound.get(key)?.act === act && bound.delete(key));
 }
 
+let heldUntil = 0;
+
+// What a person is still typing goes nowhere for a moment: the field that it was for is gone, and an "a" approves.
+export function hold() {
+  heldUntil = performance.now() + 2000;
+}
+
 const isTyping = (target) => target.closest?.("input:not([type=range]), textarea, select, [contenteditable]");
 
 document.addEventListener("keydown", (event) => {
@@ -18,7 +25,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-  if (document.querySelector("dialog[open]")) return;
+  if (document.querySelector("dialog[open]") || performance.now() < heldUntil) return;
   // Arrows belong to the slider and the rows while these have the focus.
   if (event.key.startsWith("Arrow") && event.target.closest?.("input, [role=listbox], [role=tablist]")) return;
   const found = bound.get(event.key);

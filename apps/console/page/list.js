@@ -3,7 +3,7 @@
 import { at, get, postOnce, remove, unique } from "./api.js";
 import { summary } from "./conversation.js";
 import { attempt, h, reconcile } from "./dom.js";
-import { count, kindOf, many, money, since, stateWords, tokens, until, whole } from "./format.js";
+import { cost, count, kindOf, many, since, stateWords, tokens, until, whole } from "./format.js";
 import { bind } from "./keys.js";
 import { answer } from "./questions.js";
 
@@ -34,7 +34,7 @@ export class ListView {
     this.box = h("div", { class: "list" },
       h("section", { class: "main", "aria-label": "Sessions" },
         h("div", { class: "begin" }, this.prompt, h("div", { class: "row-of-buttons" }, h("span", { class: "quiet" }, agents.length === 1 ? `${agents[0].name} · ${agents[0].model}` : ""), this.agent, h("span", { class: "spacer" }), this.start)),
-        h("div", { class: "head" }, h("h1", null, "Sessions"), h("span", { class: "spacer" }), this.filter, this.state),
+        h("div", { class: "head" }, h("h1", { tabindex: -1 }, "Sessions"), h("span", { class: "spacer" }), this.filter, this.state),
         this.notice, this.rows, this.more),
       h("aside", { class: "inbox", "aria-label": "Inbox" }, this.inboxTitle, this.inbox));
     this.unbind = bind([
@@ -69,7 +69,8 @@ export class ListView {
   }
 
   query(more = "") {
-    const wanted = new URLSearchParams({ limit: "50" });
+    // Hundreds of children would hide what people began; they stand at their parent.
+    const wanted = new URLSearchParams({ limit: "50", children: "no" });
     if (this.filter.value) wanted.set("q", this.filter.value);
     if (this.state.value) wanted.set("state", this.state.value);
     return `api/sessions?${wanted}${more}`;
@@ -124,13 +125,13 @@ export class ListView {
     const share = limits.usd ? Number(spend.usd) / Number(limits.usd) : limits.tokens ? tokens(spend) / limits.tokens : limits.turns ? spend.turns / limits.turns : null;
     const bar = share === null ? null : h("meter", { min: 0, max: 1, value: Math.min(1, share), high: 0.8, "aria-label": "spend of the limit", title: `${Math.round(share * 100)} % of the limit` });
     const waits = info.questions.length ? info.questions.map((each) => `${each.tool} ${summary(each.tool, each.arguments)}`).join(", ") : "";
-    return h("div", { class: `session-row${info.kind === "child" ? " child" : ""}`, role: "listitem" },
-      h("span", { class: `dot kind-${kindOf(info.state)}${info.running && info.state !== "confirming" ? " busy" : ""}` }),
+    return h("div", { class: "session-row", role: "listitem" },
+      h("span", { class: `dot kind-${kindOf(info.state, info.reason)}${info.running && info.state !== "confirming" ? " busy" : ""}` }),
       h("div", { class: "what" },
-        h("a", { href: `#/s/${encodeURIComponent(info.id)}` }, info.title || info.id),
+        h("a", { href: `#/s/${encodeURIComponent(info.id)}`, dir: "auto" }, info.title || info.id),
         h("div", { class: "quiet" }, [info.kind === "main" ? null : info.kind, this.agents.length > 1 ? info.agent : null, waits && `asks: ${waits}`, info.queue.length ? `${info.queue.length} in the queue` : null].filter(Boolean).join(" · "))),
-      h("span", { class: `pill kind-${kindOf(info.state)}` }, stateWords(info.state, info.reason)),
-      h("div", { class: "spend-cell" }, h("span", null, `${count(tokens(spend))} tokens`), h("span", { class: "quiet" }, `${many(spend.turns, "turn")} · ${money(spend.usd)}`), bar),
+      h("span", { class: `pill kind-${kindOf(info.state, info.reason)}` }, stateWords(info.state, info.reason)),
+      h("div", { class: "spend-cell" }, h("span", null, `${count(tokens(spend))} tokens`), h("span", { class: "quiet" }, `${many(spend.turns, "turn")} · ${cost(spend)}`), bar),
       h("time", { title: whole(info.updated) }, since(info.updated)),
       h("button", { class: "link remove", "aria-label": `Delete ${info.title || info.id}`, title: "Delete", onclick: (event) => this.forget(info, event.currentTarget) }, "×"));
   }
@@ -152,6 +153,6 @@ export class ListView {
       h("div", { class: "row-of-buttons" },
         h("button", { class: "primary", data: { act: "approve" }, onclick: act("approve") }, "Approve"),
         h("button", { onclick: act("deny") }, "Deny"),
-        h("a", { class: "button", href: `#/s/${encodeURIComponent(info.id)}` }, "Look")));
+        h("a", { class: "button", href: `#/s/${encodeURIComponent(info.id)}` }, "Open")));
   }
 }

@@ -2,7 +2,20 @@
 
 import { h } from "./dom.js";
 
-const INLINE = /(`+)([\s\S]*?[^`])\1(?!`)|\*\*(?=\S)([\s\S]*?\S)\*\*|\*(?=\S)([^*]*?\S)\*|(?<![\w])_(?=\S)([^_]*?\S)_(?!\w)|\[([^\]]+)\]\(([^()\s]+)\)|(https?:\/\/[^\s<>()`"']+[^\s<>()`"'.,;:!?])/;
+// No span has its own mark inside, and each has a greatest length: looking for an end that never comes would
+// take the square of a long text.
+const SPANS = [
+  String.raw`\\([!-/:-@[-\`{-~])`,
+  String.raw`\`\`(?!\`)((?:(?!\`\`)[\s\S]){1,2000})\`\`|\`([^\`]{1,2000})\``,
+  String.raw`\*{3}(?=[^\s*])([^*]{0,600}?[^\s*])\*{3}`,
+  String.raw`\*\*(?=[^\s*])((?:(?!\*\*)[\s\S]){0,600}?\S)\*\*`,
+  String.raw`\*(?=[^\s*])([^*]{0,600}?[^\s*])\*|(?<!\w)_(?=[^\s_])([^_]{0,600}?[^\s_])_(?!\w)`,
+  String.raw`~~(?=[^\s~])((?:(?!~~)[\s\S]){0,600}?\S)~~`,
+  String.raw`!?\[([^\][]{1,300})\]\(([^()\s]{1,2000})(?:\s+"[^"]{0,300}")?\)`,
+  String.raw`<(https?://[^\s<>]{1,2000})>|(https?://[^\s<>()\`"']{0,2000}[^\s<>()\`"'.,;:!?])`,
+  String.raw`(?: {2,}|\\)(\n)`,
+];
+const INLINE = new RegExp(SPANS.join("|"));
 
 function link(target, children) {
   if (!/^https?:\/\//i.test(target)) return h("span", null, children);
@@ -19,12 +32,17 @@ export function inline(text, depth = 0) {
       break;
     }
     if (match.index) found.push(rest.slice(0, match.index));
-    const [all, , code, strong, em, em2, words, target, url] = match;
-    if (code !== undefined) found.push(h("code", null, code.trim() || code));
+    const [all, escaped, code2, code, both, strong, em, em2, struck, words, target, auto, bare, line] = match;
+    if (escaped !== undefined) found.push(escaped);
+    else if (code2 !== undefined || code !== undefined) found.push(h("code", null, (code2 ?? code).trim() || (code2 ?? code)));
+    else if (both !== undefined) found.push(h("strong", null, h("em", null, inline(both, depth + 1))));
     else if (strong !== undefined) found.push(h("strong", null, inline(strong, depth + 1)));
     else if (em !== undefined || em2 !== undefined) found.push(h("em", null, inline(em ?? em2, depth + 1)));
+    else if (struck !== undefined) found.push(h("del", null, inline(struck, depth + 1)));
+    // Of a picture elsewhere this is a link to it: the page loads nothing from there.
     else if (words !== undefined) found.push(link(target, inline(words, depth + 1)));
-    else found.push(link(url, url));
+    else if (line !== undefined) found.push(h("br"));
+    else found.push(link(auto ?? bare, auto ?? bare));
     rest = rest.slice(match.index + all.length);
   }
   return found;
@@ -37,7 +55,13 @@ const RULE = /^\s*([-*_])(?:\s*\1){2,}\s*$/;
 const TABLE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)+\|?\s*$/;
 const starts = (line) =>
   !line.trim() || ITEM.test(line) || FENCE.test(line) || HEADING.test(line) || RULE.test(line) || line.startsWith(">");
-const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+const UNDERLINE = /^ {0,3}(?:(=+)|-{2,})\s*$/;
+const CODE = /^(?: {4}|\t)/;
+const TASK = /^\[([ xX])\]\s+/;
+const cells = (line) => line.trim().replace(/^\||(?<!\\)\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+const side = (rule) => (/^:-+:$/.test(rule) ? "middle" : /^-+:$/.test(rule) ? "right" : null);
+// A text goes from right to left where its first letter does.
+const AUTO = { dir: "auto" };
 
 export function markdown(text, depth = 0) {
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
@@ -53,7 +77,7 @@ export function markdown(text, depth = 0) {
       found.push(h("pre", { tabindex: 0, data: { language: match[2] } }, h("code", null, body.join("\n"))));
     } else if ((match = HEADING.exec(line))) {
       // Below the one heading of the page.
-      found.push(h(`h${Math.min(6, match[1].length + 1)}`, null, inline(match[2])));
+      found.push(h(`h${Math.min(6, match[1].length + 1)}`, AUTO, inline(match[2])));
       n += 1;
     } else if (RULE.test(line)) {
       found.push(h("hr"));
@@ -67,18 +91,24 @@ export function markdown(text, depth = 0) {
       found.push(list);
       n = next;
     } else if (line.includes("|") && TABLE.test(lines[n + 1] ?? "")) {
-      const head = cells(line);
+      const head = cells(line), sides = cells(lines[n + 1]).map(side);
       const rows = [];
       for (n += 2; n < lines.length && lines[n].includes("|"); n += 1) rows.push(cells(lines[n]));
-      const row = (tag) => (texts) => h("tr", null, texts.map((cell) => h(tag, null, inline(cell))));
+      const row = (tag) => (texts) => h("tr", null, texts.map((cell, column) => h(tag, { ...AUTO, class: sides[column] }, inline(cell))));
       found.push(
         h("div", { class: "table", tabindex: 0 },
           h("table", null, h("thead", null, row("th")(head)), h("tbody", null, rows.map(row("td"))))),
       );
+    } else if (CODE.test(line)) {
+      const body = [];
+      for (; n < lines.length && (CODE.test(lines[n]) || !lines[n].trim()); n += 1) body.push(lines[n].replace(CODE, ""));
+      found.push(h("pre", { tabindex: 0 }, h("code", null, body.join("\n").trimEnd())));
     } else {
       const body = [line];
-      for (n += 1; n < lines.length && !starts(lines[n]); n += 1) body.push(lines[n]);
-      found.push(h("p", null, inline(body.join("\n"))));
+      for (n += 1; n < lines.length && !starts(lines[n]) && !UNDERLINE.test(lines[n]); n += 1) body.push(lines[n]);
+      match = UNDERLINE.exec(lines[n] ?? "");
+      if (match) n += 1;
+      found.push(h(match ? (match[1] ? "h2" : "h3") : "p", AUTO, inline(body.join("\n").trim())));
     }
   }
   return found;
@@ -86,20 +116,23 @@ export function markdown(text, depth = 0) {
 
 function listAt(lines, start, depth) {
   const [, indent, number] = ITEM.exec(lines[start]);
-  const list = h(number === undefined ? "ul" : "ol", number > 1 ? { start: number } : null);
+  const list = h(number === undefined ? "ul" : "ol", { ...AUTO, start: number > 1 ? number : null });
+  const isDeeper = (line = "") => line.trim() && /^\s*/.exec(line)[0].length > indent.length;
   let n = start;
   while (n < lines.length) {
     const match = ITEM.exec(lines[n]);
-    if (!match || match[1].length !== indent.length) break;
-    const body = [match[3]];
+    if (!match || match[1].length !== indent.length || (match[2] === undefined) !== (number === undefined)) break;
+    const begins = lines[n].length - match[3].length;
+    const task = TASK.exec(match[3]);
+    const body = [task ? match[3].slice(task[0].length) : match[3]];
     for (n += 1; n < lines.length; n += 1) {
-      const deeper = /^\s+/.exec(lines[n])?.[0].length > indent.length;
-      if (!deeper || (!lines[n].trim() && !/^\s/.test(lines[n + 1] ?? ""))) break;
-      body.push(lines[n].slice(Math.min(indent.length + 2, /^\s*/.exec(lines[n])[0].length)));
+      if (!isDeeper(lines[n]) && (lines[n].trim() || !isDeeper(lines[n + 1]))) break;
+      body.push(lines[n].slice(Math.min(begins, /^\s*/.exec(lines[n])[0].length)));
     }
     const parts = markdown(body.join("\n"), depth + 1);
     // A plain item needs no paragraph around it.
-    list.append(h("li", null, parts[0]?.tagName === "P" ? [[...parts[0].childNodes], parts.slice(1)] : parts));
+    const mark = task && h("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? "to do" : "done" });
+    list.append(h("li", task && { class: "task" }, mark, parts[0]?.tagName === "P" ? [[...parts[0].childNodes], parts.slice(1)] : parts));
     if (n < lines.length && !lines[n].trim() && ITEM.test(lines[n + 1] ?? "")) n += 1;
   }
   return [list, n];

@@ -37,11 +37,16 @@ export class SessionModel {
     });
   }
 
-  close() {
-    this.closed = true;
+  // Ask no more. What is known is shown still.
+  stop() {
     this.events.close();
     clearInterval(this.beat);
     clearTimeout(this.timer);
+  }
+
+  close() {
+    this.closed = true;
+    this.stop();
     cancelAnimationFrame(this.frame);
     this.readers = [];
   }
@@ -84,12 +89,12 @@ export class SessionModel {
       this.error = null;
     } catch (error) {
       this.error = error;
-      if (error.status === 404) this.close();
+      if (error.status === 404) this.stop();
     } finally {
       this.asking = false;
       this.took = performance.now() - begun;
     }
-    if (this.closed && !this.error) return;
+    if (this.closed) return;
     this.changed();
     if (this.again) {
       this.again = false;
@@ -101,7 +106,10 @@ export class SessionModel {
   async outline() {
     for (let next = this.steps.length; next !== null; ) {
       const part = await get(at(this.id, `/outline?from=${next}`));
-      for (const step of part.items) if (step.number === this.steps.length) this.steps.push(step);
+      for (const step of part.items.filter(({ number }) => number >= this.steps.length)) {
+        this.steps.push(step);
+        this.present.branch(step);
+      }
       next = part.next;
       this.changed();
     }
@@ -109,13 +117,20 @@ export class SessionModel {
 
   look(step) {
     this.at = step >= 0 && step < this.steps.length ? step : -1;
-    this.conversation = this.at < 0 ? this.present : Conversation.upTo(this.notices, this.at);
+    this.conversation = this.at < 0 ? this.present : Conversation.upTo(this.notices, this.at, this.steps);
     this.stale = false;
     this.changed();
   }
 
   get here() {
     return this.at < 0 ? this.steps.length - 1 : this.at;
+  }
+
+  // As a person left them: what was chosen between two runs is in force from the next one on.
+  get settings() {
+    const { model, mode } = this.info;
+    const applied = this.steps.findLastIndex((step) => !step.posted);
+    return Object.assign({ model, mode }, ...this.steps.slice(applied + 1).map((step) => step.setting));
   }
 
   get label() {

@@ -1,6 +1,7 @@
 // A session as one HTML file that needs no server: what was said, each step, the chart, the spend.
 
 import { get, at } from "./api.js";
+import { markBranches } from "./branch.js";
 import { Conversation, show } from "./conversation.js";
 import { download, h } from "./dom.js";
 import { pretty, spent, stateWords, whole } from "./format.js";
@@ -24,7 +25,9 @@ async function everyStep(id) {
 export async function exportPage(model, chart) {
   const [css, steps] = await Promise.all([styles(), everyStep(model.id)]);
   const said = h("div", { class: "conversation" });
-  show(said, Conversation.upTo(model.notices, Infinity), null);
+  const conversation = Conversation.upTo(model.notices, Infinity, model.steps);
+  show(said, conversation, null);
+  markBranches(said, conversation, model.steps);
   const rows = steps.map((step) =>
     h("details", { class: "effect" },
       h("summary", null, `${step.number}  `, h("code", null, step.event.type), h("span", { class: "quiet" }, `  ${step.before} → ${step.state}  ${whole(step.at)}`)),

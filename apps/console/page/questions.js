@@ -1,9 +1,9 @@
 // Open questions: approve, with other arguments too, or deny with a reason.
 
 import { at, post } from "./api.js";
-import { change, summary } from "./conversation.js";
+import { argumentsView, change, summary } from "./conversation.js";
 import { attempt, h, reconcile, toast } from "./dom.js";
-import { pretty, until } from "./format.js";
+import { until } from "./format.js";
 import { isText, problems } from "./schema.js";
 
 // A field for each argument that the schema knows, and for those that are there.
@@ -60,7 +60,7 @@ export async function answer(question, body, control) {
 export function questionCard(question, schema, done) {
   const card = h("article", { class: "question", data: { question: question.id }, "aria-label": `Question about ${question.tool}` });
   const shown = h("div", { class: "shown" }, change(question.tool, question.arguments)
-    ?? h("pre", { tabindex: 0, "aria-label": "arguments" }, pretty(question.arguments)));
+    ?? argumentsView(question.arguments));
   const reason = h("input", { type: "text", placeholder: "Reason, for the model to read", "aria-label": "Reason" });
   const denying = h("div", { class: "denying", hidden: true }, reason,
     h("button", { class: "danger", onclick: (event) => send({ decision: "deny", ...(reason.value ? { reason: reason.value } : {}) }, event.target) }, "Deny"));
@@ -69,7 +69,10 @@ export function questionCard(question, schema, done) {
   });
   let form = null;
   const send = async (body, control) => {
-    if (await answer(question, body, control)) done();
+    card.dataset.answered = "yes";
+    // Refused, it is another person's by now, or wrong: what the session says is true.
+    if (!(await answer(question, body, control))) delete card.dataset.answered;
+    done();
   };
   const approve = (decision) => (event) => {
     if (form && !form.check()) return;
@@ -110,7 +113,17 @@ export function questionCard(question, schema, done) {
   return card;
 }
 
+// Whether the focus was in a question that is open no more, and went with it.
 export function showQuestions(box, questions, schemaOf, done) {
+  const open = new Set(questions.map((question) => question.id));
+  const closed = [...box.querySelectorAll(".question")].filter((card) => !open.has(card.dataset.question));
+  const lost = closed.some((card) => card.contains(document.activeElement));
+  // A person who is at work on an answer should know that it goes nowhere.
+  for (const card of closed) {
+    const begun = card.querySelector(".arguments, .denying:not([hidden])");
+    if (begun && !card.dataset.answered) toast(`${card.getAttribute("aria-label")} is closed: it was answered elsewhere, or withdrawn. Yours was not sent.`, true);
+  }
   reconcile(box, questions.map((question) => ({ key: question.id, rev: 0, question })),
     ({ question }) => questionCard(question, schemaOf(question.tool), done));
+  return lost;
 }

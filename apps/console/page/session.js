@@ -3,12 +3,13 @@
 import { at, get, post } from "./api.js";
 import { Chart } from "./chart.js";
 import { Composer } from "./composer.js";
-import { show, timers } from "./conversation.js";
+import { show, summary, waiting } from "./conversation.js";
+import { branchDialog, markBranches } from "./branch.js";
 import { attempt, download, h, toast } from "./dom.js";
 import { familyView } from "./family.js";
 import { forkDialog } from "./fork.js";
 import { kindOf, span, spent, stateWords } from "./format.js";
-import { bind } from "./keys.js";
+import { bind, hold } from "./keys.js";
 import { SessionModel } from "./model.js";
 import { movesView } from "./moves.js";
 import { exportPage } from "./offline.js";
@@ -19,6 +20,7 @@ import { stepView } from "./step.js";
 import { Timeline } from "./timeline.js";
 
 const MODES = ["default", "accept_edits", "plan", "dont_ask", "bypass"];
+const MODE_WORDS = { accept_edits: "accept edits", dont_ask: "don't ask" };
 const TABS = [["timeline", "Timeline"], ["step", "Step"], ["moves", "Next moves"], ["spend", "Spend"], ["family", "Children"]];
 
 export class SessionView {
@@ -35,9 +37,9 @@ export class SessionView {
     this.composer = new Composer(id, () => this.model.refresh());
     this.pastWords = h("span");
     this.pastBar = h("div", { class: "past-bar", hidden: true }, this.pastWords, h("span", { class: "spacer" }), h("button", { class: "primary", onclick: () => this.look(-1) }, "Back to live"));
-    this.chartBox = h("div", { class: "chart" });
+    this.chartBox = h("div", { class: "chart", role: "group", "aria-label": "Statechart" });
     this.chart = new Chart(this.chartBox);
-    this.slider = new Slider((n) => this.look(n), { fork: (n) => this.fork(n) });
+    this.slider = new Slider((n) => this.look(n), { fork: (n) => this.fork(n), branch: () => this.branch() });
     this.timeline = new Timeline((n) => this.look(n));
     this.head = this.makeHead();
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Machine" }, TABS.map(([name, label]) =>
@@ -46,13 +48,14 @@ export class SessionView {
     this.panel = h("div", { class: "panel", role: "tabpanel", id: "panel", tabindex: 0 });
     this.panes = h("div", { class: "panes", role: "group", "aria-label": "What is shown" },
       [["talk", "Conversation"], ["machine", "Machine"]].map(([name, label]) => h("button", { data: { pane: name }, onclick: () => this.pane(name) }, label)));
-    this.box = h("div", { class: "session", data: { pane: "talk" } }, this.head.box, this.panes,
+    this.told = h("p", { class: "unseen", role: "status" });
+    this.box = h("div", { class: "session", data: { pane: "talk" } }, this.told, this.head.box, this.panes,
       h("section", { class: "talk", "aria-label": "Conversation and answers" }, this.status, this.talk, this.timers, this.questions, this.pastBar, this.composer.box),
       h("section", { class: "machine", "aria-label": "Machine" }, this.chartBox, this.slider.box, this.tabs, this.panel));
     this.pane("talk");
     this.model.subscribe(() => this.show());
     this.open(this.tab);
-    const question = (act) => () => this.questions.querySelector(`[data-act=${act}]`)?.click();
+    const question = (act) => () => this.questions.hidden || this.questions.querySelector(`[data-act=${act}]`)?.click();
     this.unbind = bind([
       ["a", "Approve the first question", question("approve")],
       ["A", "Approve it from now on", question("always")],
@@ -65,6 +68,7 @@ export class SessionView {
       ["ArrowRight", "Step forward", () => this.slider.move(1)],
       ["l", "Back to live", () => this.look(-1)],
       ["f", "Fork here", () => this.fork(this.model.here)],
+      ["b", "Branch: go on from an earlier run", () => this.branch()],
       ["w", "Why the last call", () => this.whyLast()],
       ...TABS.map(([name, label], n) => [String(n + 1), label, () => this.open(name)]),
       ["u", "Back to the list", () => (location.hash = "#/")],
@@ -72,9 +76,9 @@ export class SessionView {
   }
 
   makeHead() {
-    const title = h("h1"), pill = h("span", { class: "pill" }), spend = h("span", { class: "quiet spend-line" }), line = h("span", { class: "line" });
+    const title = h("h1", { tabindex: -1 }), pill = h("span", { class: "pill" }), spend = h("span", { class: "quiet spend-line" }), line = h("span", { class: "line" });
     const model = h("select", { "aria-label": "Model", class: "tech", onchange: () => this.control({ model: model.value }, model) });
-    const mode = h("select", { "aria-label": "Mode", class: "tech", onchange: () => this.control({ mode: mode.value }, mode) }, MODES.map((name) => h("option", { value: name }, name.replace("_", " "))));
+    const mode = h("select", { "aria-label": "Mode", class: "tech", onchange: () => this.control({ mode: mode.value }, mode) }, MODES.map((name) => h("option", { value: name }, MODE_WORDS[name] ?? name)));
     const parent = h("a", { class: "quiet", hidden: true }, "parent");
     const menu = h("details", { class: "menu" }, h("summary", null, "Export"),
       h("div", { class: "menu-items" },
@@ -98,6 +102,7 @@ export class SessionView {
   pane(name) {
     this.box.dataset.pane = name;
     for (const button of this.panes.children) button.setAttribute("aria-pressed", String(button.dataset.pane === name));
+    this.chart.reveal();
     this.slider.draw();
   }
 
@@ -136,27 +141,45 @@ export class SessionView {
       this.wanted = -1;
       this.look(step);
     }
+    const gone = model.error?.status === 404;
+    this.box.classList.toggle("gone", gone);
     this.status.hidden = Boolean(model.info) && !model.error && (model.conversation.items.length > 0);
-    this.status.textContent = model.error ? model.error.message : model.info ? "Nothing was said yet." : "Loading…";
+    this.status.textContent = gone ? "This session is not there: it was deleted, or its address is wrong." : model.error ? model.error.message : model.info ? "Nothing was said yet." : "Loading…";
     this.status.classList.toggle("bad", Boolean(model.error));
     if (!model.info) return;
     this.showHead();
+    this.tell();
     const { talk } = this;
     const atEnd = talk.scrollTop + talk.clientHeight >= talk.scrollHeight - 60;
     show(talk, model.conversation, this.actions);
     const past = model.at >= 0;
+    markBranches(talk, model.conversation, model.path);
     this.box.classList.toggle("past", past);
     this.pastBar.hidden = !past;
     this.pastWords.textContent = past ? `You look at step ${model.at} of ${model.steps.length - 1}` : "";
-    timers(this.timers, model.present);
-    showQuestions(this.questions, past ? [] : model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
+    waiting(this.timers, past ? null : model.present.wait);
+    // Hidden in the past, and not closed: what a person began to write is there again.
+    const lost = showQuestions(this.questions, model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
     this.questions.hidden = past || !model.info.questions.length;
     this.composer.show(model.info);
+    if (lost) {
+      hold();
+      talk.focus();
+    }
     // After what takes its room below.
     if (atEnd || model.at >= 0) talk.scrollTop = talk.scrollHeight;
     this.slider.show(model.steps, model.at);
+    this.slider.branch.disabled = !this.canBranch;
     this.chart.show(model.label, model.path);
     this.showPanel();
+  }
+
+  // For those who do not see it: where the session is, and what it asks.
+  tell() {
+    const { state, reason, questions } = this.model.info;
+    const asks = questions.map(({ tool, arguments: args }) => `May it ${tool} ${summary(tool, args)}?`);
+    const words = asks.join(" ") || `The agent: ${stateWords(state, reason)}`;
+    if (this.told.textContent !== words) this.told.textContent = words;
   }
 
   showHead() {
@@ -165,7 +188,7 @@ export class SessionView {
     document.title = `${info.questions.length ? `(${info.questions.length}) ` : ""}${info.title || info.id}`;
     const shown = step < 0 ? info.state : label;
     head.pill.textContent = stateWords(shown, step < 0 ? info.reason : null);
-    head.pill.className = `pill kind-${kindOf(shown)}`;
+    head.pill.className = `pill kind-${kindOf(shown, step < 0 ? info.reason : null)}`;
     head.pill.title = shown;
     head.line.textContent = line === "live" ? "" : line === "lost" ? "reconnecting…" : line === "closed" ? "not live" : "";
     head.spend.textContent = spent(step < 0 ? info.spend : this.model.steps[step].spend);
@@ -174,8 +197,15 @@ export class SessionView {
     const models = [...new Set([info.model, ...(this.agent?.models ?? [])])];
     if (head.model.childElementCount !== models.length) head.model.replaceChildren(...models.map((name) => h("option", { value: name }, name.split(":").pop())));
     // Not while a person chooses.
-    if (document.activeElement !== head.model) head.model.value = info.model;
-    if (document.activeElement !== head.mode) head.mode.value = info.mode;
+    const { model: name, mode } = this.model.settings;
+    if (document.activeElement !== head.model) head.model.value = name;
+    if (document.activeElement !== head.mode) head.mode.value = mode;
+  }
+
+  // A child's runs are its parent's, and an open run has no end to go on from.
+  get canBranch() {
+    const { info } = this.model;
+    return info !== null && info.state === "done" && info.kind !== "child";
   }
 
   get agent() {
@@ -212,10 +242,11 @@ export class SessionView {
       step: () => stepView(this.id, model.here),
       moves: () => movesView(this.id, () => model.refresh()),
       spend: () => spendView(model.steps, model.info.limits),
-      family: () => familyView(this.id),
+      family: () => familyView(this.id, model.present.calls),
     };
     // A person who types into a move keeps the words.
     if (tab === "moves" && panel.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
+    if (!panel.firstChild) panel.replaceChildren(h("p", { class: "empty" }, "Loading…"));
     try {
       const view = await views[tab]();
       if (shown === this.drawn) panel.replaceChildren(view);
@@ -227,6 +258,11 @@ export class SessionView {
   fork(step) {
     const models = this.agent?.models ?? [];
     forkDialog(this.id, step, models);
+  }
+
+  branch() {
+    if (!this.canBranch) return toast("Branch once the run is over");
+    branchDialog(this.model, () => (this.look(-1), this.model.refresh()));
   }
 
   async cancel(call) {

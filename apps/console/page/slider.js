@@ -17,9 +17,10 @@ export class Slider {
     this.forth = button("›", "Step forward", () => this.move(1), { "aria-label": "Step forward" });
     this.now = button("Live", "Back to now", () => choose(-1), { class: "now" });
     this.fork = button("Fork here", "Fork before this step", () => actions.fork(this.at < 0 ? this.steps.length - 1 : this.at));
+    this.branch = button("Branch…", "Go on from an earlier run (b)", () => actions.branch());
     this.box = h("section", { class: "slider", "aria-label": "Time" },
       h("div", { class: "track" }, this.canvas, this.range),
-      h("div", { class: "row-of-buttons" }, this.back, this.forth, this.words, this.fork, this.now));
+      h("div", { class: "row-of-buttons" }, this.back, this.forth, this.words, this.branch, this.fork, this.now));
     this.steps = [];
     this.at = -1;
     new ResizeObserver(() => this.draw()).observe(this.canvas);

@@ -65,6 +65,6 @@ export function spendView(steps, limits) {
   if (!steps.length) return h("p", { class: "empty" }, "Nothing is spent yet.");
   draw();
   const known = Object.entries(limits).filter(([, value]) => value !== null);
-  box.append(h("div", { class: "head" }, choice, h("span", { class: "quiet" }, known.length ? `limits of a run: ${known.map(([name, value]) => `${value} ${name}`).join(", ")}` : "without limits")), plot);
+  box.append(h("div", { class: "head" }, choice, h("span", { class: "quiet" }, known.length ? `limits of a run: ${known.map(([name, value]) => (name === "usd" ? money(value) : name === "seconds" ? span(value) : `${count(value)} ${name}`)).join(", ")}` : "without limits")), plot);
   return box;
 }

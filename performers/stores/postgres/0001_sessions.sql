@@ -40,6 +40,9 @@ create table checkpoints (
     primary key (id, position)
 );
 
+-- By bytes, as sessions are. They outlive the sessions.
+create table meters (name bytea primary key, body bytea not null);
+
 -- The transactions that deleted sessions; the latest at least.
 create table deletions (writer xid8 not null);
 
@@ -176,6 +179,31 @@ create function renew(names bytea[], held bytea[], wanted bytea[]) returns setof
     ) as u
     cross join lateral lease(u.name, u.held, u.wanted, '') as l
     where l.body is distinct from u.wanted
+$$;
+
+-- What was there before, and the time.
+create function meter(label bytea, held bytea, wanted bytea)
+returns table (body bytea, at double precision) language plpgsql as $$
+begin
+    -- As of a lease.
+    perform set_config('synchronous_commit', 'off', true);
+    loop
+        select m.body into body from meters as m where m.name = label for update;
+        exit when body is distinct from held or held is not distinct from wanted;
+        if wanted is null then
+            delete from meters as m where m.name = label;
+            exit;
+        elsif held is not null then
+            update meters as m set body = wanted where m.name = label;
+            exit;
+        end if;
+        insert into meters values (label, wanted) on conflict do nothing;
+        exit when found;
+        -- Another process was faster: it is looked at again.
+    end loop;
+    at := extract(epoch from clock_timestamp());
+    return next;
+end
 $$;
 
 create function keep_checkpoint(name bytea, place bigint, made bytea, first bigint, known text)

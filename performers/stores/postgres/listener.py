@@ -16,7 +16,6 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, final
 
-from ....effects.errors import WorldError
 from ..base import Hear
 from .server import LONGEST_PAUSE, Server
 
@@ -65,7 +64,8 @@ class Listener:
         while self._told:
             text = " ".join(self._told) if len(self._told) <= MOST_TOLD else ""
             self._told.clear()
-            with suppress(WorldError):
+            # Of any kind: others look by themselves.
+            with suppress(Exception):
                 await self._server.call("select pg_notify($1, $2)", self._channel, text)
         self._telling = None
 
@@ -93,7 +93,7 @@ class Listener:
 
     async def _listen(self) -> None:
         while True:
-            # Of any kind: a server that is away or refuses. Those who wait look by themselves.
+            # As above, and those who wait here do.
             with suppress(Exception):
                 await self._listen_once()
             await asyncio.sleep(LONGEST_PAUSE)

@@ -10,12 +10,12 @@ is one event loop, in the thread of the store.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, final
 
 from ....effects.errors import StoreError, TurnwheelError
+from .address import place_of
 from .layout import prepare, quoted
 
 # A row of an answer. asyncpg has no types, and its connections are Any here.
@@ -38,15 +38,6 @@ _FIXES = {
     "53": "the server lacks memory or connections; see its log",
     "54": "the name of a session may have 2,600 bytes, and an entry a gigabyte",
 }
-
-
-def place_of(dsn: str) -> str:
-    """The server and the database that *dsn* names, without user and password, for errors."""
-    # Not as an address is read: what stands before the last @ is a secret, whatever characters it has.
-    _, _, rest = dsn.partition("://")
-    here = re.split(r"[?#]", rest.rpartition("@")[2])[0]
-    folder = re.search(r"[?&]host=([^&@]*)", dsn)
-    return f"postgresql://{here if folder is None else folder[1] + here}"
 
 
 @final
@@ -181,8 +172,8 @@ def passing(error: BaseException) -> bool:
     """Whether the call may succeed when it is sent again."""
     if state := _state(error):
         return state.startswith(_RETRIED)
-    # What asyncpg says of a connection that was lost meanwhile is of its own and has no code.
-    lost = isinstance(error, OSError) or type(error).__name__ == "InterfaceError"
+    # What asyncpg says of a connection that was lost, or that the server is ending, has no code.
+    lost = isinstance(error, OSError) or type(error).__name__ in {"InterfaceError", "InternalClientError"}
     return lost and not isinstance(error, TurnwheelError)
 
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from ....effects.errors import ConfigError, SessionGone, StoreError
 from ...worker_pool import finish
 from ..base import Entries, Hear, Mark, SessionInfo
-from .server import DatabaseRow, place_of
+from .address import SCHEMES, place_of
+from .server import DatabaseRow
 
 if TYPE_CHECKING:
     from .listener import Listener
@@ -84,7 +85,7 @@ class PostgresStore:
     def __init__(
         self, dsn: str, *, schema: str = "turnwheel", connections: int = 8, patience: float = 20.0
     ) -> None:
-        if not dsn.startswith(("postgresql://", "postgres://")):
+        if not dsn.startswith(SCHEMES):
             # Not the value: it may have a password.
             msg = "a DSN must begin with postgresql://, as in postgresql://user:password@host:5432/database"
             raise ConfigError(msg)
@@ -107,11 +108,6 @@ class PostgresStore:
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._place!r})"
-
-    @property
-    def place(self) -> str:
-        """The server and the database, without user and password."""
-        return self._place
 
     async def append(
         self,
@@ -182,6 +178,15 @@ class PostgresStore:
             [wanted for _, wanted in pairs],
         )
         return [names[place - 1] for (place,) in rows]
+
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """
+        Put *wanted* in the place of *held* as the meter *name*; see `MeteringStore.meter`.
+
+        One whose answer was lost is sent again, and may find its own: it counts twice then, and never less.
+        """
+        ((body, at),) = await self._call("select * from meter($1, $2, $3)", self._bytes(name), held, wanted)
+        return body, at
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
@@ -370,12 +375,14 @@ class _StoreThread:
             self._calls.discard(task)
 
     async def _close(self) -> None:
-        if calls := [call for call in self._calls if call is not None]:
-            await asyncio.wait(calls)
-        await self._parts.writer.finish()
-        await self._parts.listener.finish()
-        await self._parts.server.close()
-        self._loop.call_soon(self._loop.stop)
+        try:
+            if calls := [call for call in self._calls if call is not None]:
+                await asyncio.wait(calls)
+            await self._parts.writer.finish()
+            await self._parts.listener.finish()
+            await self._parts.server.close()
+        finally:
+            self._loop.call_soon(self._loop.stop)
 
 
 # The threads that have not ended.

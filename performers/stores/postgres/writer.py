@@ -98,7 +98,8 @@ class Writer:
 
     async def _outcomes(self, group: list[NewEntries]) -> list[str | Exception]:
         try:
-            rows = await self._send(group)
+            found = {row[0]: row for row in await self._send(group)}
+            return [one.outcome(found[place]) for place, one in enumerate(group, 1)]
         except Exception as error:  # noqa: BLE001  # its caller gets it, whatever it is
             if len(group) == 1:
                 return [error]
@@ -108,8 +109,6 @@ class Writer:
                 return [type(error)(*error.args) for _ in group]
             # What one of them is to blame for must not fail the others.
             return [(await self._outcomes([one]))[0] for one in group]
-        found = {row[0]: row for row in rows}
-        return [one.outcome(found[place]) for place, one in enumerate(group, 1)]
 
     async def _send(self, group: list[NewEntries]) -> list[DatabaseRow]:
         return await self._server.call(

@@ -289,7 +289,7 @@ async def test_a_run_of_a_worker_is_the_answer_to_a_protocol_of_front_ends(stage
         post = {"threadId": "s", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "pay"}]}
         asked = await server.post("/api/agents/payer/ag-ui", post)
         assert '"type":"interrupt"' in asked.splitlines()[-2]
-        assert await server.post("/api/agents/payer/ag-ui", post) == asked
+        assert asked.endswith(await server.post("/api/agents/payer/ag-ui", post))
         question = await server.question("s")
         answer = {"interruptId": question["id"], "status": "resolved", "payload": {"approved": True}}
         over = await server.post("/api/agents/payer/ag-ui", {**post, "resume": [answer]})

@@ -58,6 +58,10 @@ class Console:
     browser: Any
     faults: list[str]
 
+    def excuse(self, *texts: str) -> None:
+        """Forget the complaints that have one of *texts*: they were to be expected."""
+        self.faults[:] = [fault for fault in self.faults if not any(text in fault for text in texts)]
+
     async def page(self, path: str = "", **more: Any) -> Any:
         """A page of a person of their own."""
 
@@ -83,8 +87,10 @@ def console(chromium: str) -> Opens:
     from playwright.async_api import async_playwright  # noqa: PLC0415  # it takes a while, and few tests ask
 
     @asynccontextmanager
-    async def open_console(agent: Agent, store: Store | None = None) -> AsyncGenerator[Console, None]:
-        app = create_app(agent, MemoryStore() if store is None else store)
+    async def open_console(
+        agent: Agent, store: Store | None = None, **more: Any
+    ) -> AsyncGenerator[Console, None]:
+        app = create_app(agent, MemoryStore() if store is None else store, **more)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1))
         serving = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from support.console_page import begin, sees
 from support.http_server import scripted
 
-from turnwheel import MemoryStore
-from turnwheel.effects import Loops
 from turnwheel.testing.scripted import calls, says, stalls
 
 if TYPE_CHECKING:
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 PAY = calls(("pay", {"amount": 5}), text="I will **pay** it.")
-
-
-async def begin(page: Any, prompt: str) -> str:
-    await page.get_by_label("Prompt of a new session").fill(prompt)
-    await page.get_by_role("button", name="Start").click()
-    await page.wait_for_url("**/#/s/*")
-    return str(page.url)
-
-
-async def sees(page: Any, text: str, where: str = ".conversation") -> None:
-    await page.locator(where).get_by_text(text).first.wait_for()
 
 
 async def test_a_session_is_played_by_two(console: Opens) -> None:
@@ -170,6 +158,12 @@ async def test_axe_finds_nothing(console: Opens, axe: str, scheme: str) -> None:
         await page.get_by_role("button", name="Approve as edited").click()
         await sees(page, "Paid, with")
         await check("the end")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("b")
+        await check("a branch to choose")
+        await page.get_by_role("button", name="Branch", exact=True).click()
+        await sees(page, "Back to the beginning.")
+        await check("another branch")
         await page.get_by_role("button", name="Keyboard").click()
         await check("the help")
         await page.get_by_role("button", name="Close").click()
@@ -179,38 +173,3 @@ async def test_axe_finds_nothing(console: Opens, axe: str, scheme: str) -> None:
         await page.locator(".session-row").wait_for()
         await check("the list")
         assert told == []
-
-
-async def test_five_thousand_steps_are_a_few_rows(console: Opens) -> None:
-    rounds = [calls(("look", {})) for _ in range(1_700)]
-    store = MemoryStore()
-    agent = scripted(*rounds, says("Seen it all."), loops=Loops.never())
-    async with agent.session("s", store) as session:
-        await session.run("Look a thousand times")
-    async with console(agent, store) as opened:
-        page = await opened.page("#/s/s")
-        page.set_default_timeout(60_000)
-        await sees(page, "Seen it all.")
-        await page.locator(".row", has_text="end_turn").wait_for()
-        timeline = page.locator(".timeline")
-        assert await timeline.evaluate("box => box.firstChild.offsetHeight / 30") >= 5_000
-        assert await page.locator(".row").count() < 60
-        # Each jump shows other rows, and in one frame.
-        slow = await timeline.evaluate("""async (box) => {
-            const times = [];
-            for (let n = 0; n < 60; n += 1) {
-                box.scrollTop = (box.scrollHeight * ((n * 37) % 60)) / 60;
-                const begun = performance.now();
-                await new Promise(requestAnimationFrame);
-                await new Promise((done) => setTimeout(done));
-                times.push(performance.now() - begun);
-            }
-            return times.sort((one, other) => one - other)[45];
-        }""")
-        assert slow < 100
-        await page.keyboard.press("1")
-        await timeline.focus()
-        await page.keyboard.press("Home")
-        await sees(page, "Step 0 of", ".slider")
-        await page.keyboard.press("l")
-        await sees(page, "Seen it all.")

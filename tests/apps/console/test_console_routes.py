@@ -86,6 +86,19 @@ async def test_the_outline_has_the_way_of_each_step_and_comes_in_parts() -> None
         assert parts == steps
 
 
+async def test_a_setting_that_waits_for_the_next_run_is_in_the_outline() -> None:
+    async with serving(scripted(says("One."), models=["openai:other"])) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
+        await server.done("s")
+        await server.post("/api/sessions/s/control", {"model": "openai:other", "mode": "plan"})
+        steps = (await server.get("/api/sessions/s/outline"))["items"]
+        assert [(step["posted"], step["setting"]) for step in steps[-2:]] == [
+            (True, {"model": "openai:other"}),
+            (True, {"mode": "plan"}),
+        ]
+        assert {step["model"] for step in steps[1:]} == {"openai:test"}
+
+
 async def test_a_call_is_explained_and_a_stranger_to_the_session_is_not_there() -> None:
     async with serving(scripted(PAY, says("Paid."))) as server:
         await server.post(await asked(server, "s"), {"decision": "deny", "reason": "too much"})

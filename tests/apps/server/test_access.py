@@ -162,9 +162,28 @@ async def test_pages_of_others_read_nothing_unless_they_are_named() -> None:
 async def test_more_streams_than_may_be_are_refused() -> None:
     async with serving(scripted(), limits=ServerLimits(tenant_streams=1)) as server:
         await server.post("/api/sessions", {"id": "s"}, 201)
-        server.server.streams.enter("")
-        refused = await server.get("/api/sessions/s/events", 429)
-        assert refused["status"] == 429
+        with server.server.streams.place(""):
+            refused = await server.get("/api/sessions/s/events", 429)
+            assert refused["status"] == 429
+
+
+async def test_a_tenant_sends_so_many_requests_in_a_minute_over_all_servers_of_a_store() -> None:
+    now = [1_000.0]
+    store = MemoryStore(now=lambda: now[0])
+    limits, tokens = ServerLimits(tenant_requests=10), {"a": "one", "b": "two"}
+    first = serving(scripted(), store, {"Authorization": "Bearer a"}, limits=limits, tokens=tokens)
+    second = serving(scripted(), store, {"Authorization": "Bearer a"}, limits=limits, tokens=tokens)
+    async with first as one, second as two:
+        await one.get("/api/sessions", 200)
+        refused = await two.client.get("/api/sessions")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "6")
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert "no more than 10 requests in a minute" in refused.json()["detail"]
+        other = await two.client.get("/api/sessions", headers={"Authorization": "Bearer b"})
+        assert other.status_code == 200, "each tenant has its own"
+        assert (await two.client.get("/healthz")).status_code == 200
+        now[0] += 6
+        await two.get("/api/sessions", 200)
 
 
 def test_a_server_for_other_machines_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

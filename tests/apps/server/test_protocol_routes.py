@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -167,3 +168,69 @@ async def test_what_cannot_be_done_is_refused(path: str, body: Json, status: int
     async with serving(scripted()) as server:
         refused = await server.post(f"/api/agents/{path}", body, status)
         assert refused["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("ag-ui", {"threadId": "t", "runId": "r", "messages": [said("Wait")]}),
+        ("ui-messages", {"id": "t", "messages": [said("Wait")]}),
+    ],
+)
+async def test_an_answer_beats_while_the_run_is_silent(path: str, body: Json) -> None:
+    async with serving(scripted(stalls("Well")), heartbeat=0.005) as server:
+        await server.post("/api/sessions", {"agent": "default", "id": "t"}, 201)
+        answering = asyncio.create_task(server.post(f"/api/agents/default/{path}", body))
+        await server.until("t", lambda found: found["running"])
+        await asyncio.sleep(0.05)
+        await server.post("/api/sessions/t/interrupt", None, 202)
+        async with asyncio.timeout(10):
+            text: str = await answering
+        # A comment, which clients of both protocols pass over.
+        assert sum(line.startswith(":") for line in text.splitlines()) > 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/api/sessions/t/events", None),
+        ("POST", "/api/agents/default/ag-ui", {"threadId": "t", "runId": "r", "messages": [said("Wait")]}),
+        ("POST", "/api/agents/default/ui-messages", {"id": "t", "messages": [said("Wait")]}),
+        ("GET", "/api/agents/default/ui-messages/t/stream", None),
+    ],
+)
+async def test_a_client_that_leaves_before_the_body_begins_gives_its_place_back(
+    method: str, path: str, body: Json | None
+) -> None:
+    async with serving(scripted(stalls("Well"))) as server:
+        await server.post("/api/sessions", {"agent": "default", "id": "t", "prompt": "Begin"}, 201)
+        given = [
+            {"type": "http.request", "body": json.dumps(body).encode() if body else b"", "more_body": False}
+        ]
+
+        async def receive() -> Json:
+            return given.pop() if given else {"type": "http.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            del message
+            # As servers of this version tell that the client has left.
+            raise OSError
+
+        scope = {"type": "http", "method": method, "path": path, "headers": [(b"host", b"test")]}
+        whole = {**scope, "query_string": b"", "root_path": "", "scheme": "http", "server": ("test", 80)}
+        async with asyncio.timeout(10):
+            await server.app({**whole, "asgi": {"spec_version": "2.4"}}, receive, send)
+        assert server.server.streams.count == 0
+        await server.post("/api/sessions/t/interrupt", None, 202)
+
+
+async def test_open_streams_end_when_the_server_does() -> None:
+    async with serving(scripted()) as server:
+        await server.post("/api/sessions", {"agent": "default", "id": "t"}, 201)
+        reading = asyncio.create_task(server.get("/api/sessions/t/events"))
+        while not server.server.streams.count:  # noqa: ASYNC110  # no event tells it
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await server.server.drain()
+            assert ": still here" in await reading
+        assert server.server.streams.count == 0

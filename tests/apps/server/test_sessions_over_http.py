@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import pytest
 from support.http_server import scripted, serving
 
 from turnwheel import ChildSpec, MemoryStore
 from turnwheel.apps.server.limits import ServerLimits
+from turnwheel.engine.codec import encode
+from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
+from turnwheel.performers.stores.base import SessionInfo, Store
 from turnwheel.testing.scripted import calls, says, stalls
 
 PAY = calls(("pay", {"amount": 5}))
@@ -332,7 +338,54 @@ async def test_a_question_of_a_child_is_answered_at_the_child_or_at_its_parent()
         asked = await server.question("s")
         child = asked["session"]
         assert (asked["agent"], (await server.get(f"/api/sessions/{child}"))["parent"]) == ("helper", "s")
+        there = {each["id"] for each in (await server.get("/api/sessions"))["items"]}
+        without = {each["id"] for each in (await server.get("/api/sessions?children=no"))["items"]}
+        assert (there, without) == ({"s", child}, {"s"})
         await server.post(f"/api/sessions/{child}/questions/{asked['id']}", {"decision": "approve"})
         await server.done("s")
         refused = await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "deny"}, 409)
         assert "answered by ann" in refused["detail"]
+
+
+@attrs.define
+class PagesHeldBack:
+    """*store*, of which lists have no page behind the first before *more* is set."""
+
+    store: Store
+    more: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def list(
+        self, limit: int | None = None, after: int | None = None, prefix: str = ""
+    ) -> Sequence[SessionInfo]:
+        if after is not None:
+            await self.more.wait()
+        return await self.store.list(limit, after, prefix)
+
+
+async def test_a_server_answers_before_it_has_looked_at_all_sessions() -> None:
+    store = MemoryStore()
+    async with scripted(stalls("Well")).session("left", store) as session:
+        session.start("Pay")
+        while not session.running:  # noqa: ASYNC110  # no event tells it
+            await asyncio.sleep(0)
+    about = encode(SessionSummary(state=SessionStatus.IDLE), SessionSummary)
+    for number in range(5_000):
+        await store.append(f"s{number}", 0, (b"{}",), about)
+    held: Any = PagesHeldBack(store)
+    async with serving(scripted(says("Paid.")), held) as server:
+        assert (await server.get("/readyz"))["resuming"]
+        assert (await server.get("/api/sessions?limit=1"))["items"][0]["id"] == "s4999"
+        await server.post("/api/sessions", {"id": "new"}, 201)
+        assert (await server.get("/api/sessions/left"))["state"] != "done"
+        held.more.set()
+        assert (await server.done("left"))["reason"] == "end_turn"
+        async with asyncio.timeout(10):
+            while await server.get("/readyz") != {"status": "ok"}:  # noqa: ASYNC110  # as an operator would
+                await asyncio.sleep(0)
+    # One that ends meanwhile looks no further.
+    held.more.clear()
+    async with asyncio.timeout(10), serving(scripted(), held) as server:
+        await server.get("/readyz")

@@ -27,7 +27,8 @@ from turnwheel.performers.base import LEAVING, Clock, PerformContext, SystemCloc
 from turnwheel.performers.models.anthropic import AnthropicMessages
 from turnwheel.performers.models.openai import OpenAIChat
 from turnwheel.performers.models.router import Models
-from turnwheel.performers.models.throttle import ACCEPTED_AFTER, MAX_CONCURRENT, MAX_GUESS, Slot, Throttle
+from turnwheel.performers.models.shared_refusals import ACCEPTED_AFTER
+from turnwheel.performers.models.throttle import MAX_CONCURRENT, MAX_GUESS, Slot, Throttle
 from turnwheel.testing.clocks import AutoClock, ManualClock
 
 N = TypeVar("N")

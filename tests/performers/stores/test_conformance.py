@@ -257,6 +257,27 @@ class Mistaken(StoreOver):
                 pass
         return await super().lease(session, held, wanted, incarnation)
 
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        self._open()
+        there, now = await super().meter(name, None, None)
+        match self.mistake:
+            case "meters to all":
+                held = there
+            case "meters are leases":
+                found = await super().lease(name, None, None)
+                await super().lease(name, held, wanted)
+                return found, now
+            case "meters without a clock":
+                return (await super().meter(name, held, wanted))[0], 0.0
+            case "meters look before" if there == held:  # and another one writes in between
+                await asyncio.sleep(0)
+                held, _ = await super().meter(name, None, None)
+                await super().meter(name, held, wanted)
+                return there, now
+            case _:
+                pass
+        return await super().meter(name, held, wanted)
+
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
@@ -382,6 +403,11 @@ MISTAKES = {
     "an unknown session is empty": ["says yes"],
     "a closed store says so": ["stays open", "complains"],
     "a lease goes only from the one that is there": ["leases to all", "leases once"],
+    "a meter goes only from the one that is there": [
+        "meters to all",
+        "meters are leases",
+        "meters without a clock",
+    ],
     "of checkpoints those between the first and the new one stay": [
         "keeps them all",
         "keeps the last",
@@ -396,6 +422,7 @@ LASTING = {  # of what is opened again, and of what others have open
     "of writers in many stores one goes on": "compares what it remembers",
     "many may make the place at once": "makes the place anew",
     "of many that want a lease one gets it": "leases here",
+    "of many that change a meter none is lost": "meters look before",
     "what others write is told": "news here",
 }
 REOPENED = "what was kept is there when it is opened again"

@@ -144,6 +144,14 @@ async def test_a_file_that_is_brought_up_to_date_while_it_is_open_is_told(path: 
     await store.close()
 
 
+async def test_a_file_without_the_table_of_meters_gets_it(path: Path) -> None:
+    written_out(LAYOUT_VERSION, path)
+    store = SQLiteStore(path)
+    assert (await store.meter("m", None, b"1"))[0] is None
+    assert (await store.meter("m", b"1", b"2"))[0] == b"1"
+    await store.close()
+
+
 @pytest.mark.parametrize("key", [None, b"k" * 32], ids=["unsigned", "signed"])
 async def test_a_file_without_the_table_of_checkpoints_gets_it(path: Path, key: bytes | None) -> None:
     """Versions between two releases wrote some; what is in that table can be made again."""

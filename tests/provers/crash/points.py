@@ -212,6 +212,11 @@ class PointedStore:
         with self._busy():
             return await self._kept.lease(session, held, wanted, incarnation)
 
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """As a store does; what it writes to the file are moments, too."""
+        with self._busy():
+            return await self._kept.meter(name, held, wanted)
+
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """As a store does."""
         with self._busy():

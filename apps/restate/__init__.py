@@ -1,0 +1,1 @@
+"""Sessions on Restate: workers that it calls, and a store for other processes. Needs the extra `restate`."""

@@ -1,0 +1,235 @@
+"""
+What happens in one session, heard once for all of its readers.
+
+Theory of operation. While a session has readers, one task watches it and hands each notice to all of them, so
+a notice is encoded once, and each reader costs little more than its own write. A reader has first what the
+journal tells, and then what it was handed meanwhile; what comes twice is known by its position. It takes all
+that waits for it at once. One that does not take what it is handed loses it: the journal gives again what has
+an id, and of the rest it is told how many there were. So it holds up nothing, and keeps little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.errors import TurnwheelError
+from ...effects.notices import Notice, NoticesMissed
+from ...engine.codec import encode
+from ...engine.session.watching import position
+
+if TYPE_CHECKING:
+    from ...engine.session.delivery import Position
+    from ...engine.session.session import Session
+    from ...engine.session.watching import Watched
+    from ...performers.stores.base import Store
+
+# Notices that a reader may lag behind, above what the buffers of its connection hold: some seconds of a
+# streamed text. All readers of a session keep the same ones.
+READER_BUFFER = 256
+
+# A comment, which readers pass over.
+BEAT = b": still here\n\n"
+
+# Notices of a journal that go out together.
+PIECE = 32
+
+
+def id_line(id: str) -> bytes:  # noqa: A002  # the word of events
+    """The line of a frame that has *id*; none for an empty one."""
+    return f"id: {id}\n".encode() if id else b""
+
+
+@final
+@attrs.define(eq=False)
+class Heard:
+    """A *notice*, its *id*, and its position; one without an id has that of the notice before it."""
+
+    notice: Notice
+    id: str
+    at: Position
+    _frame: bytes = attrs.field(default=b"", init=False)
+
+    @property
+    def frame(self) -> bytes:
+        """It as an event: the name of its class, its fields as the data."""
+        if not self._frame:
+            name = type(self.notice).__name__.encode()
+            # JSON has no line break in it, so it is one line of data.
+            data = encode(self.notice, Notice)
+            self._frame = b"%sevent: %s\ndata: %s\n\n" % (id_line(self.id), name, data)
+        return self._frame
+
+
+def _heard(watched: Watched, last: Position) -> Heard:
+    return Heard(watched.notice, watched.id, position(watched.id) if watched.id else last)
+
+
+class StreamReader:
+    """What a stream waits in; every *beat* seconds it has to show that it lives."""
+
+    def __init__(self, beat: float) -> None:
+        self.over = False
+        self._due = False
+        self._beat = beat
+        self._waiter: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(beat, self._remind)
+
+    def end(self) -> None:
+        """Take no more; what waits is dropped."""
+        self.over = True
+        self._timer.cancel()
+        self._wake()
+
+    def _remind(self) -> None:
+        self._due = True
+        self._timer = self._loop.call_later(self._beat, self._remind)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _woken(self, *, ready: bool) -> None:
+        """Wait, unless what it waits for is *ready*, for that, for a beat or for the end."""
+        if not (ready or self._due or self.over):
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+
+@final
+class FeedReader(StreamReader):
+    """One reader of *session*."""
+
+    def __init__(self, session: Session, beat: float) -> None:
+        super().__init__(beat)
+        self._session = session
+        self._waiting: list[Heard] = []
+        # Whether something was not kept, and how many notices of it no journal has.
+        self._gap = False
+        self._missed = 0
+
+    def put(self, heard: Heard) -> None:
+        """Keep *heard*, if there is room."""
+        if self._gap or len(self._waiting) >= READER_BUFFER:
+            # Nothing more before all of this is taken: what follows a gap is behind it in the journal.
+            self._gap = True
+            if not heard.id:
+                self._missed += heard.notice.count if isinstance(heard.notice, NoticesMissed) else 1
+            return
+        self._waiting.append(heard)
+        self._wake()
+
+    async def follow(self, since: int | str) -> AsyncGenerator[Sequence[Heard], None]:
+        """
+        What comes behind *since*, as `Session.watch` has it, until the end.
+
+        All that waits comes at once. An empty part is a beat: nothing else may have been written for a while.
+        """
+        last, gap, missed = position(since), True, 0
+        while not self.over:
+            if missed:
+                yield (Heard(NoticesMissed(count=missed), "", last),)
+            if gap:
+                async with aclosing(self._journal(last)) as parts:
+                    async for part in parts:
+                        last = part[-1].at
+                        yield part
+            await self._woken(ready=bool(self._waiting) or self._gap)
+            waiting, self._waiting = self._waiting, []
+            gap, self._gap = self._gap, False
+            missed, self._missed = self._missed, 0
+            fresh: list[Heard] = []
+            for heard in waiting:
+                # One of the moment may be of an answer that the journal told to its end.
+                if heard.at > last if heard.id else heard.at >= last:
+                    fresh.append(heard)
+                    last = max(last, heard.at)
+            if fresh:
+                yield fresh
+            if self._due:
+                self._due = False
+                yield ()
+
+    async def _journal(self, last: Position) -> AsyncGenerator[list[Heard], None]:
+        """What the journal has behind *last*."""
+        entry, place = last
+        part: list[Heard] = []
+        kept = self._session.watch(entry if place < 0 else f"{entry}.{place}", follow=False)
+        async with aclosing(kept) as watching:
+            async for watched in watching:
+                if self.over:
+                    return
+                part.append(_heard(watched, last))
+                if len(part) == PIECE:
+                    yield part
+                    part = []
+        if part:
+            yield part
+
+
+@final
+class SessionFeed:
+    """The readers of *session*, which is kept in *store*."""
+
+    def __init__(self, session: Session, store: Store) -> None:
+        self._session = session
+        self._store = store
+        # The task hands on to the readers it was begun for: those that come while it ends have another one.
+        self._readers: dict[FeedReader, None] = {}
+        self._hearing: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
+
+    @asynccontextmanager
+    async def reader(self, beat: float) -> AsyncGenerator[FeedReader, None]:
+        """A reader, handed within the context all that happens."""
+        made, readers = FeedReader(self._session, beat), self._readers
+        readers[made] = None
+        if self._hearing is None or self._hearing.done():
+            self._begun = asyncio.Event()
+            self._hearing = asyncio.create_task(self._hear(readers, self._begun))
+        try:
+            # What the journal has got by then is not handed on.
+            await self._begun.wait()
+            yield made
+        finally:
+            made.end()
+            del readers[made]
+            if not readers and readers is self._readers:
+                await self._stop()
+
+    async def _stop(self) -> None:
+        hearing, self._hearing, self._readers = self._hearing, None, {}
+        if hearing is not None:
+            hearing.cancel()
+            await asyncio.wait({hearing})
+
+    async def _hear(self, readers: dict[FeedReader, None], begun: asyncio.Event) -> None:
+        """Hand on what happens, until the session is closed."""
+        try:
+            info = await self._store.info(self._session.id)
+            last = 0 if info is None else info.length, -1
+            async with aclosing(self._session.watch(last[0])) as watching:
+                # The watch begins before a reader is woken by this.
+                begun.set()
+                async for watched in watching:
+                    heard = _heard(watched, last)
+                    last = heard.at
+                    for reader in readers:
+                        reader.put(heard)
+        except (TurnwheelError, OSError):
+            # The store fails, or the session is gone: readers come again, behind their last ids.
+            return
+        finally:
+            begun.set()
+            self.end(readers)
+
+    def end(self, readers: dict[FeedReader, None] | None = None) -> None:
+        """End all *readers*, or those of now."""
+        for reader in self._readers if readers is None else readers:
+            reader.end()

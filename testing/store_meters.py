@@ -1,0 +1,55 @@
+"""What a store with meters promises, as checks; see `store_contract`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from ..performers.stores.base import Store
+from .store_parts import Opened, same
+
+# Seconds that the clock of a store may be off; beyond that it does not count from the epoch.
+_DAY = 86_400.0
+
+
+async def _metered(store: Store, held: bytes | None = None, wanted: bytes | None = None) -> bytes | None:
+    """The meter ``m`` that was there before *wanted* took the place of *held*."""
+    found: bytes | None
+    found, _ = await store.meter("m", held, wanted)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it is optional
+    return found
+
+
+async def a_meter_goes_only_from_the_one_that_is_there(store: Store) -> None:
+    """By any name, with the time of the store; it belongs to no session, and is no lease."""
+    meter = getattr(store, "meter", None)
+    if meter is None:
+        return
+    for name in ("", "a", "A", "a\0", "naïve 🦊"):
+        same("a meter that was not there", (await meter(name, None, b"a"))[0], None)
+    steps = [(None, b"b", b"a"), (b"b", None, b"a"), (None, None, b"a"), (b"a", b"\0'", b"a")]
+    for held, wanted, found in [*steps, (b"\0'", b"", b"\0'"), (b"", None, b""), (b"", b"c", None)]:
+        same("the meter that was there", (await meter("a", held, wanted))[0], found)
+    await store.append("s", 0, [b"x"])
+    same("the meter with the name of a session", (await meter("s", None, b"m"))[0], None)
+    await store.delete("s")
+    found, now = await meter("s", None, None)
+    same("a meter with the name of a session that was deleted", found, b"m")
+    same("whether its time counts from the epoch", abs(now - time.time()) < _DAY, promised=True)
+    same("the sessions", list(await store.list()), [])
+
+
+async def of_many_that_change_a_meter_none_is_lost(share: Opened) -> None:
+    """Each sees what the one before made of it."""
+    opened = [await share() for _ in range(6)]
+    if not hasattr(opened[0], "meter"):
+        return
+
+    async def count(store: Store) -> None:
+        for _ in range(5):
+            held: bytes | None = b""
+            there = await _metered(store)
+            while held != there:
+                held, there = there, await _metered(store, there, str(int(there or b"0") + 1).encode())
+
+    await asyncio.gather(*map(count, opened))
+    same("what six have counted to", await _metered(opened[0]), b"30")

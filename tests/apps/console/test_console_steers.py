@@ -1,0 +1,266 @@
+"""What people do at the console, and what happens to a page meanwhile: played in Chromium."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from support.console_page import begin, sees
+from support.http_server import scripted
+
+from turnwheel import Agent, tool
+from turnwheel.effects import CallModel, Policy
+from turnwheel.effects.events import Failure
+from turnwheel.testing.scripted import ScriptedModel, calls, fails, says, stalls
+
+if TYPE_CHECKING:
+    from .conftest import Opens
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+PAY = calls(("pay", {"amount": 5}))
+
+
+@tool(side_effect="read_only", timeout=None)
+async def wait() -> str:
+    """Wait for ever."""
+    await asyncio.Event().wait()
+    return ""
+
+
+async def test_a_call_that_runs_is_cancelled(console: Opens) -> None:
+    model = ScriptedModel(calls(("wait", {})), says("Never mind."), calls(("wait", {})), says("Nor that."))
+    agent = Agent(model="openai:test", tools=[wait], performers={CallModel: model})
+    async with console(agent) as opened:
+        page = await opened.page()
+        await begin(page, "Wait")
+        await page.get_by_role("button", name="Cancel wait").click()
+        await sees(page, "cancelled")
+        await sees(page, "Never mind.")
+        # And by the keyboard.
+        await page.get_by_label("Message").fill("Again")
+        await page.keyboard.press("Enter")
+        await page.locator(".phase-running").wait_for()
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("x")
+        await sees(page, "Nor that.")
+
+
+async def test_model_and_mode_are_changed(console: Opens) -> None:
+    agent = scripted(says("One."), calls(("pay", {"amount": 5})), says("Two."), models=["openai:other"])
+    async with console(agent) as opened:
+        page = await opened.page()
+        await begin(page, "One?")
+        await sees(page, "One.")
+        await page.get_by_label("Model", exact=True).select_option("openai:other")
+        await sees(page, "From now on: openai:other", "#toasts")
+        await page.get_by_label("Mode", exact=True).select_option("bypass")
+        await sees(page, "From now on: bypass", "#toasts")
+        # Between two runs they are kept for the next one, and a page that comes later says so.
+        await page.reload()
+        await sees(page, "One.")
+        await page.wait_for_function("document.querySelector('select[aria-label=Mode]').value === 'bypass'")
+        assert await page.get_by_label("Model", exact=True).input_value() == "openai:other"
+        await page.get_by_label("Message").fill("Two?")
+        await page.keyboard.press("Enter")
+        # Nothing was asked, and the other model answered.
+        await sees(page, "Two.")
+        await sees(page, "openai:other", ".answer header")
+
+
+async def test_a_server_with_tokens_asks_for_one(console: Opens) -> None:
+    async with console(scripted(says("One.")), tokens={"secret": "ann"}) as opened:
+        page = await opened.page()
+        await page.get_by_label("Token").fill("other")
+        await page.keyboard.press("Enter")
+        await sees(page, "does not know that token", "#token-form [role=alert]")
+        await page.get_by_label("Token").fill("secret")
+        await page.keyboard.press("Enter")
+        url = await begin(page, "One?")
+        await sees(page, "One.")
+        await page.reload()
+        await sees(page, "One.")
+        # Of this tab alone.
+        other = await opened.page(url.removeprefix(opened.url))
+        await sees(other, "asks for a token", "#token-form")
+        opened.excuse("401")
+
+
+async def test_what_a_session_waits_for_is_said(console: Opens) -> None:
+    agent = scripted(
+        fails(Failure.OVERLOADED, retry_after=600.0), PAY, partial=True, policy=Policy(answer_within=900.0)
+    )
+    async with console(agent) as opened:
+        page = await opened.page()
+        await begin(page, "Pay")
+        await sees(page, "(try 2) in 10 min", ".timers")
+        # Nothing answers meanwhile, and the page does not say so.
+        assert await page.locator(".item.live").count() == 0
+        await page.get_by_label("When it is read").select_option("now")
+        await page.get_by_label("Message").fill("Go on")
+        await page.get_by_role("button", name="Send").click()
+        await sees(page, "withdrawn in 15 min", ".question")
+        await page.locator(".timers:empty").wait_for(state="attached")
+        await page.goto(opened.url + "#/")
+        await sees(page, "withdrawn in 15 min", ".inbox")
+
+
+async def test_an_answer_of_another_person_is_said_to_the_one_who_writes(console: Opens) -> None:
+    async with console(scripted(PAY, says("Paid."))) as opened:
+        one = await opened.page()
+        url = await begin(one, "Pay")
+        await one.get_by_role("button", name="Edit arguments").click()
+        other = await opened.page(url.removeprefix(opened.url))
+        # A look at the past takes nothing of it away.
+        await one.locator(".question textarea").fill("7")
+        await one.locator(".row").first.click()
+        await one.locator(".question").wait_for(state="hidden")
+        await one.get_by_role("button", name="Back to live").click()
+        assert await one.locator(".question textarea").input_value() == "7"
+        assert await one.locator(".toast").count() == 0
+        await one.locator(".question textarea").focus()
+        await other.get_by_role("button", name="Approve", exact=True).click()
+        await sees(one, "it was answered elsewhere, or withdrawn. Yours was not sent.", "#toasts")
+        # The focus is not lost with the question.
+        assert await one.evaluate("document.activeElement.className") == "conversation"
+        # And the rest of a word that is typed does nothing: no key of the page is heard for a moment.
+        await one.keyboard.press("?")
+        assert await one.locator("dialog").count() == 0
+        await sees(one, "Paid.")
+        assert await other.locator(".toast.bad").count() == 0
+
+
+async def test_a_branch_goes_on_from_an_earlier_run(console: Opens) -> None:
+    agent = scripted(says("One."), says("Two."), says("Three."), says("Four."))
+    async with console(agent) as opened:
+        page = await opened.page()
+        await begin(page, "First")
+
+        async def ask(text: str, answer: str) -> None:
+            await page.get_by_label("Message").fill(text)
+            await page.keyboard.press("Enter")
+            await sees(page, answer)
+            await page.locator(".pill", has_text="finished").wait_for()
+            await page.keyboard.press("Escape")
+
+        async def go_back(to: str) -> None:
+            await page.keyboard.press("b")
+            await page.get_by_label("Go on from").select_option(label=to)
+            await page.get_by_role("button", name="Branch", exact=True).click()
+            await page.locator("dialog").wait_for(state="detached")
+
+        await sees(page, "One.")
+        await page.get_by_role("button", name="Branch…").and_(page.locator(":enabled")).wait_for()
+        await ask("Second", "Two.")
+        await page.keyboard.press("b")
+        # The run before is what one goes back to most of all.
+        chosen = page.get_by_label("Go on from").locator("option:checked")
+        assert await chosen.inner_text() == "The end of: First"
+        await page.keyboard.press("Escape")
+        await go_back("The end of: First")
+        await sees(page, "Back to the end of an earlier run.")
+        await ask("Third", "Three.")
+        assert await page.locator(".item.other").all_inner_texts() == await page.locator(
+            ".item", has_text="Second"
+        ).all_inner_texts() + await page.locator(".item", has_text="Two.").all_inner_texts() + [
+            await page.locator(".item.end").nth(1).inner_text()
+        ]
+        # To the branch that was left, and to the beginning; and so it is for a page that comes later.
+        await go_back("The end of: Second")
+        await page.locator(".item.other", has_text="Three.").wait_for()
+        await go_back("The beginning")
+        await sees(page, "Back to the beginning.")
+        await page.reload()
+        await ask("Fourth", "Four.")
+        assert await page.locator(".item.person.other").count() == 3
+        texts = await page.locator(".item.note").all_inner_texts()
+        assert [text.split(".")[0] for text in texts] == [
+            "Back to the end of an earlier run",
+            "Back to the end of an earlier run",
+            "Back to the beginning",
+        ]
+
+
+async def test_a_run_under_way_has_no_branch(console: Opens) -> None:
+    async with console(scripted(PAY, partial=True)) as opened:
+        page = await opened.page()
+        await begin(page, "Pay")
+        await page.locator(".question").wait_for()
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("b")
+        await sees(page, "Branch once the run is over", "#toasts")
+        assert await page.get_by_role("button", name="Branch…").is_disabled()
+
+
+async def test_a_session_that_is_deleted_is_said_to_be_gone(console: Opens) -> None:
+    async with console(scripted(says("One."))) as opened:
+        page = await opened.page()
+        url = await begin(page, "One?")
+        await sees(page, "One.")
+        other = await opened.page()
+        other.on("dialog", lambda dialog: dialog.accept())
+        await other.locator(".session-row").hover()
+        await other.get_by_role("button", name="Delete One?").click()
+        await other.locator(".session-row").wait_for(state="detached")
+        await sees(page, "This session is not there", ".talk")
+        # What was said can be read still, and nothing can be done.
+        await sees(page, "One.")
+        for gone in (".composer", ".session-head select", ".machine"):
+            assert not await page.locator(gone).first.is_visible()
+        await page.goto(opened.url)
+        await sees(page, "No session yet", ".list")
+        # Back, forward, and the address by hand.
+        await page.go_back()
+        await sees(page, "This session is not there", ".talk")
+        assert page.url == url
+        await page.go_forward()
+        await sees(page, "No session yet", ".list")
+        opened.excuse("404")
+
+
+async def test_a_server_that_went_and_came_back_is_heard_again(console: Opens) -> None:
+    async with console(scripted(says("One."), says("Two."))) as opened:
+        page = await opened.page()
+        await begin(page, "One?")
+        await sees(page, "One.")
+        await page.context.set_offline(True)
+        await page.get_by_label("Message").fill("Two?")
+        await page.keyboard.press("Enter")
+        await sees(page, "the server cannot be reached", "#toasts")
+        # What was written is there to be sent again, and counts once.
+        assert await page.get_by_label("Message").input_value() == "Two?"
+        await page.context.set_offline(False)
+        await page.get_by_role("button", name="Send").click()
+        await sees(page, "Two.")
+        assert await page.locator(".item.person").count() == 2
+        opened.excuse("ERR_INTERNET_DISCONNECTED")
+
+
+async def test_the_same_tab_is_reloaded_in_the_middle_of_an_answer(console: Opens) -> None:
+    async with console(scripted(says("One."), stalls("Half of it"), says("On."))) as opened:
+        page = await opened.page()
+        await begin(page, "One?")
+        await sees(page, "One.")
+        await page.get_by_label("Message").fill("Two?")
+        await page.keyboard.press("Enter")
+        await sees(page, "Half of it")
+        await page.reload()
+        await sees(page, "answering")
+        await page.get_by_role("button", name="Interrupt").click()
+        await sees(page, "Run interrupted")
+        await page.locator(".pill.kind-wrong", has_text="interrupted").wait_for()
+        await page.get_by_label("Message").fill("Go on")
+        await page.keyboard.press("Enter")
+        await sees(page, "On.")
+
+
+async def test_a_screen_reader_is_told_what_is_asked_and_how_it_ends(console: Opens) -> None:
+    async with console(scripted(PAY, says("Paid."))) as opened:
+        page = await opened.page()
+        await begin(page, "Pay")
+        await sees(page, "May it pay 5?", ".unseen[role=status]")
+        # A new view begins at its heading.
+        assert await page.evaluate("document.activeElement.tagName") == "H1"
+        await page.get_by_role("button", name="Approve", exact=True).click()
+        await sees(page, "The agent: finished", ".unseen[role=status]")

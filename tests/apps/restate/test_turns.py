@@ -1,0 +1,237 @@
+"""A session as an invocation that is done again: killed at any place, it comes to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+from support.restate_agents import agent, shape
+from support.toy_restate import Kept, ShelfStore, ToyObject
+
+from turnwheel import Agent, MemoryStore, Policy
+from turnwheel.apps.restate.asks import Append, Bodies, Load
+from turnwheel.apps.restate.shelf import PAGE_ENTRIES, Shelf
+from turnwheel.apps.restate.turn import TurnWork
+from turnwheel.effects.errors import ConfigError, UnknownRequest
+from turnwheel.testing.store_contract import Check, Lasts, checks
+
+PLAN = json.dumps(
+    [
+        [["look", {"seconds": 0}], ["look", {"seconds": 0}]],
+        [["pay", {"seconds": 0}]],
+        [["run_agent", {"agent": "helper", "prompt": '[[["look", {"seconds": 0}]]]'}]],
+        [["ask", {"seconds": 0}]],
+    ]
+)
+
+
+def toy(ledger: Path, dies: Iterable[int] = ()) -> ToyObject:
+    """An object whose sessions are those of the agent of the tests."""
+    made = agent(str(ledger))
+    return ToyObject(lambda name: TurnWork(made, name, 5.0), {*dies})
+
+
+async def played(store: MemoryStore | ToyObject, person: Agent) -> None:
+    """One story: a prompt, a question that is answered, and the end."""
+    async with person.session("s", store) as session:
+        await session.send(PLAN, id="prompt")
+        await (store.settled() if isinstance(store, ToyObject) else session.resume())
+        await session.load()
+        (question,) = session.waiting
+        await session.approve(question.id)
+        await (store.settled() if isinstance(store, ToyObject) else session.resume())
+        await session.load()
+        assert session.result().text == "done"
+
+
+async def test_the_journal_is_that_of_any_other_store(tmp_path: Path) -> None:
+    person, plain, kept = agent(str(tmp_path / "ledger")), MemoryStore(), toy(tmp_path / "ledger")
+    await played(plain, person)
+    await played(kept, person)
+    # The session and its child, whose name begins with its parent's.
+    names = [sorted([info.session for info in await store.list()]) for store in (kept, plain)]
+    assert [len(each) for each in names] == [2, 2]
+    for one, other in zip(*names, strict=True):
+        assert shape(await kept.load(one)) == shape(await plain.load(other))
+
+
+async def test_a_turn_that_dies_after_any_record_comes_to_its_end(tmp_path: Path) -> None:
+    whole = toy(tmp_path / "whole")
+    await played(whole, agent(str(tmp_path / "whole")))
+    assert whole.attempts == 2
+    for last in range(1, whole.records, 2):
+        ledger = tmp_path / str(last)
+        killed = toy(ledger, [last])
+        await played(killed, agent(str(ledger)))
+        assert killed.attempts == 3
+        # What may have run twice, the model was told of.
+        ended = Counter(line.split()[0] for line in ledger.read_text("utf-8").splitlines())
+        told = b"".join(await killed.load("s")).count(b"tool_lost")
+        assert ended["ended-pay"] <= 1 + told, last
+
+
+async def begun(ledger: Path, what: str) -> None:
+    """Return when *what* stands in the *ledger*."""
+    async with asyncio.timeout(10):
+        while not ledger.exists() or what not in ledger.read_text("utf-8"):  # noqa: ASYNC110  # a file
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("dies", [(), (6,)], ids=["whole", "killed"])
+async def test_a_steer_reaches_the_turn_that_goes_on(tmp_path: Path, dies: tuple[int, ...]) -> None:
+    ledger = tmp_path / "ledger"
+    kept, person = toy(ledger, dies), agent(str(ledger))
+    async with person.session("s", kept) as session:
+        await session.send(json.dumps([[["look", {"seconds": 0.2}]]]))
+        await begun(ledger, "began-look")
+        await session.load()
+        await session.steer("steer: be quick", id="steer")
+        # It came as a signal; the turn of its own finds it done.
+        assert len(kept.inbox) == 1
+        await kept.settled()
+        assert kept.attempts == 2 + len(dies)
+        await session.load()
+        assert session.result().text == "done steer: be quick"
+
+
+async def test_an_interrupt_reaches_the_turn_that_goes_on(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    kept, person = toy(ledger), agent(str(ledger))
+    async with person.session("s", kept) as session:
+        await session.send(json.dumps([[["look", {"seconds": 60}]]]))
+        await begun(ledger, "began-look")
+        await session.load()
+        await session.interrupt()
+        await kept.settled()
+        await session.load()
+        assert session.result().reason == "interrupted"
+
+
+async def test_of_two_people_who_answer_one_question_the_second_is_told(tmp_path: Path) -> None:
+    kept, person = toy(tmp_path / "ledger"), agent(str(tmp_path / "ledger"))
+    async with person.session("s", kept) as one, person.session("s", kept) as other:
+        await one.send(json.dumps([[["ask", {"seconds": 0}]]]))
+        await kept.settled()
+        await asyncio.gather(one.load(), other.load())
+        (question,) = one.waiting
+        await one.approve(question.id)
+        with pytest.raises(UnknownRequest):
+            await other.approve(question.id)
+        await kept.settled()
+    ended = (tmp_path / "ledger").read_text("utf-8")
+    assert ended.count("ended-ask") == 1
+
+
+async def test_a_question_with_a_deadline_wakes_the_session(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "ledger")
+    kept, person = toy(tmp_path / "ledger"), agent(ledger)
+    made = attrs.evolve(agent(ledger), policy=Policy(answer_within=60.0))
+    kept.work = lambda name: TurnWork(made, name, 5.0)
+    async with person.session("s", kept) as session:
+        await session.send(json.dumps([[["ask", {"seconds": 0}]]]))
+        await kept.settled()
+    (wake,) = kept.wakes
+    assert 50 < wake <= 60
+
+
+async def test_a_caller_that_asks_for_what_cannot_be_is_told(tmp_path: Path) -> None:
+    made = attrs.evolve(agent(str(tmp_path / "ledger")), performers={})
+    kept = ToyObject(lambda name: TurnWork(made, name, 5.0))
+    async with made.session("s", kept) as session:
+        await session.send("hello")
+        with pytest.raises(ConfigError, match="key"):
+            await kept.settled()
+
+
+async def test_a_worker_that_drains_leaves_the_run_to_the_next_one(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    made, other = agent(str(ledger)), agent(str(ledger))
+    works = iter([made, other])
+    kept = ToyObject(lambda name: TurnWork(next(works), name, 5.0))
+    async with other.session("s", kept) as session:
+        await session.send(json.dumps([[["pay", {"seconds": 0.2}]], [["pay", {"seconds": 0}]]]))
+        await begun(ledger, "began-pay")
+        await made.drain()
+        await kept.settled()
+        await session.load()
+        assert session.result().text == "done"
+    # The first tool came to its end, the second one was begun by the other worker: none is in doubt.
+    assert ledger.read_text("utf-8").count("ended-pay") == 2
+    assert kept.attempts == 2
+    assert not any(b"tool_lost" in entry for entry in await kept.load("s"))
+
+
+# The journals in the state of an object
+
+
+@pytest.mark.parametrize("check", checks(Lasts.WHILE_OPEN), ids=str)
+async def test_the_store_keeps_its_promises(check: Check) -> None:
+    await check(ShelfStore)
+
+
+async def test_a_long_journal_is_read_in_pages() -> None:
+    draw, store, written = random.Random(7), ShelfStore(), list[bytes]()
+    while len(written) < 15 * PAGE_ENTRIES:
+        some = [draw.randbytes(draw.choice([1, 10, 20, 130_000])) for _ in range(draw.choice([1, 1, 2, 70]))]
+        await store.append("s", len(written), some)
+        written += some
+        start = draw.randrange(len(written) + 2)
+        assert [*await store.load("s", start)] == written[start:]
+    store.state.reads = 0
+    await store.load("s", len(written) - 250)
+    assert store.state.reads <= 1 + 250 // PAGE_ENTRIES + 2 + PAGE_ENTRIES
+    # What became a page is kept once.
+    small = [key for key in store.state.values if key.startswith("entry/")]
+    assert len(small) < len(written) / 2
+    await store.delete("s")
+    assert store.state.values == {}
+
+
+async def test_a_page_that_is_made_while_it_is_read_is_found() -> None:
+    state, written = Kept(), [str(number).encode() for number in range(PAGE_ENTRIES)]
+    writer, reader = Shelf(state, lambda: "one"), Shelf(state, str)
+    append = partial(Append, session="s", about=None, incarnation="", at=0.0)
+    await writer.answer(append(expected=0, entries=tuple(written[:-1])))
+    # It knows by now how long the journal is.
+    await reader.info("s")
+    await writer.answer(append(expected=PAGE_ENTRIES - 1, entries=(written[-1],)))
+    found = await reader.answer(Load(session="s", start=3, incarnation=""))
+    assert isinstance(found, Bodies)
+    assert [*found.bodies] == written[3:-1]
+
+
+def test_restate_finds_the_handlers(tmp_path: Path) -> None:
+    """In a folder of its own: a checkout may have the name of the SDK."""
+    code = """
+import asyncio, httpx
+from turnwheel import Agent
+from turnwheel.apps import RestateWorker
+from turnwheel.effects import CallModel
+async def main():
+    agents = {"assistant": Agent(performers={CallModel: None})}
+    app = RestateWorker(agents).app
+    key = "publickeyv1_w7YHemBctH5Ck2nQRQ47iBBqhNHy4FV7t2Usbye2A6f"
+    closed = RestateWorker(agents, identity_keys=(key,)).app
+    accept = {"accept": "application/vnd.restate.endpointmanifest.v4+json"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://worker") as client:
+        found = await client.get("/discover", headers=accept)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(closed), base_url="http://worker") as client:
+        print((await client.get("/discover", headers=accept)).status_code)
+    (service,) = found.json()["services"]
+    print(service["name"], *sorted(f"{one['name']}:{one['ty']}" for one in service["handlers"]))
+asyncio.run(main())
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    handlers = "append:SHARED ask:SHARED delete:EXCLUSIVE settle:EXCLUSIVE turn:EXCLUSIVE"
+    assert shown.stdout == f"401\nassistant {handlers}\n"

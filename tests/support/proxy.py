@@ -1,0 +1,63 @@
+"""A network between a program and a server, which can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class Proxy:
+    """
+    Passes bytes on between a port of this machine and the socket *there*, while its network is *up*.
+
+    Bytes that come meanwhile wait, as those of a network do that is down for a while.
+    """
+
+    def __init__(self, there: Path) -> None:
+        self._there = there
+        self.up = asyncio.Event()
+        self.up.set()
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.drop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def drop(self) -> None:
+        """Break all connections, in the middle of what they say."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            there_reader, there_writer = await asyncio.open_unix_connection(self._there)
+            self._writers |= {writer, there_writer}
+            for pair in ((reader, there_writer), (there_reader, writer)):
+                task = asyncio.ensure_future(self._pass_on(*pair))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                await self.up.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -1,0 +1,129 @@
+"""A server of Restate and two workers at one address, to be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+import httpx
+from support.installing import CACHE, install_npm
+
+SERVER = "1.7.12"
+WORKER = Path(__file__).with_name("restate_agents.py")
+
+
+def server_program() -> str:
+    """The server of Restate, installed."""
+    folder = CACHE / f"restate-{SERVER}"
+    install_npm(folder, f"@restatedev/restate-server@{SERVER}")
+    # It is one binary, which needs no node.
+    return str(next(folder.glob("node_modules/@restatedev/restate-server-*/bin/restate-server")))
+
+
+def free_ports(number: int) -> list[int]:
+    """So many loopback ports that no process listens on."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [int(each.getsockname()[1]) for each in taken]
+    for each in taken:
+        each.close()
+    return ports
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """The server *program* and the workers, which keep what they need in *folder*."""
+
+    program: str
+    folder: Path
+    ports: list[int] = attrs.field(factory=lambda: free_ports(4))
+    processes: dict[str, subprocess.Popen[bytes]] = attrs.field(factory=dict)
+
+    @property
+    def ingress(self) -> str:
+        return f"http://127.0.0.1:{self.ports[0]}"
+
+    @property
+    def admin(self) -> str:
+        return f"http://127.0.0.1:{self.ports[1]}"
+
+    @property
+    def ledger(self) -> Path:
+        """What the tools did."""
+        return self.folder / "ledger"
+
+    def start_server(self) -> None:
+        """Start the server over what it kept."""
+        ports = ("INGRESS__BIND_ADDRESS", "ADMIN__BIND_ADDRESS", "BIND_ADDRESS")
+        env = {f"RESTATE_{name}": f"127.0.0.1:{port}" for name, port in zip(ports, self.ports, strict=False)}
+        command = [self.program, "--base-dir", str(self.folder / "data"), "--node-name", "one", "--no-logo"]
+        command += ["--listen-mode", "tcp"]
+        env["RESTATE_DISABLE_TELEMETRY"] = "true"
+        # A worker that hangs holds its connections. Without a balancer in between, the server has to notice.
+        env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__INTERVAL"] = "1s"
+        env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__TIMEOUT"] = "1s"
+        self._start("server", command, env)
+        wait_until(lambda: answers(f"{self.admin}/health") and answers(f"{self.ingress}/restate/health"))
+
+    def start_worker(self, name: str) -> None:
+        """Start the worker *name*; return when it serves."""
+        log = self._start(name, [sys.executable, str(WORKER), str(self.ports[3]), str(self.ledger)], {})
+        wait_until(lambda: "Running on" in log.read_text("utf-8"))
+
+    def register(self, port: int) -> None:
+        """Tell the server that workers serve at *port*."""
+        uri = {"uri": f"http://127.0.0.1:{port}"}
+        httpx.post(f"{self.admin}/deployments", json=uri, trust_env=False, timeout=30).raise_for_status()
+
+    def _start(self, name: str, command: list[str], env: Mapping[str, str]) -> Path:
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as out:
+            self.processes[name] = subprocess.Popen(
+                command,
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **env},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        return log
+
+    def kill(self, *names: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """Kill the processes *names*, and wait for their end."""
+        for name in names:
+            self.processes[name].send_signal(how)
+        for name in names:
+            self.processes[name].wait(30)
+
+    def name_of(self, pid: int) -> str:
+        """The worker with this *pid*."""
+        return next(name for name, process in self.processes.items() if process.pid == pid)
+
+    def stop(self) -> None:
+        """Kill all that is left."""
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+def answers(url: str) -> bool:
+    """Whether *url* answers well."""
+    try:
+        return httpx.get(url, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def wait_until(holds: Callable[[], bool], within: float = 60.0) -> None:
+    """Return when *holds* does."""
+    limit = time.monotonic() + within
+    while not holds():
+        if time.monotonic() > limit:
+            msg = f"not within {within} s"
+            raise TimeoutError(msg)
+        time.sleep(0.05)
