@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import httpx
 import pytest
+from click.testing import CliRunner
 from support.http_server import serving
 from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, postgres_server
 from support.session_stage import until
 
 from turnwheel import Agent, Policy, ToolContext, tool
 from turnwheel.apps import AbsurdWorker, TurnQueue
+from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.effects import CallModel, ModelFinished, StopReason, Usage
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import CallPiece, TextPiece
@@ -304,3 +307,35 @@ async def test_a_turn_is_queued_over_a_new_connection_where_the_old_one_was_lost
         await turns.wake("payer", "s")
         queued = await stage.server.run(f'select count(*) from absurd."t_{stage.queue}"')  # noqa: S608  # a name of ours
         assert queued[0][0] == 2
+
+
+async def test_the_command_serves_before_workers_over_the_database_of_its_store(
+    absurd_server: PostgresServer,
+) -> None:
+    await absurd_server.run("select absurd.create_queue('turnwheel')")
+    dsn, name = absurd_server.dsn, uuid.uuid4().hex
+    command = [str(Path(sys.executable).with_name("turnwheel")), "serve", "--stand-in", "--turns"]
+    process = await asyncio.create_subprocess_exec(*command, "--store", dsn, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    store = PostgresStore(dsn)
+    worker = AbsurdWorker(dsn, {"default": Agent(performers={CallModel: plays})}, store, poll=0.02)
+    try:
+        address = (await process.stdout.readline()).decode().split()[-1]
+        async with httpx.AsyncClient(base_url=address) as client:
+            made = (await client.post("/api/sessions", json={"id": name, "prompt": "say hello"})).json()
+            assert made["state"] == "new"
+            running = asyncio.create_task(worker.run())
+            while (await client.get(f"/api/sessions/{name}")).json()["state"] != "done":  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.02)
+            worker.stop()
+            await running
+    finally:
+        process.terminate()
+        await process.wait()
+        await store.close()
+
+
+def test_turns_need_a_database_that_workers_share(tmp_path: Path) -> None:
+    command = ["serve", "--stand-in", "--turns", "--store", str(tmp_path / "sessions.db")]
+    refused = CliRunner().invoke(turnwheel, command)
+    assert "workers share the sessions of a database" in str(refused.exception)
