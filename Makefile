@@ -13,6 +13,7 @@
 #   make prove      the promises, in every state that a small world can reach
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
+#   make hosts      kills workers of every host, and prints how soon others go on   ARGS is handed on
 #   make fuzz       every parser, given malformed input                   ARGS is handed on
 #   make mutants    the mistakes that a machine can make, and the share of them that tests find
 #   make scenarios  the stories of tests/scenarios, recorded anew
@@ -23,7 +24,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench bench-served prove torture soak fuzz golden lock clean
+.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench bench-served prove torture soak hosts fuzz golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -104,6 +105,9 @@ torture: $(INSTALLED)
 
 soak: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m provers.soak $(ARGS)
+
+hosts: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/python -m hosts $(ARGS)
 
 # Recorded answers of providers lie beside some checkouts; where they do not, what tests/provers/streams.py makes does.
 WIRE ?= $(wildcard ../shared/wire)

@@ -16,8 +16,15 @@ from inspect import iscoroutinefunction, signature
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
+from .store_leases import (
+    a_lease_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    leased as _leased,  # an underscore tells it from the checks
+    leases_are_renewed_together,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+    of_many_that_want_a_lease_one_gets_it,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+    the_leases_are_those_that_are_held,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+)
 from .store_meters import (
-    a_meter_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    a_meter_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     of_many_that_change_a_meter_none_is_lost,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
 )
 from .store_parts import Check, Lasts, Opened, broken, same
@@ -373,38 +380,7 @@ async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
         await store.delete("s")
 
 
-# Leases and checkpoints, of a store that has them
-
-
-async def _leased(store: Store, session: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
-    """What `lease` of *store* returns; as if each were granted where the store has none."""
-    lease = getattr(store, "lease", None)
-    return wanted if lease is None else await lease(session, held, wanted)
-
-
-async def a_lease_goes_only_from_the_one_that_is_there(store: Store) -> None:
-    """Comparing and writing it are one step; it is no entry, and a deleted session has none."""
-    if not hasattr(store, "lease"):
-        return
-    for session in ("s", "t"):
-        same("a lease that is free", await _leased(store, session, None, None), None)
-        same("a lease that was free", await _leased(store, session, None, b"a"), b"a")
-    for held, wanted in [(None, b"b"), (b"b", b"c"), (b"b", None), (None, None), (b"b", b"b")]:
-        same("a lease that is held", await _leased(store, "s", held, wanted), b"a")
-    same("a lease that is renewed", await _leased(store, "s", b"a", b"\0'"), b"\0'")
-    same("a lease that is given up", await _leased(store, "s", b"\0'", None), None)
-    same("a lease of another", await _leased(store, "s", b"\0'", b"d"), None)
-    same("the sessions", list(await store.list()), [])
-    await store.append("t", 0, [b"x"])
-    await store.delete("t")
-    same("the lease of a deleted session", await _leased(store, "t", None, None), None)
-    await _leased(store, "u", None, b"a")
-    await store.delete("u")
-    same(
-        "the lease of one that was deleted before its first entry",
-        await _leased(store, "u", None, None),
-        None,
-    )
+# Checkpoints, of a store that has them
 
 
 async def of_checkpoints_those_between_the_first_and_the_new_one_stay(store: Store) -> None:
@@ -427,20 +403,6 @@ async def of_checkpoints_those_between_the_first_and_the_new_one_stay(store: Sto
     await store.delete("s")
     await store.append("s", 0, [b"x"])
     same("the checkpoints of a session that was deleted", list(await kept("s")), [])
-
-
-async def leases_are_renewed_together(store: Store) -> None:
-    """Each goes only from the one that is there, whatever becomes of the others."""
-    renew = getattr(store, "renew", None)
-    if renew is None:
-        return
-    for session in ("a", "b", "c"):
-        await _leased(store, session, None, session.encode())
-    renewals = {"a": (b"a", b"A"), "b": (b"x", b"B"), "c": (b"c", b"C"), "d": (b"d", b"D")}
-    same("the sessions that have another one", sorted(await renew(renewals)), ["b", "d"])
-    found = [await _leased(store, session, None, None) for session in renewals]
-    same("the leases that are there", found, [b"A", b"b", b"C", None])
-    same("what is refused of none", list(await renew({})), [])
 
 
 # News, of a store that tells them
@@ -505,6 +467,8 @@ async def a_closed_store_says_so(store: Store) -> None:
         calls["lease"] = ("s", None, b"mine")
     if hasattr(store, "meter"):
         calls["meter"] = ("m", None, b"mine")
+    if hasattr(store, "leases"):
+        calls["leases"] = ()
     if hasattr(store, "keep_checkpoint"):
         calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
     if hasattr(store, "news"):
@@ -643,16 +607,6 @@ async def of_writers_in_many_stores_one_goes_on(share: Opened) -> None:
         others = {type(outcome) for outcome in outcomes if not isinstance(outcome, str)}
         same("what the others are told", others, {StoreConflict})
         same("the last entries", await _kept(opened[length % 6], "s", length), winners * 3)
-
-
-async def of_many_that_want_a_lease_one_gets_it(share: Opened) -> None:
-    """All others see whose it is."""
-    opened = [await share() for _ in range(6)]
-    wants = (_leased(store, "s", None, f"{n}".encode()) for n, store in enumerate(opened))
-    found = await asyncio.gather(*wants)
-    if hasattr(opened[0], "lease"):
-        same("how many got a lease of 6 that want it", len(set(found)), 1)
-        same("whose it is", await _leased(opened[1], "s", None, None), found[0])
 
 
 async def what_others_write_is_told(share: Opened) -> None:

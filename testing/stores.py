@@ -80,6 +80,11 @@ class StoreOver:
         """Put leases in the place of others, one by one."""
         return await renew_each(self.lease, renewals)
 
+    async def leases(self) -> Mapping[str, bytes]:
+        """The leases of all sessions; none where *kept* has none."""
+        there = getattr(self.kept, "leases", None)
+        return {} if there is None else await there()
+
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """Those of *sessions* that were written to; where *kept* does not tell, it may be all."""
         tells = getattr(self.kept, "news", None)

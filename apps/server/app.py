@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, final
 
@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...effects.errors import ConfigError, TurnwheelError
+from ...effects.errors import ConfigError, StoreConflict, TurnwheelError
 from ...engine.session.watching import position
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
@@ -42,6 +42,7 @@ from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, 
 from .problems import Refused, problem, refusal_of
 from .session_routes import SessionRoutes
 from .step_routes import StepRoutes
+from .takeovers import Takeovers
 from .ui_message_routes import UiMessageRoutes
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ EVENT_PARAMETERS = (
     Parameter(name="since", about="as Last-Event-ID, for those who cannot send that", schema=POSITION),
     Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=POSITION),
 )
+
+# How often an input is tried again that another process was quicker than, and the seconds in between.
+CONFLICTS, CONFLICT_PAUSE = 15, 0.1
 
 # Seconds in which running work may end before it is cut off.
 DRAIN_WITHIN = 10.0
@@ -91,9 +95,9 @@ class AgentServer:
         words("an agent", agents)
         self.access = access
         self.limits = limits
-        # Workers see to what was left, as to all else.
-        self._resume = resume and turns is None
+        self._resume = resume
         self._resuming: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working, turns=turns)
         self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits, beat)
@@ -111,17 +115,22 @@ class AgentServer:
         return Namespace(tenant, tuple(self.opens.agents))
 
     async def __aenter__(self) -> AgentServer:
+        if self.opens.turns is not None:
+            # The workers see to what was left, as to all else.
+            return self
+        names = [self.names(tenant) for tenant in dict.fromkeys(self.access.tokens.values()) or [""]]
+        self._looking = asyncio.create_task(Takeovers(self.opens, names, dead=self._resume).run())
         if self._resume:
             # Beside the requests: a store may have a hundred thousand sessions.
-            self._resuming = asyncio.create_task(self._go_on())
+            self._resuming = asyncio.create_task(self._go_on(names))
             # A store in memory that has none is done with in one turn.
             await asyncio.sleep(0)
         return self
 
-    async def _go_on(self) -> None:
+    async def _go_on(self, names: Sequence[Namespace]) -> None:
         try:
-            for tenant in dict.fromkeys(self.access.tokens.values()) or [""]:
-                await self.opens.go_on(self.names(tenant))
+            for each in names:
+                await self.opens.go_on(each)
         except TurnwheelError as error:
             warn("", "not all sessions could be looked at for unfinished runs", error)
 
@@ -130,9 +139,11 @@ class AgentServer:
 
     async def drain(self, within: float | None = DRAIN_WITHIN) -> None:
         """End all streams, let running work end and close; every run can be resumed. Twice is fine."""
-        if self._resuming is not None:
-            self._resuming.cancel()
-            await asyncio.wait({self._resuming})
+        # A session that has been taken up is drained with the others; one that was only claimed lapses.
+        for task in (self._resuming, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         self.lists.end()
         await self.opens.drain(within)
 
@@ -241,11 +252,11 @@ class AgentServer:
         """The answer to *call* in JSON, or one of its own form."""
 
         async def plain() -> bytes:
-            return msgspec.json.encode(await operation.handler(call))
+            return msgspec.json.encode(await _done(operation, call))
 
         if operation.keyed:
             return await (self.keys.once(operation, call, plain) if call.key else plain())
-        given = await operation.handler(call)
+        given = await _done(operation, call)
         return given if isinstance(given, Response | EventStream) else msgspec.json.encode(given)
 
     async def _body(self, operation: Operation, request: Request) -> Any:  # noqa: ANN401  # as the operation takes it
@@ -273,6 +284,17 @@ class AgentServer:
 
 def _json(data: bytes, status: HTTPStatus) -> Response:
     return Response(data, status, media_type="application/json")
+
+
+async def _done(operation: Operation, call: HttpCall) -> Any:  # noqa: ANN401  # as the operation gives it
+    """What *operation* gives; done again where another process took the session from a run here meanwhile."""
+    for _ in range(CONFLICTS):
+        # Nothing was written. The run here finds out at its next look at the store, and the input goes by way
+        # of the journal then.
+        with suppress(StoreConflict):
+            return await operation.handler(call)
+        await asyncio.sleep(CONFLICT_PAUSE)
+    return await operation.handler(call)
 
 
 def _whole(value: object) -> object:

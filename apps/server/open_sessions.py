@@ -17,16 +17,24 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
 
-from ...effects.errors import SessionBusy, SessionClosed, SessionGone, TurnwheelError, UnknownSession
+from ...effects.errors import (
+    SessionBusy,
+    SessionClosed,
+    SessionGone,
+    StoreConflict,
+    TurnwheelError,
+    UnknownSession,
+)
 from ...engine.agent import Agent
-from ...engine.journal.summary import SessionKind, SessionStatus
+from ...engine.journal.summary import SessionKind
 from ...engine.session.listing import each_listed
-from ...performers.base import warn
 from .access import Namespace
 from .feed import SessionFeed
+from .left_runs import LeftRuns, is_left
 from .problems import Refused
 
 if TYPE_CHECKING:
+    from ...engine.session.listing import Listed
     from ...engine.session.session import Session
     from ...performers.stores.base import Store
 
@@ -49,7 +57,7 @@ class LiveSession:
     """
     A *session* of *agent*, known outside as *id*; *users* are the requests and streams that have it.
 
-    Its *feed* has the streams' readers.
+    Its *feed* has the streams' readers; *left* gets to know what its run leaves undone.
     """
 
     name: str
@@ -57,6 +65,7 @@ class LiveSession:
     agent: str
     session: Session
     feed: SessionFeed
+    left: LeftRuns
     users: int = 0
     _work: asyncio.Task[None] | None = attrs.field(default=None, init=False)
 
@@ -79,7 +88,10 @@ class LiveSession:
 
     async def wake(self) -> None:
         """Go on with an unfinished run, and with the prompts in the queue, unless that is done already."""
-        if not self.working and self.unfinished:
+        if self.working:
+            # One that rested begins to work: others must see that it has to be taken over if this ends here.
+            await self.session.keep_lease()
+        elif self.unfinished:
             self._work = work = asyncio.create_task(self._drive())
             # The caller's next look should find the run begun. A process of another machine, of which only
             # time tells whether it works, is not waited for.
@@ -94,11 +106,21 @@ class LiveSession:
             # One may have come after the run looked for the last time, and before it let go.
             while self.session.queue and not self.session.unfinished:
                 await self.session.resume(wait=True)
-        except (SessionBusy, SessionClosed, SessionGone):
-            # Another process drives it and finds the input in the journal; or there is nothing to drive.
+        except (SessionGone, StoreConflict):
+            # Deleted, or taken over by another process, which reads all inputs that came until then.
             return
+        except SessionBusy:
+            # Another process drives it and finds the input in the journal, if it looks once more.
+            self.left.busy(self.name)
+            return
+        except SessionClosed:
+            pass
         except TurnwheelError as error:
-            warn(self.name, "a run in the background failed", error)
+            self.left.failed(self.name, error)
+        else:
+            self.left.settled(self.name)
+        if self.unfinished:
+            await self.left.leave(self.name)
 
     async def close(self) -> None:
         """Close the session; a run is left as it is in the store."""
@@ -128,6 +150,8 @@ class OpenSessions:
         self._open: dict[str, LiveSession] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}
         self.draining = asyncio.Event()
+        first = next(iter(agents.values()))
+        self.left = LeftRuns(store, first.worker, first.lease)
 
     @property
     def count(self) -> int:
@@ -139,11 +163,16 @@ class OpenSessions:
         """How many are at work; those that rest are not."""
         return sum(one.working and not one.session.resting for one in self._open.values())
 
+    @property
+    def room(self) -> int:
+        """How many more may be at work."""
+        return max(0, self._most_working - self.working)
+
     def check_room(self) -> None:
         """Refuse to begin more work than this process may do at a time."""
         if self.draining.is_set():
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending; ask another one, or later")
-        if self.working >= self._most_working:
+        if not self.room:
             detail = f"{self._most_working} sessions are at work, as many as may; try again later"
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "1"})
 
@@ -172,7 +201,7 @@ class OpenSessions:
         one = self._open.pop(name, None)
         if one is None:
             session = self.agents[agent].session(name, self.store)
-            one = LiveSession(name, id, agent, session, SessionFeed(session, self.store))
+            one = LiveSession(name, id, agent, session, SessionFeed(session, self.store), self.left)
         self._open[name] = one
         one.users += 1
         try:
@@ -219,24 +248,26 @@ class OpenSessions:
         async with self.use(names, one.id.rpartition(".")[0]) as parent:
             await self.wake(names, parent)
 
-    async def go_on(self, names: Namespace) -> int:
-        """Go on with the runs of *names* that another process left in the middle; how many there are."""
-        found = 0
-        async with aclosing(each_listed(self.store, names.prefix)) as sessions:
-            async for one in sessions:
-                known = names.public(one.session)
-                if known is None or one.about.kind is SessionKind.CHILD:
-                    continue
+    def id_here(self, names: Namespace, row: Listed) -> str | None:
+        """The id in *names* of the session *row*; None where this server does not go on with it by itself."""
+        known = names.public(row.session)
+        if known is None or row.about.kind is SessionKind.CHILD:
+            return None
+        # What began in another directory belongs to an agent of there, unless an input came here.
+        here = row.about.cwd in {"", self.agents[known[0]].config.cwd} or self.left.owes(row.session)
+        return known[1] if here else None
+
+    async def go_on(self, names: Namespace) -> None:
+        """Go on with the runs of *names* that were left in the middle and have no lease, lapsed or not."""
+        leased = (await self.left.watch.look()).there
+        async with aclosing(each_listed(self.store, names.prefix)) as rows:
+            async for row in rows:
+                known = self.id_here(names, row)
                 # A run that rests is left alone: there is nothing to do before its questions are answered.
-                left = one.about.state is SessionStatus.UNFINISHED or one.about.prompts
-                # What began in another directory belongs to an agent of there.
-                here = one.about.cwd in {"", self.agents[known[0]].config.cwd}
-                if left and here:
+                if known is not None and is_left(row) and row.session not in leased:
                     with suppress(TurnwheelError):
-                        async with self.use(names, known[1]) as session:
+                        async with self.use(names, known) as session:
                             await session.wake()
-                            found += session.working
-        return found
 
     async def drain(self, within: float | None) -> None:
         """Let running work end, begin nothing more, and close every session."""

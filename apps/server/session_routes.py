@@ -220,6 +220,8 @@ class SessionRoutes:
             try:
                 await one.session.approve(request, decision, by=call.caller)
             except UnknownRequest as error:
+                # The same answer again may come because the server that took it is gone.
+                await self.opens.wake(call.names, one)
                 await self._closed(one, call, error)
             await self.opens.wake(call.names, one)
         word = str(given.__struct_config__.tag)

@@ -92,6 +92,22 @@ def decoded(data: bytes | None) -> LeaseRecord | None:
     return None
 
 
+def encoded(worker: str, token: str, since: float, seconds: float) -> bytes:
+    """The record of *worker* in this process, from now on for *seconds*."""
+    record = LeaseRecord(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        worker=worker,
+        since=since,
+        machine=machine(),
+        born=_born_here(os.getpid()),
+        token=token,
+        seconds=seconds,
+        renewed=time.monotonic(),
+    )
+    return json.dumps(attrs.asdict(record)).encode()
+
+
 # Processes of this machine
 
 
@@ -284,18 +300,7 @@ class SessionLease:
             held = found
 
     def _made(self) -> bytes:
-        record = LeaseRecord(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            worker=self.environment.worker,
-            since=self._since,
-            machine=machine(),
-            born=_born_here(os.getpid()),
-            token=self._token,
-            seconds=self.environment.lease,
-            renewed=time.monotonic(),
-        )
-        return json.dumps(attrs.asdict(record)).encode()
+        return encoded(self.environment.worker, self._token, self._since, self.environment.lease)
 
     async def _over(self, found: LeaseRecord) -> bool:
         """Whether the work that *found* stands for is over; of another machine's, once it was watched."""

@@ -329,12 +329,13 @@ class Session(Pictured):
         return await self._to_the_end(self.stream(wait=wait, takeover=takeover), None)
 
     async def check_free(self) -> None:
-        """
-        Raise `SessionBusy` with the owner where another process, or another object, works on the session.
-
-        It waits up to a lease for a process of another machine, of which only its renewals tell that it runs.
-        """
+        """Raise `SessionBusy` with the owner of the lease; it watches one of another machine for its time."""
         await self._runner.lease.check()
+
+    async def keep_lease(self) -> None:
+        """Take the lease of a run here that an input woke from its rest: now, and not at the next look."""
+        if not self._runner.lease.held:
+            await self._runner.lease.keep()
 
     async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
         """The result of the run that took the prompt of *sender*, once *stream* has ended."""

@@ -159,7 +159,7 @@ class LeasingStore(Store, Protocol):
     A `Store` that also keeps leases: for each session one record, which says who is at work on it.
 
     A store may do without: a session at work is then taken over by any process that resumes it. Where it has
-    no `renew`, each lease is renewed by itself.
+    no `renew`, each lease is renewed by itself. Where it has no `leases`, a server takes over when it starts.
     """
 
     async def lease(
@@ -178,6 +178,14 @@ class LeasingStore(Store, Protocol):
         As `lease` for each session of *renewals*, with its *held* and *wanted*; where another one is there.
 
         All in one step, for a process with a thousand sessions at work.
+        """
+        ...
+
+    async def leases(self) -> Mapping[str, bytes]:
+        """
+        The leases of all sessions that have one, by session.
+
+        A server asks a few times a second: it should cost no more than to read them.
         """
         ...
 

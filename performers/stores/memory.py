@@ -183,6 +183,12 @@ class MemoryStore:
         """Put leases in the place of others; see `LeasingStore.renew`."""
         return await renew_each(self.lease, renewals)
 
+    async def leases(self) -> Mapping[str, bytes]:
+        """The leases of all sessions that have one; see `LeasingStore.leases`."""
+        with self._lock:
+            self._open()
+            return dict(self._leases)
+
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
         with self._lock:

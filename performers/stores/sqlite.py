@@ -163,6 +163,10 @@ class SQLiteStore:
         """Put leases in the place of others, in one transaction; see `LeasingStore.renew`."""
         return await self._do(partial(renew, dict(renewals)), "lease")
 
+    async def leases(self) -> Mapping[str, bytes]:
+        """The leases of all sessions that have one; see `LeasingStore.leases`."""
+        return await self._do(leases)
+
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
         return await self._do(partial(news, tuple(sessions), since))
@@ -598,9 +602,12 @@ def _swapped(
     table, key = place
     found = db.execute(f"select body from {table} where {key} = ?", (name,)).fetchone()  # noqa: S608  # of ours
     there: bytes | None = found and found[0]
-    if there == held and wanted is None:
+    if there != held or held == wanted:
+        # A look is in no transaction: what came into the place meanwhile is not to be touched.
+        return there
+    if wanted is None:
         db.execute(f"delete from {table} where {key} = ?", (name,))  # noqa: S608  # as above
-    elif there == held and held != wanted:
+    else:
         db.execute(f"insert or replace into {table} values (?, ?)", (name, wanted))  # noqa: S608  # as above
     return there
 
@@ -658,6 +665,11 @@ def _number(session: str, incarnation: str, db: sqlite3.Connection) -> tuple[int
 def renew(renewals: Mapping[str, tuple[bytes, bytes]], db: sqlite3.Connection) -> list[str]:
     """Put leases in the place of others; the sessions where those are not there."""
     return [name for name, (held, wanted) in renewals.items() if lease(name, held, wanted, "", db) != wanted]
+
+
+def leases(db: sqlite3.Connection) -> dict[str, bytes]:
+    """The leases of all sessions that have one."""
+    return dict(db.execute("select session, body from leases").fetchall())
 
 
 def news(sessions: tuple[str, ...], since: Mark | None, db: sqlite3.Connection) -> tuple[Mark, list[str]]:

@@ -108,13 +108,14 @@ class StoreFile:
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
-            self._check_beginning()
+            size = self._check_beginning()
             Path(self._place).parent.mkdir(parents=True, exist_ok=True)
             # Transactions are begun by hand.
             db = sqlite3.connect(self._place, timeout=BUSY_SECONDS, isolation_level=None)
             # What another program wrote is text of any bytes: one such row must not hide the others.
             db.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
             try:
+                self._check_pages(db, size)
                 _prepare(db, self._place, self._durability, self._mark)
                 if self._suspect:
                     self._check_all(db)
@@ -133,8 +134,13 @@ class StoreFile:
         file, log = os.stat(self._place), os.stat(self._log)  # noqa: PTH116  # as said
         return (_which(file), _which(log)), file.st_size
 
-    def _check_beginning(self) -> None:
-        """Refuse a link, and to make a file that was there before, or whose log still is."""
+    def _check_beginning(self) -> int:
+        """
+        Refuse a link, and to make a file that was there before, or whose log still is.
+
+        Its size, in bytes, where it has to be whole pages. Nothing is read here: closing a file gives up all
+        locks that connections of this process have on it.
+        """
         # SQLite keeps the log beside the file, where this store would not look for it.
         if Path(self._place).is_symlink():
             raise _fault(
@@ -144,17 +150,21 @@ class StoreFile:
         # that another process makes in between would look like one that lost its beginning.
         log, file = _stat(self._log), _stat(self._place)
         if file is not None and file.st_size:
-            if not (log is not None and log.st_size) and _torn(self._place, file.st_size):
-                raise _fault(
-                    self, "is damaged: its last page is not whole", _WAYS_OUT[sqlite3.SQLITE_CORRUPT]
-                )
-            return
+            # With a log it may be in the middle of growing.
+            return 0 if log is not None and log.st_size else file.st_size
         if self._files is not None:
             way_out = "put it back, or make a new store to begin anew"
             raise _fault(self, "is gone or empty, and was not before", way_out)
         if log is not None and log.st_size:  # SQLite would delete it, and with it the last entries
             what = f"is not there or is empty, and its log {self._log!r} is not"
             raise _fault(self, what, "put the one back, or move the other away to begin anew")
+        return 0
+
+    def _check_pages(self, db: sqlite3.Connection, size: int) -> None:
+        """Refuse a file that ends in a part of a page; *size* is in bytes."""
+        # SQLite fills such a part up to a whole page, and goes on without the entries that were cut off.
+        if size and size % _page_size(db):
+            raise _fault(self, "is damaged: its last page is not whole", _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
 
     def _check_all(self, db: sqlite3.Connection) -> None:
         # The part that was cut off may be a page that no query needs for a long time.
@@ -231,18 +241,12 @@ def _stat(path: str) -> os.stat_result | None:
     return None
 
 
-# How every database begins; behind it stands how long a page is, and 1 for 64 kB.
-_MAGIC = b"SQLite format 3\0"
-
-
-def _torn(path: str, size: int) -> bool:
-    """Whether the file at *path*, of this *size*, ends in a part of a page."""
-    # SQLite fills such a part up to a whole page, and goes on without the entries that were cut off.
-    with suppress(OSError), Path(path).open("rb") as file:
-        head = file.read(18)
-        page = int.from_bytes(head[16:], "big")
-        return head.startswith(_MAGIC) and size % (page if page > 1 else 65_536) != 0
-    return False  # it cannot be read, and SQLite will say so
+def _page_size(db: sqlite3.Connection) -> int:
+    """How long a page of the file is, in bytes."""
+    # For what is no database the length is a guess, and only reading something fails.
+    db.execute("pragma schema_version").fetchone()
+    size: int = db.execute("pragma page_size").fetchone()[0]
+    return size
 
 
 def _relaxed(works: Sequence[StoreWork[T]], db: sqlite3.Connection) -> list[T | Exception]:

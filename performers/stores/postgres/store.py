@@ -188,6 +188,11 @@ class PostgresStore:
         ((body, at),) = await self._call("select * from meter($1, $2, $3)", self._bytes(name), held, wanted)
         return body, at
 
+    async def leases(self) -> Mapping[str, bytes]:
+        """The leases of all sessions that have one; see `LeasingStore.leases`."""
+        rows = await self._call("select session, body from leases")
+        return {name.decode(): body for name, body in rows}
+
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:

@@ -304,6 +304,18 @@ class Mistaken(StoreOver):
         refused = await super().renew(renewals)
         return [] if self.mistake == "renews none" else refused
 
+    async def leases(self) -> Mapping[str, bytes]:
+        self._open()
+        there = dict(await super().leases())
+        match self.mistake:
+            case "leases one less":
+                there.pop("a", None)
+            case "leases of old" if there:  # those that were given up
+                there = {**dict.fromkeys("abcd", b"old"), **there}
+            case _:
+                pass
+        return there
+
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         self._open()
         mark, found = await super().news(sessions, since)
@@ -414,6 +426,7 @@ MISTAKES = {
         "keeps them for ever",
     ],
     "leases are renewed together": ["renews none"],
+    "the leases are those that are held": ["leases one less", "leases of old"],
     "news are of what was written or deleted": ["no deletions", "news once", "news to all"],
 }
 LASTING = {  # of what is opened again, and of what others have open

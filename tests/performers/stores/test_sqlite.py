@@ -18,7 +18,7 @@ import pytest
 from turnwheel import Agent, Limits, tool
 from turnwheel.effects.errors import ConfigError, StoreError
 from turnwheel.effects.requests import CallModel
-from turnwheel.performers.stores import sqlite
+from turnwheel.performers.stores import sqlite, sqlite_file
 from turnwheel.performers.stores.base import Durability
 from turnwheel.performers.stores.sqlite import SQLiteStore
 from turnwheel.performers.stores.sqlite_file import StoreFile
@@ -45,6 +45,36 @@ async def test_a_writer_in_the_way_of_opening_is_waited_for(path: Path) -> None:
     assert list(await loading) == [b"a"]
     writer.close()
     await second.close()
+
+
+async def test_opening_a_file_leaves_the_locks_of_this_process_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that opens a file and closes it gives up the locks that all of its connections have."""
+    store = SQLiteStore(path)
+    await store.append("s", 0, [b"a"])
+    await store.close()
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("pragma journal_mode = delete")
+    writer.execute("begin exclusive")
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.0)
+    locked = StoreFile(str(path), str(path), "power").read(lambda _: None)
+    assert "is locked" in str(locked)
+    other = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('vacuum')"
+    done = subprocess.run([sys.executable, "-c", other, path], check=False, capture_output=True, text=True)
+    assert "database is locked" in done.stderr
+    writer.close()
+
+
+async def test_a_look_at_a_lease_or_a_meter_writes_nothing(path: Path) -> None:
+    """It is in no transaction, so it would write over what another process wrote since it looked."""
+    store = SQLiteStore(path)
+    await store.append("s", 0, [b"a"])
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("pragma query_only = on")
+        assert sqlite.lease("s", None, None, "", db) is None
+        assert sqlite.meter("m", None, None, lambda: 0.0, db) == (None, 0.0)
+    await store.close()
 
 
 async def test_a_failure_is_told_even_to_a_cancelled_caller(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""
+The runs that were left in the middle, by servers that are gone and by this one: which of them are due here.
+
+Theory of operation. A dead server leaves its leases, which lapse. One that drains leaves a lapsed lease on
+purpose. So the leases of the store, which one question gives, say which sessions have no process. Besides,
+this server owes a look to sessions that another process had when an input came in here: it may have looked
+for inputs for the last time before it let go. And a run that failed here is tried again, a bounded number of
+times; others see its lapsed lease and may have more luck.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.errors import TurnwheelError, WorldError
+from ...engine.journal.encoding import decode_entry
+from ...engine.journal.entries import Posted
+from ...engine.journal.summary import SessionStatus
+from ...engine.session.lapsed import LeaseWatch
+from ...engine.session.listing import described
+from ...performers.base import warn
+
+if TYPE_CHECKING:
+    from ...engine.session.listing import Listed
+    from ...performers.stores.base import Store
+
+# How often a run that fails is begun again here, and the seconds before the first time; they double.
+TRIES, FIRST_PAUSE = 5, 1.0
+
+
+def is_left(row: Listed) -> bool:
+    """Whether there is something to do in the session *row* before a person answers."""
+    state = row.about.state
+    # Prompts behind a question wait for its answer.
+    return state is SessionStatus.UNFINISHED or (state is SessionStatus.IDLE and row.about.prompts > 0)
+
+
+@final
+@attrs.define(eq=False)
+class Debt:
+    """A session that is to be looked at again, from *due* on by the monotonic clock; it *failed* so often."""
+
+    failed: int = 0
+    due: float = 0.0
+
+
+@final
+class LeftRuns:
+    """The runs in *store* that no process drives; *seconds* is how long a claim of *worker* holds."""
+
+    def __init__(self, store: Store, worker: str, seconds: float) -> None:
+        self._store = store
+        # A store without leases is one without lapsed ones.
+        self.watch = LeaseWatch(store, worker, seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # see above
+        self._debts: dict[str, Debt] = {}
+
+    def busy(self, session: str) -> None:
+        """Another process has *session*: look at it again once that has let go."""
+        self._debts.setdefault(session, Debt())
+
+    def failed(self, session: str, error: TurnwheelError) -> None:
+        """A run of *session* failed here with *error*: try again later, if it did not fail too often."""
+        warn(session, "a run in the background failed", error)
+        debt = self._debts.setdefault(session, Debt())
+        # The first time is no new try.
+        debt.due = time.monotonic() + FIRST_PAUSE * 2**debt.failed if debt.failed < TRIES else math.inf
+        debt.failed += 1
+
+    def owes(self, session: str) -> bool:
+        """Whether this server owes a look to *session*, whatever others do with it."""
+        return session in self._debts
+
+    def taken(self, session: str) -> None:
+        """*session* is at work here again; that it failed is remembered until its run ends."""
+        if session in self._debts and not self._debts[session].failed:
+            del self._debts[session]
+
+    def settled(self, session: str) -> None:
+        """There is nothing to do in *session* any more."""
+        self._debts.pop(session, None)
+
+    async def leave(self, session: str) -> None:
+        """Leave *session* to others, where its run has not ended and no other process has it."""
+        # Where the store fails, the debt stays, or the next server finds it when it starts.
+        with suppress(WorldError):
+            row = await described(self._store, session)
+            if row is not None and is_left(row):
+                await self.watch.vacate(session, row.incarnation)
+
+    async def rests(self, row: Listed) -> bool:
+        """Whether the session *row* waits for people only: its worker may wait with it and needs no lease."""
+        info = await self._store.info(row.session)
+        if info is None or row.about.state is not SessionStatus.RESTING:
+            return False
+        last = await self._store.load(row.session, info.length - 1)
+        return not (last and isinstance(decode_entry(last[-1]), Posted))
+
+    async def due(self) -> dict[str, bytes | None]:
+        """The sessions to take up now, each with the lapsed lease that is there."""
+        leases = await self.watch.look(self._debts)
+        found = {*leases.lapsed, *[name for name in self._debts if name not in leases.there]}
+        now, none = time.monotonic(), Debt()
+        return {name: leases.there.get(name) for name in found if self._debts.get(name, none).due <= now}

@@ -1,0 +1,89 @@
+"""
+Finds the sessions whose owner is gone, by the leases that it left in their store, and claims them.
+
+Theory of operation. One question to the store gives all leases. A record that was renewed between two looks
+is one of a process at work, so only the others are read. That of this machine's process tells whether it
+runs; that of another machine's only by not being renewed for as long as it says. Of several observers one
+claims a session: it puts a record of its own in the place of the lapsed one, by compare-and-set, before it
+reads the journal. An observer that dies then leaves a record that lapses, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, final
+from uuid import uuid4
+
+import attrs
+
+from ...effects.errors import Workplace
+from .lease import decoded, encoded, held_here
+
+if TYPE_CHECKING:
+    from ...performers.stores.base import LeasingStore
+
+
+@final
+@attrs.frozen
+class Leases:
+    """The leases that are *there*, by session, and the sessions of those that have *lapsed*."""
+
+    there: Mapping[str, bytes]
+    lapsed: frozenset[str] = frozenset()
+
+
+@final
+@attrs.define(eq=False)
+class LeaseWatch:
+    """Looks at the leases of *store*; *seconds* is how long a claim of *worker* holds."""
+
+    store: LeasingStore
+    worker: str
+    seconds: float
+    # By session: the record that was there at the latest look, and when it was seen first.
+    _seen: dict[str, tuple[bytes, float]] = attrs.field(factory=dict, init=False)
+
+    async def look(self, wanted: Iterable[str] = ()) -> Leases:
+        """
+        The leases of now. One that lapses is found by the second look that sees it, at the latest.
+
+        Of a store that cannot tell all leases, those of the sessions *wanted*, and none as lapsed.
+        """
+        if not hasattr(self.store, "leases"):
+            return Leases({name: data for name in wanted if (data := await self._lease(name)) is not None})
+        before, now = self._seen, time.monotonic()
+        there = await self.store.leases()
+        self._seen = {
+            name: before[name] if name in before and before[name][0] == data else (data, now)
+            for name, data in there.items()
+        }
+        # One that changed since the look before is at work. One that was not there then may be given away.
+        stood = [name for name, (_, since) in self._seen.items() if since < now or name not in before]
+        return Leases(there, frozenset([name for name in stood if _lapsed(*self._seen[name], now)]))
+
+    async def _lease(self, session: str) -> bytes | None:
+        return await self.store.lease(session, None, None) if hasattr(self.store, "lease") else None
+
+    async def claim(self, session: str, lapsed: bytes) -> bytes | None:
+        """A record of this process, put in the place of the *lapsed* one; None where another is there."""
+        mine = encoded(self.worker, uuid4().hex, time.time(), self.seconds)
+        return mine if await self.store.lease(session, lapsed, mine) == mine else None
+
+    async def drop(self, session: str, lapsed: bytes) -> None:
+        """Take away a record behind which there is no work."""
+        await self.store.lease(session, lapsed, None)
+
+    async def vacate(self, session: str, incarnation: str) -> None:
+        """Leave a record that has lapsed, for other observers: this process has left the session's run."""
+        gone = encoded(self.worker, uuid4().hex, time.time(), 0.0)
+        await self.store.lease(session, None, gone, incarnation)
+
+
+def _lapsed(data: bytes, since: float, now: float) -> bool:
+    record = decoded(data)
+    # What is no record of ours says nothing about a process, and one of this process is late at most.
+    if record is None or record.token in held_here:
+        return False
+    where = record.at_work
+    return now - since >= record.seconds if where is None else where is Workplace.NOWHERE

@@ -1,0 +1,275 @@
+"""Servers on one store: what a dead one leaves is taken up by the others, once, while they serve."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+import pytest
+from support.http_server import Asking, scripted, serving
+
+from turnwheel import Agent, MemoryStore
+from turnwheel.apps.server import left_runs, takeovers
+from turnwheel.apps.server.limits import ServerLimits
+from turnwheel.effects import CallModel
+from turnwheel.effects.errors import TurnwheelError
+from turnwheel.engine.session.lease import born, encoded
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import StoreOver
+
+PAY = calls(("pay", {"amount": 5}))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeovers, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(left_runs, "FIRST_PAUSE", 0.01)
+
+
+def dead(seconds: float = 0.0) -> bytes:
+    """The lease of a process that is gone."""
+    record = json.loads(encoded("dead", "a token", 0.0, seconds))
+    return json.dumps({**record, "pid": os.getppid(), "born": "never"}).encode()
+
+
+def of_another_machine(seconds: float) -> bytes:
+    """The lease of a process of another machine, which renews it no more."""
+    return json.dumps({**json.loads(dead(seconds)), "machine": "another"}).encode()
+
+
+async def left(store: MemoryStore, name: str, lease: bytes | None, agent: Agent | None = None) -> None:
+    """A run in the middle of an answer, with *lease*."""
+    agent = agent or scripted(stalls("Half"))
+    session = agent.session(name, store)
+    run = session.start("Go")
+    while session.activity != "streaming":  # noqa: ASYNC110  # no event tells it
+        await asyncio.sleep(0)
+    await session.close()
+    with suppress(TurnwheelError):
+        await run.wait()
+    if lease is not None:
+        assert await store.lease(name, None, lease) == lease
+
+
+async def entries_of(store: Store, name: str, kind: str) -> int:
+    return sum(json.loads(entry)["type"] == kind for entry in await store.load(name))
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(10):
+        while not await holds():  # noqa: ASYNC110  # no event tells it
+            await asyncio.sleep(0.005)
+
+
+async def until_gone(store: MemoryStore) -> None:
+    """Until no session has a lease."""
+
+    async def gone() -> bool:
+        return not await store.leases()
+
+    await until(gone)
+
+
+async def taken_over(store: Store, names: Sequence[str]) -> int:
+    return sum([await entries_of(store, name, "TakenOver") for name in names])
+
+
+@pytest.mark.parametrize("lease", [dead(60.0), of_another_machine(0.05)], ids=["this machine", "another"])
+async def test_a_server_takes_over_while_it_serves(lease: bytes) -> None:
+    store = MemoryStore()
+    async with serving(scripted(says("Whole.")), store) as server:
+        await left(store, "s", lease)
+        assert (await server.done("s"))["reason"] == "end_turn"
+        assert await entries_of(store, "s", "TakenOver") == 1
+        await until_gone(store)
+
+
+async def test_what_is_at_work_or_renewed_is_left_alone() -> None:
+    store = MemoryStore()
+    async with serving(scripted(), store) as server:
+        record = {**json.loads(dead(60.0)), "born": born(os.getppid())}
+        await left(store, "here", json.dumps(record).encode())
+        renewed = of_another_machine(0.08)
+        await left(store, "there", renewed)
+        for number in range(20):
+            after = json.dumps({**json.loads(renewed), "renewed": float(number)}).encode()
+            assert await store.lease("there", renewed, after) == after
+            renewed = after
+            await asyncio.sleep(0.01)
+        states = [(await server.get(f"/api/sessions/{name}"))["state"] for name in ("here", "there")]
+        assert states == ["streaming"] * 2
+        assert [await entries_of(store, name, "TakenOver") for name in ("here", "there")] == [0, 0]
+
+
+async def test_several_servers_share_what_a_dead_one_left() -> None:
+    store, names = MemoryStore(), [f"s{number}" for number in range(40)]
+    async with AsyncExitStack() as stack:
+        servers: list[Asking] = []
+        for _ in range(3):
+            agent = scripted(*[says("Whole.")] * len(names))
+            servers.append(await stack.enter_async_context(serving(agent, store)))
+        for name in names:
+            await left(store, name, None)
+        for name in names:
+            await store.lease(name, None, dead())
+        for name in names:
+            await servers[0].done(name)
+        assert [await entries_of(store, name, "TakenOver") for name in names] == [1] * len(names)
+        await until_gone(store)
+
+
+async def test_a_server_takes_no_more_than_it_has_room_for() -> None:
+    store, names = MemoryStore(), ["a", "b", "c", "d"]
+    agent = scripted(*[stalls("Half")] * 2)
+    async with serving(agent, store, limits=ServerLimits(working=2)) as server:
+        for name in names:
+            await left(store, name, dead())
+
+        async def taken() -> bool:
+            return await taken_over(store, names) == expected
+
+        expected = 2
+        await until(taken)
+        # It looks several times more.
+        await asyncio.sleep(0.05)
+        assert await taken()
+        # Another one takes the rest.
+        async with serving(scripted(*[says("Whole.")] * 2), store):
+            expected = len(names)
+            await until(taken)
+        await server.server.drain(0.01)
+
+
+async def test_a_run_that_a_server_drains_goes_on_at_another() -> None:
+    store = MemoryStore()
+    async with (
+        serving(scripted(stalls("Half")), store) as one,
+        serving(scripted(says("Whole.")), store) as two,
+    ):
+        await one.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        await one.until("s", lambda found: found["state"] == "streaming")
+        await one.server.drain(0.01)
+        assert (await two.done("s"))["reason"] == "end_turn"
+        await until_gone(store)
+
+
+async def test_a_takeover_that_fails_is_tried_again_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[str] = []
+    monkeypatch.setattr(left_runs, "warn", lambda session, *_: failed.append(session))
+    store = MemoryStore()
+    # It has not the tools of the run, and so goes not on with it.
+    poor = Agent(model="openai:test")
+    async with serving(poor, store) as one:
+        await left(store, "s", dead(), scripted(stalls("Half")))
+
+        async def tried() -> bool:
+            return len(failed) > left_runs.TRIES
+
+        await until(tried)
+        await asyncio.sleep(0.05)
+        assert failed == ["s"] * (left_runs.TRIES + 1)
+        assert (await one.get("/api/sessions/s"))["state"] == "streaming"
+        async with serving(scripted(says("Whole.")), store) as two:
+            assert (await two.done("s"))["reason"] == "end_turn"
+
+
+async def test_what_a_dead_process_had_ended_or_never_begun_is_forgotten() -> None:
+    store = MemoryStore()
+    await scripted(says("Whole.")).session("s", store).run("Go")
+    async with serving(scripted(), store):
+        for name in ("s", "none"):
+            await store.lease(name, None, dead())
+        await until_gone(store)
+    assert await entries_of(store, "s", "TakenOver") == 0
+
+
+async def test_what_belongs_to_others_is_left_to_them() -> None:
+    store = MemoryStore()
+    elsewhere = Agent(model="openai:test", cwd="/", performers={CallModel: ScriptedModel(stalls("Half"))})
+    async with serving(scripted(), store, tokens={"secret": "acme"}):
+        await left(store, "of no tenant", dead())
+        await left(store, "acme/default/elsewhere", dead(), elsewhere)
+        await asyncio.sleep(0.1)
+        assert {*await store.leases()} == {"of no tenant", "acme/default/elsewhere"}
+
+
+class Halting(StoreOver):
+    """A store that waits before it gives up a lease, until *go* is set; *halted* says that it does."""
+
+    def __init__(self, kept: Store) -> None:
+        super().__init__(kept)
+        self.halted, self.go = asyncio.Event(), asyncio.Event()
+
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
+        if held is not None and wanted is None:
+            self.halted.set()
+            await self.go.wait()
+        return await super().lease(session, held, wanted, incarnation)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+async def test_an_input_that_comes_while_another_server_lets_go_is_answered(*, resume: bool) -> None:
+    kept = MemoryStore()
+    halting = Halting(kept)
+    async with (
+        serving(scripted(says("One.")), halting) as one,
+        serving(scripted(says("Two.")), kept, resume=resume) as two,
+    ):
+        await one.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
+        # It has looked for prompts for the last time, and has its lease still.
+        await halting.halted.wait()
+        await two.post("/api/sessions/s/messages", {"text": "Two?"}, 202)
+        assert (await two.get("/api/sessions/s"))["queue"]
+        halting.go.set()
+        over: Any = await two.done("s")
+        assert over["spend"]["turns"] == 2
+        await until_gone(kept)
+
+
+async def test_a_run_that_an_answer_wakes_has_its_lease_when_the_answer_is_taken() -> None:
+    """Else a server that dies right after it would leave a run that no other one misses."""
+    store = MemoryStore()
+    async with serving(scripted(PAY, stalls("Half")), store) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        await until_gone(store)
+        await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+        assert {*await store.leases()} == {"s"}
+
+
+async def test_an_input_goes_to_the_server_that_went_on_with_what_rested_here() -> None:
+    """The first one does not know yet: each has a store of its own, which tells no other one."""
+    kept = MemoryStore()
+    one, two = StoreOver(kept), StoreOver(kept)
+    async with (
+        serving(scripted(PAY, says("Paid."), says("More.")), one) as first,
+        serving(scripted(says("Paid."), says("More.")), two) as second,
+    ):
+        await first.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await first.question("s")
+        await until_gone(kept)
+        await second.post("/api/sessions/s/messages", {"text": "More?"}, 202)
+        await first.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+        await second.until("s", lambda found: found["state"] == "done" and found["spend"]["turns"] == 3)
+
+
+async def test_a_run_that_rests_stays_where_it_is() -> None:
+    kept = MemoryStore()
+    one, two = StoreOver(kept), StoreOver(kept)
+    async with serving(scripted(PAY), one) as first, serving(scripted(), two) as second:
+        await first.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        await first.question("s")
+        # Refused there, as the lease is here still.
+        await second.post("/api/sessions/s/messages", {"text": "More?"}, 202)
+        await until_gone(kept)
+        await asyncio.sleep(0.1)
+        before = await entries_of(kept, "s", "TakenOver")
+        await asyncio.sleep(0.1)
+        assert await entries_of(kept, "s", "TakenOver") == before <= 1

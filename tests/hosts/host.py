@@ -1,0 +1,117 @@
+"""
+What the suite asks of a host: workers that can be killed, one way in for clients, and journals to read.
+
+To add one, implement `Host` and add it to `HOSTS` of `hosts.known`. Workers make their agent with
+`make_agent`, so that all hosts play the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias, final
+
+import attrs
+
+
+@final
+@attrs.frozen
+class Prompt:
+    """A prompt under the sender's own *id*."""
+
+    id: str
+    text: str
+
+
+@final
+@attrs.frozen
+class Steer:
+    """A steer, read after the call that runs, under the sender's own *id*."""
+
+    id: str
+    text: str
+
+
+@final
+@attrs.frozen
+class Answer:
+    """An answer to the question *request*: yes, perhaps with other *arguments*, or no."""
+
+    request: str
+    yes: bool = True
+    arguments: Mapping[str, str] | None = None
+
+
+@final
+@attrs.frozen
+class Interrupt:
+    """Stop the run."""
+
+
+@final
+@attrs.frozen
+class Think:
+    """Change a setting: how many *tokens* the model may think."""
+
+    tokens: int
+
+
+@final
+@attrs.frozen
+class Cancel:
+    """Give up one *call*."""
+
+    call: str
+
+
+Input: TypeAlias = Prompt | Steer | Answer | Interrupt | Think | Cancel
+
+
+@final
+@attrs.frozen
+class Look:
+    """A session from outside: whether it is *over*, and its open *questions*."""
+
+    over: bool
+    questions: tuple[str, ...] = ()
+
+
+class Host(Protocol):
+    """Sessions over several worker processes."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def start(self, folder: Path, workers: int, pace: float) -> None:
+        """Begin; what it keeps goes into *folder*, and a tool takes *pace* seconds."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    def kill(self, worker: int) -> int:
+        """End the process of *worker* with -9; its pid."""
+        ...
+
+    async def begin(self, worker: int) -> None:
+        """Begin a new process in the place of *worker*."""
+        ...
+
+    def freeze(self, worker: int) -> int:
+        """Stop the process of *worker* where it is; its pid."""
+        ...
+
+    def thaw(self, worker: int) -> None: ...
+
+    async def held(self, worker: int) -> Sequence[str]:
+        """The sessions that *worker* is at work on."""
+        ...
+
+    async def put(self, session: str, given: Input) -> None:
+        """Put *given* in, as a client that tries again until it is taken; a prompt may begin the session."""
+        ...
+
+    async def look(self, session: str) -> Look: ...
+
+    async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
+        """The journal of *session* and those of its children, by name."""
+        ...

@@ -1,0 +1,139 @@
+"""
+Ends or stops workers at random moments while sessions are at work, and measures how soon others go on.
+
+Theory of operation. Two workers have sessions of several kinds, with tools, children, questions and queues.
+One is killed with -9 in the middle, and a new one takes its place at once, as a supervisor would have it; or
+it is stopped where it is, and wakes when all is over. What the dead one had is asked for right before. A
+takeover takes from the kill to the first entry that another process wrote to the journal. At the end every
+session has to be over, and `hosts.judge` finds nothing wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+import attrs
+from provers.audit.journals import Kept
+from provers.crash.points import Notebook
+
+from hosts.desk import NOTES
+from hosts.host import Answer, Host
+from hosts.judge import faults
+from hosts.scripts import LONGEST, Client
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver
+from turnwheel.engine.journal.summary import SessionStatus, status_of
+
+WORKERS, PACE = 2, 0.5
+
+# Seconds within which the worker dies, once half of all sessions are there.
+WITHIN = 3.0
+
+# Seconds between two looks of a client: hundreds of them share two workers.
+PAUSE = 2.0
+
+# What a session does: the jobs of its prompts, which come one right behind the other.
+JOBS = (
+    ("busy 1: go",),
+    ("series 1: go", "parallel 2: go"),
+    ("pays 1: go", "series 2: go"),
+    ("child 1: go", "limited 2: go"),
+    ("digs 1: go", "full 2: go", "hello"),
+)
+
+PARTS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+
+
+@final
+@attrs.define
+class Figures:
+    """What several kills came to: seconds until each session went on, and what was wrong."""
+
+    seconds: list[float] = attrs.field(factory=list)
+    wrong: list[str] = attrs.field(factory=list)
+
+    def share(self, part: float) -> float:
+        """The seconds within which that *part* of all takeovers was done."""
+        ordered = sorted(self.seconds)
+        return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
+
+    def __str__(self) -> str:
+        shown = ", ".join([f"{name} {self.share(part):.2f} s" for name, part in PARTS.items()])
+        return f"{len(self.seconds)} takeovers: {shown}; {len(self.wrong)} faults"
+
+
+async def kill_often(
+    host: Host, folder: Path, *, kills: int, sessions: int, seed: int, freezes: bool = False
+) -> Figures:
+    """Have a worker die *kills* times, with so many new *sessions* at work each time; or it *freezes*."""
+    figures, chance = Figures(), random.Random(seed)
+    await host.start(folder, WORKERS, PACE)
+    try:
+        for number in range(kills):
+            names = [f"k{number}s{session}" for session in range(sessions)]
+            clients = [Client(host, name, folder, pause=PAUSE) for name in names]
+            jobs = [JOBS[place % len(JOBS)] for place in range(sessions)]
+            working = [asyncio.create_task(work(*each)) for each in zip(clients, jobs, strict=True)]
+            async with asyncio.timeout(LONGEST):
+                while sum(bool(client.accepted) for client in clients) < sessions / 2:  # noqa: ASYNC110  # no event
+                    await asyncio.sleep(0.02)
+            await asyncio.sleep(chance.uniform(0.0, WITHIN))
+            worker = chance.randrange(WORKERS)
+            held = await host.held(worker)
+            died = time.time()
+            if freezes:
+                host.freeze(worker)
+            else:
+                host.kill(worker)
+                await host.begin(worker)
+            ends = await asyncio.gather(*working, return_exceptions=True)
+            figures.wrong += [f"its client got {end!r}" for end in ends if end is not None]
+            if freezes:
+                host.thaw(worker)
+                await asyncio.sleep(1.0)
+            notes = Notebook.read(folder / NOTES)
+            for client in clients:
+                journals = await host.journals(client.session)
+                figures.wrong += faults(client.session, journals, notes, client.accepted)
+                if client.session in held:
+                    figures.seconds += first_after(journals[client.session], client.session, died)
+    finally:
+        await host.stop()
+    return figures
+
+
+async def work(client: Client, jobs: Sequence[str]) -> None:
+    """Have *client* put all *jobs* in, answer the question of the one that asks, and wait for the end."""
+    for job in jobs:
+        await client.prompt(job, job)
+    if any(job.startswith("pays") for job in jobs):
+        await client.put(Answer(await client.question()))
+    await client.over()
+
+
+def first_after(entries: Sequence[bytes], session: str, moment: float) -> list[float]:
+    """
+    The seconds from *moment* to the first entry by which a worker went on with *session*.
+
+    None where there was nothing to do: before a person's answer, or once all prompts were answered.
+    """
+    read = [decode_entry(data) for data in entries]
+    before = next((number for number, entry in enumerate(read) if _at(entry) > moment), len(read))
+    status, waits = SessionStatus.IDLE, False
+    if before:
+        state = Kept.of(entries[:before], session).folded
+        status, waits = status_of(state), bool(state.prompts)
+    if status is SessionStatus.RESTING or (status is SessionStatus.IDLE and not waits):
+        return []
+    went_on = [_at(entry) for entry in read[before:] if isinstance(entry, TakenOver | RunOpened | Stepped)]
+    return [went_on[0] - moment] if went_on else []
+
+
+def _at(entry: Entry) -> float:
+    """When *entry* was made, or what it is about happened."""
+    return entry.event.at if isinstance(entry, Stepped | Posted) else entry.at

@@ -1,0 +1,31 @@
+"""The hosts that the suite knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from support.postgres import PostgresServer, new_schema
+
+from hosts.host import Host
+from hosts.processes import Servers
+
+
+@contextmanager
+def sqlite() -> Generator[Host]:
+    """Servers over one SQLite file."""
+    yield Servers("servers over SQLite", lambda folder: str(folder / "sessions.db"))
+
+
+@contextmanager
+def postgres() -> Generator[Host]:
+    """Servers over a PostgreSQL server of their own."""
+    server = PostgresServer()
+    try:
+        place = f"{server.dsn}#{new_schema()}"
+        yield Servers("servers over PostgreSQL", lambda _: place)
+    finally:
+        server.remove()
+
+
+HOSTS: Mapping[str, Callable[[], AbstractContextManager[Host]]] = {"sqlite": sqlite, "postgres": postgres}

@@ -1,0 +1,251 @@
+"""Servers of turnwheel over one store, each a process, as a host; and the engine alone, to compare with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, final
+
+import httpx
+
+from hosts.desk import make_agent
+from hosts.host import Answer, Cancel, Input, Interrupt, Look, Prompt, Steer, Think
+from turnwheel import Agent, Approve, Deny, MemoryStore, Session, SQLiteStore
+from turnwheel.effects.config import Steering
+from turnwheel.effects.errors import UnknownCall, UnknownRequest
+from turnwheel.effects.records import SetThinking
+from turnwheel.engine.session.lease import decoded
+from turnwheel.performers import PostgresStore
+from turnwheel.performers.stores.base import Store
+
+TESTS = Path(__file__).parents[1]
+
+# How a server refuses what came too late, or came before.
+OVER = re.compile("is over|was answered|was withdrawn|is answered|answered by|withdrawn")
+
+# Seconds that a client tries to put something in, and that a worker may take to come up.
+PATIENCE = 60.0
+
+
+def open_store(place: str) -> SQLiteStore | PostgresStore:
+    """The store at *place*: a URL of PostgreSQL with the schema behind a '#', or the path of a file."""
+    if place.startswith("postgresql:"):
+        dsn, _, schema = place.partition("#")
+        return PostgresStore(dsn, schema=schema or "turnwheel")
+    return SQLiteStore(place, "process")
+
+
+async def journals_of(store: Store, session: str) -> dict[str, Sequence[bytes]]:
+    """The journals of *session* and its children in *store*."""
+    children = [info.session for info in await store.list(prefix=f"{session}.")]
+    return {name: await store.load(name) for name in sorted([session, *children])}
+
+
+@final
+class Servers:
+    """Processes that each serve the same store: a file in the folder of the test, or what *place* says."""
+
+    def __init__(self, name: str, place: Callable[[Path], str]) -> None:
+        self.name = name
+        self._place = place
+        self._workers: dict[int, tuple[asyncio.subprocess.Process, str]] = {}
+        self._turns = count()
+        self._frozen: set[int] = set()
+        self._all: list[asyncio.subprocess.Process] = []
+
+    async def start(self, folder: Path, workers: int, pace: float) -> None:
+        """Begin *workers* processes."""
+        self._folder, self._pace = folder, pace
+        self._store = open_store(self._place(folder))
+        # Before several processes make it at once.
+        await self._store.list(1)
+        limits = httpx.Limits(max_connections=100)
+        self._client = httpx.AsyncClient(timeout=5.0, limits=limits)
+        await asyncio.gather(*[self.begin(worker) for worker in range(workers)])
+
+    async def stop(self) -> None:
+        """End all processes."""
+        for worker in [*self._workers]:
+            self.kill(worker)
+        for process in self._all:
+            await process.wait()
+        await self._client.aclose()
+        await self._store.close()
+
+    def kill(self, worker: int) -> int:
+        """End one with -9."""
+        process, _ = self._workers.pop(worker)
+        with suppress(ProcessLookupError):
+            process.kill()
+        return process.pid
+
+    async def begin(self, worker: int) -> None:
+        """Begin a process and wait until it serves."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "hosts.worker",
+            self._place(self._folder),
+            str(self._folder),
+            str(self._pace),
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        self._all.append(process)
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            line = await process.stdout.readline()
+        assert line, f"worker {worker} ended with {await process.wait()}"
+        self._workers[worker] = process, line.decode().strip()
+
+    def freeze(self, worker: int) -> int:
+        """Stop one where it is."""
+        self._frozen.add(worker)
+        pid = self._workers[worker][0].pid
+        os.kill(pid, signal.SIGSTOP)
+        return pid
+
+    def thaw(self, worker: int) -> None:
+        """Let it go on."""
+        self._frozen.discard(worker)
+        os.kill(self._workers[worker][0].pid, signal.SIGCONT)
+
+    async def held(self, worker: int) -> Sequence[str]:
+        """Those of which it has the lease."""
+        leases = await self._store.leases()
+        pid = self._workers[worker][0].pid
+        records = {name: decoded(data) for name, data in leases.items()}
+        return [name for name, record in records.items() if record is not None and record.pid == pid]
+
+    async def put(self, session: str, given: Input) -> None:
+        """Put *given* in over HTTP, at one worker or another."""
+        at = f"/api/sessions/{session}"
+        match given:
+            case Prompt(id, text):
+                await self._ask("POST", "/api/sessions", {"id": session})
+                await self._ask("POST", f"{at}/messages", {"text": text, "id": id})
+            case Steer(id, text):
+                await self._ask("POST", f"{at}/messages", {"text": text, "id": id, "mode": "steer"})
+            case Answer(request, yes, arguments):
+                body = {"decision": "approve" if yes else "deny"}
+                body |= {} if arguments is None else {"arguments": {**arguments}}  # type: ignore[dict-item]  # any JSON
+                await self._ask("POST", f"{at}/questions/{request}", body)
+            case Interrupt():
+                await self._ask("POST", f"{at}/interrupt")
+            case Think(tokens):
+                await self._ask("POST", f"{at}/control", {"thinking": tokens})
+            case Cancel(call):
+                await self._ask("POST", f"{at}/calls/{call}/cancel")
+
+    async def look(self, session: str) -> Look:
+        """Ask a worker."""
+        body = await self._ask("GET", f"/api/sessions/{session}")
+        over = body["state"] == "done" and not body["queue"]
+        return Look(over, tuple([asked["id"] for asked in body["questions"]]))
+
+    async def _ask(self, method: str, path: str, body: object = None) -> Any:
+        """The answer of one that answers. A refusal is one, too: an earlier try may have been taken."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                there = [worker for worker in self._workers if worker not in self._frozen]
+                _, url = self._workers[there[next(self._turns) % len(there)]]
+                try:
+                    answer = await self._client.request(method, url + path, json=body)
+                except httpx.TransportError:
+                    pass
+                else:
+                    if answer.status_code not in {429, 500, 503}:
+                        # The reply to an answer that was taken may have been lost, and a call may end.
+                        known = answer.status_code == 409 and OVER.search(answer.text)
+                        assert answer.status_code < 400 or known, answer.text
+                        return answer.json()
+                await asyncio.sleep(0.05)
+
+    async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
+        """Read them in the store."""
+        return await journals_of(self._store, session)
+
+
+@final
+class InProcess:
+    """The engine alone, in this process and in memory: what all hosts are compared with."""
+
+    name = "in process"
+
+    async def start(self, folder: Path, workers: int, pace: float) -> None:
+        """Begin; there are no *workers*."""
+        del workers
+        self._store = MemoryStore()
+        self._agent: Agent = make_agent(folder, pace, cwd=folder)
+        self._sessions: dict[str, Session] = {}
+        self._runs: dict[str, asyncio.Task[None]] = {}
+
+    async def stop(self) -> None:
+        """Let go of all sessions."""
+        for session in self._sessions.values():
+            await session.close()
+        await asyncio.gather(*self._runs.values(), return_exceptions=True)
+
+    def kill(self, worker: int) -> int:
+        """There is nothing to kill."""
+        raise NotImplementedError
+
+    freeze = kill
+
+    def thaw(self, worker: int) -> None:
+        """There is nothing to thaw."""
+        raise NotImplementedError
+
+    async def begin(self, worker: int) -> None:
+        """There is nothing to begin."""
+        raise NotImplementedError
+
+    async def held(self, worker: int) -> Sequence[str]:
+        """There is nothing to hold."""
+        raise NotImplementedError
+
+    async def put(self, session: str, given: Input) -> None:
+        """Put *given* in, and go on with the session."""
+        if session not in self._sessions:
+            self._sessions[session] = self._agent.session(session, self._store)
+        one = self._sessions[session]
+        await one.load()
+        match given:
+            case Prompt(id, text):
+                await one.send(text, id=id)
+            case Steer(id, text):
+                await one.steer(text, Steering.AFTER_TOOL, id=id)
+            case Answer(request, yes, arguments):
+                approved = Approve() if arguments is None else Approve(arguments=dict(arguments))
+                with suppress(UnknownRequest):
+                    await one.approve(request, approved if yes else Deny())
+            case Interrupt():
+                await one.interrupt()
+            case Think(tokens):
+                await one.control(SetThinking(tokens=tokens))
+            case Cancel(call):
+                with suppress(UnknownCall):
+                    await one.cancel(call)
+        if session not in self._runs or self._runs[session].done():
+            self._runs[session] = asyncio.create_task(self._drive(one))
+
+    async def _drive(self, one: Session) -> None:
+        while one.unfinished or one.queue:
+            await one.resume(wait=True)
+
+    async def look(self, session: str) -> Look:
+        """Look at the object."""
+        one = self._sessions[session]
+        over = one.machine is not None and not one.unfinished and not one.queue
+        return Look(over, tuple([asked.id for asked in one.waiting]))
+
+    async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
+        """Read them in memory."""
+        return await journals_of(self._store, session)
