@@ -36,7 +36,7 @@ from .keys import KeyedAnswers
 from .limits import RequestRates, ServerLimits, Streams, body_of
 from .list_feed import ListFeed
 from .metrics import Metrics
-from .open_sessions import OpenSessions
+from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
 from .problems import Refused, problem, refusal_of
@@ -78,7 +78,7 @@ class AgentServer:
     one.
     """
 
-    def __init__(  # as `create_app` has them
+    def __init__(  # noqa: PLR0913  # as `create_app` has them
         self,
         agents: Mapping[str, Agent],
         store: Store,
@@ -87,6 +87,7 @@ class AgentServer:
         limits: ServerLimits,
         beat: float,
         resume: bool,
+        turns: Turns | None,
     ) -> None:
         if not agents:
             msg = "a server needs an agent; pass agents={'default': agent}"
@@ -97,7 +98,7 @@ class AgentServer:
         self._resume = resume
         self._resuming: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working)
+        self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working, turns=turns)
         self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits, beat)
         self.rates = RequestRates(limits, store)
@@ -114,6 +115,9 @@ class AgentServer:
         return Namespace(tenant, tuple(self.opens.agents))
 
     async def __aenter__(self) -> AgentServer:
+        if self.opens.turns is not None:
+            # The workers see to what was left, as to all else.
+            return self
         names = [self.names(tenant) for tenant in dict.fromkeys(self.access.tokens.values()) or [""]]
         self._looking = asyncio.create_task(Takeovers(self.opens, names, dead=self._resume).run())
         if self._resume:
@@ -326,6 +330,7 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
     limits: ServerLimits = ServerLimits(),  # noqa: B008  # a frozen value
     heartbeat: float = 15.0,
     resume: bool = True,
+    turns: Turns | None = None,
 ) -> Starlette:
     """
     An ASGI app that serves *agents*, by their names, with the sessions of *store*.
@@ -334,12 +339,15 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
     without any, only callers that reach this machine's own addresses are served, and *hosts* are its other
     names. *origins* are pages of other servers that may call it. A comment goes down each event stream every
     *heartbeat* seconds. With *resume*, it goes on with the runs that were left in the middle.
+    With *turns*, such as a `TurnQueue`, it drives no run: it queues turns, and workers take them.
 
     Mounted into another app, it needs that app's lifespan: ``async with app.state.server: yield``.
     """
     by_name = agents if isinstance(agents, Mapping) else {"default": agents}
     access = Access(tokens=dict(tokens or {}), hosts=tuple(hosts), origins=tuple(origins))
-    server = AgentServer(by_name, store, access=access, limits=limits, beat=heartbeat, resume=resume)
+    server = AgentServer(
+        by_name, store, access=access, limits=limits, beat=heartbeat, resume=resume, turns=turns
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:

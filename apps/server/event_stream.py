@@ -37,6 +37,7 @@ from .feed import BEAT, FeedReader, Heard, id_line
 
 if TYPE_CHECKING:
     from ...engine.session.delivery import Position
+    from ...engine.session.session import Session
     from .limits import Streams
     from .open_sessions import LiveSession
 
@@ -91,8 +92,13 @@ class Teller(Protocol):
         ...
 
     @property
+    def ended(self) -> bool:
+        """Whether the latest frames are the end of a stream."""
+        ...
+
+    @property
     def over(self) -> bool:
-        """Whether nothing follows."""
+        """Whether nothing follows that end, as far as the session was read."""
         ...
 
     @property
@@ -111,6 +117,7 @@ class OwnWords:
     """Each notice as it is."""
 
     since: int | str
+    ended: bool = False
     over: bool = False
     tail: bytes = b""
 
@@ -132,6 +139,7 @@ class Projected:
     vocabulary: Vocabulary
     behind: Position
     since: int | str = 0
+    ended: bool = False
     over: bool = False
     tail: bytes = b""
     _seen: Events = ()
@@ -179,8 +187,9 @@ class StreamSource(Protocol):
 @final
 @attrs.frozen
 class SessionSource:
-    """What *teller* tells to *reader*, all that waits together."""
+    """What *teller* tells to *reader* of *session*, all that waits together."""
 
+    session: Session
     reader: FeedReader
     teller: Teller
 
@@ -196,11 +205,16 @@ class SessionSource:
                 frames: list[bytes] = [] if part else [BEAT]
                 for heard in part:
                     frames.append(teller.take(heard))
-                    if teller.over:
+                    if teller.ended and await self._is_over():
                         yield b"".join([*frames, teller.tail])
                         return
                 if data := b"".join(frames):
                     yield data
+
+    async def _is_over(self) -> bool:
+        # A run that goes on elsewhere is known as far as it was read.
+        await self.session.load()
+        return self.teller.over
 
 
 @asynccontextmanager
@@ -209,7 +223,7 @@ async def telling(
 ) -> AsyncGenerator[SessionSource, None]:
     """The session that is *opened*, as *tells* tells it."""
     async with opened as one, one.feed.reader(beat) as reader:
-        yield SessionSource(reader, tells(one))
+        yield SessionSource(one.session, reader, tells(one))
 
 
 @final

@@ -4,7 +4,7 @@ The sessions that this process has open: their runs begin and go on by themselve
 Theory of operation. A request or a stream uses a session object while it lasts. One that nothing uses and
 that does no work is kept for a while, the latest used longest, and then closed: it is rows in the store, as a
 run that rests on questions is. Runs are driven in tasks of their own, so no reader holds one up, and none
-needs one.
+needs one. With a turn queue none is driven here: a turn of its session is queued, for a worker to go on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
 
@@ -41,6 +41,14 @@ if TYPE_CHECKING:
 
 # Seconds that a request waits for the run that it begins, and between two looks at it.
 BEGUN_WITHIN, LOOK_AGAIN = 1.0, 0.002
+
+
+class Turns(Protocol):
+    """Where a turn of a session is queued for workers, such as `TurnQueue`."""
+
+    async def wake(self, agent: str, id: str) -> None:  # noqa: A002  # the word of sessions
+        """Queue a turn of the session *id* in the store. Raises `StoreError` where that fails."""
+        ...
 
 
 @final
@@ -126,12 +134,16 @@ class OpenSessions:
     """
     The open sessions of *agents* over *store*.
 
-    At most about *kept* of them are held without work; at most *working* may be at work.
+    At most about *kept* of them are held without work; at most *working* may be at work. With *turns*, none
+    is at work here.
     """
 
-    def __init__(self, agents: Mapping[str, Agent], store: Store, *, kept: int, working: int) -> None:
+    def __init__(
+        self, agents: Mapping[str, Agent], store: Store, *, kept: int, working: int, turns: Turns | None
+    ) -> None:
         self.agents = agents
         self.store = store
+        self.turns = turns
         self._kept = kept
         self._most_working = working
         # In the order of their latest use.
@@ -228,7 +240,10 @@ class OpenSessions:
         """Let the run of *one* go on by itself; that of a child goes on with its parent's."""
         machine = one.session.machine
         if machine is None or not machine.config.agent:
-            await one.wake()
+            if self.turns is None:
+                await one.wake()
+            elif one.unfinished:
+                await self.turns.wake(one.agent, one.name)
             return
         async with self.use(names, one.id.rpartition(".")[0]) as parent:
             await self.wake(names, parent)

@@ -76,30 +76,34 @@ class RunAnswers:
             # Nothing is begun by looking.
             await self.opens.find(call.names, name)
         async with self.opens.begin(call.names, agent, name) as one:
-            info = await self.opens.store.info(one.name)
+            known = await self._length(one)
             await approve_all(one.session, post.answers, call.caller)
             if post.input is not None:
                 given = post.input
                 await one.session.send(given.text, files=given.files, id=given.id, sender=call.caller)
             await self.opens.wake(call.names, one)
-            if self.at_rest(one):
+            if await self._at_rest(one, known):
                 return await self._replayed(one, post)
-        known = 0 if info is None else info.length
         return self._following(call, self.opens.begin(call.names, agent, name), known, post)
 
     async def resumed(self, call: HttpCall, name: str) -> Response | EventStream:
         """The stream of the session *name* that is under way, from its beginning; no content without one."""
         async with self.opens.use(call.names, name) as one:
-            if self.at_rest(one):
+            known = await self._length(one)
+            if await self._at_rest(one, known):
                 return Response(status_code=HTTPStatus.NO_CONTENT)
-            info = await self.opens.store.info(one.name)
-        known = 0 if info is None else info.length
         return self._following(call, self.opens.use(call.names, name), known, ClientPost(session=name))
 
-    @staticmethod
-    def at_rest(one: LiveSession) -> bool:
-        """Whether nothing follows before people act again."""
-        return one.session.resting or not one.unfinished
+    async def _length(self, one: LiveSession) -> int:
+        info = await self.opens.store.info(one.name)
+        return 0 if info is None else info.length
+
+    async def _at_rest(self, one: LiveSession, known: int) -> bool:
+        """Whether nothing follows the *known* entries before people act again."""
+        if self.opens.turns is None or not one.unfinished:
+            return one.session.resting or not one.unfinished
+        # Of a run elsewhere the journal tells it: there are open questions, and nothing came behind them.
+        return bool(one.session.waiting) and await self._length(one) == known
 
     async def _replayed(self, one: LiveSession, post: ClientPost) -> Response:
         """The last stream of the journal."""
@@ -138,7 +142,7 @@ class _RunTeller:
     known: int
     post: ClientPost
     since: int | str = 0
-    over: bool = False
+    ended: bool = False
     _seen: Events = ()
     _vocabulary: StreamedProjection = attrs.field(init=False)
 
@@ -161,10 +165,11 @@ class _RunTeller:
             return b""
         before = self._seen if is_cut(vocabulary, self._seen, made) else ()
         self._seen = ()
-        self.over = made[-1]["type"] in vocabulary.ends and self._over()
+        self.ended = made[-1]["type"] in vocabulary.ends
         return b"".join([to_sse(_named(event, self.post)) for event in (*before, *made)])
 
-    def _over(self) -> bool:
+    @property
+    def over(self) -> bool:
         """Whether nothing comes behind the end of a stream: other questions of the same step may."""
         waits_for = {question.request for _, question in self._vocabulary.told.waits_for}
         if waits_for:

@@ -6,13 +6,15 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...effects.errors import ConfigError
+from ...engine.agent import Agent
+from ...performers.stores.postgres.address import DatabaseAddress
 from ..cli.build_settings import agent_for
 from ..cli.exit_codes import Exit
 from ..cli.options import for_serve, run_options_of
@@ -21,6 +23,8 @@ from ..cli.workspace import enter_model, enter_store
 from ..stand_in.server import CLI_PACE
 
 if TYPE_CHECKING:
+    from ...performers.stores.base import Store
+    from ..absurd.turn_queue import TurnQueue
     from .app import AgentServer
 
 # What one session has and a server of many has not, as `run` has it by default.
@@ -63,6 +67,7 @@ def tenants_of(given: tuple[str, ...]) -> dict[str, str]:
     help=f"A bearer token, with its tenant; may be repeated. [default: ${TOKEN}]",
 )
 @click.option("--resume/--no-resume", "resumes", default=True, help="Go on with the runs that were left.")
+@click.option("--turns", is_flag=True, help="Drive no run; queue turns for workers in the store's database.")
 @for_serve
 def serve(host: str, port: int, secrets: tuple[str, ...], **options: Any) -> Exit:  # noqa: ANN401  # as click has it
     """
@@ -71,21 +76,41 @@ def serve(host: str, port: int, secrets: tuple[str, ...], **options: Any) -> Exi
     Prints its address when it listens. SIGTERM lets open work end; every run can be resumed.
     """
     resumes: bool = options.pop("resumes")
+    turns: bool = options.pop("turns")
     by_secret = tenants_of(secrets)
     chosen = run_options_of({**NOT_SERVED, **options})
-    try:
+    with _needing("server"):
         from .access import is_loopback  # noqa: PLC0415  # the extra may be missing
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        msg = f"turnwheel serve needs {missing!r}: pip install 'turnwheel[server]'"
-        raise ConfigError(msg) from error
     if not by_secret and not is_loopback(host):
         msg = f"--host {host!r} lets other machines in without a token; pass --token SECRET or set ${TOKEN}"
         raise ConfigError(msg)
-    return asyncio.run(_serve(chosen, host, port, by_secret, resumes=resumes))
+    return asyncio.run(_serve(chosen, host, port, by_secret, resumes=resumes, turns=turns))
 
 
-async def _serve(options: RunOptions, host: str, port: int, tokens: dict[str, str], *, resumes: bool) -> Exit:
+@contextmanager
+def _needing(extra: str) -> Generator[None]:
+    """Raise `ConfigError` where what *extra* brings is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        msg = f"turnwheel serve needs {missing!r}: pip install 'turnwheel[{extra}]'"
+        raise ConfigError(msg) from error
+
+
+def _turn_queue(options: RunOptions, agents: Mapping[str, Agent], store: Store) -> TurnQueue:
+    """The queue in the database of *options*."""
+    if not (isinstance(options.store, DatabaseAddress) and options.settings.session.persist):
+        msg = "--turns: workers share the sessions of a database; pass its address, --store postgresql://..."
+        raise ConfigError(msg)
+    with _needing("absurd"):
+        from ..absurd.turn_queue import TurnQueue  # noqa: PLC0415  # as above
+    return TurnQueue(options.store.dsn, agents, store)
+
+
+async def _serve(
+    options: RunOptions, host: str, port: int, tokens: dict[str, str], *, resumes: bool, turns: bool
+) -> Exit:
     from .app import create_app  # noqa: PLC0415  # as above
 
     async with AsyncExitStack() as stack:
@@ -93,7 +118,9 @@ async def _serve(options: RunOptions, host: str, port: int, tokens: dict[str, st
         url = await enter_model(options, None, stack, CLI_PACE)
         agent = agent_for(options, None, base_url=url, store=store, performers={})
         await stack.enter_async_context(agent)
-        app = create_app({"default": agent}, store, tokens=tokens, resume=resumes)
+        agents = {"default": agent}
+        queue = await stack.enter_async_context(_turn_queue(options, agents, store)) if turns else None
+        app = create_app(agents, store, tokens=tokens, resume=resumes, turns=queue)
         spare_collector()
         # Listened on before the address is told, and queued by the system until the server accepts.
         listening = _listen(host, port)

@@ -256,7 +256,8 @@ class SessionRoutes:
         """Go on with a run that was left in the middle, and with the queue."""
         self.opens.check_room()
         async with self.opens.use(call.names, call.session) as one:
-            if not one.working:
+            # A turn waits where another worker is at the session.
+            if not one.working and self.opens.turns is None:
                 await one.session.check_free()
             await self.opens.wake(call.names, one)
             return await self._body(one, call)

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import httpx
 import pytest
+from click.testing import CliRunner
+from support.http_server import serving
 from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, postgres_server
 from support.session_stage import until
 
 from turnwheel import Agent, Policy, ToolContext, tool
 from turnwheel.apps import AbsurdWorker, TurnQueue
+from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.effects import CallModel, ModelFinished, StopReason, Usage
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import CallPiece, TextPiece
@@ -254,3 +258,84 @@ async def test_an_unknown_agent_is_refused_at_the_way_in(stage: Stage) -> None:
         ):
             async with turns.session("teller", "s"):
                 pass
+
+
+async def test_a_server_with_a_turn_queue_leaves_its_runs_to_workers(stage: Stage) -> None:
+    async with stage.way_in() as turns, serving(stage.agents(), stage.store(), turns=turns) as server:
+        made = await server.post("/api/sessions", {"id": "s", "prompt": "pay"}, 201)
+        assert (made["state"], len(made["queue"])) == ("new", 1)
+        async with stage.worker():
+            asked = await server.question("s")
+            await stage.free()
+            await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+            await server.done("s")
+            await server.post("/api/sessions/s/messages", {"text": "look"}, 202)
+            await until(lambda: len(stage.began) == 2)
+            # One that is at work already is gone on with: its turn waits.
+            await server.post("/api/sessions/s/resume", None, 202)
+            await server.post("/api/sessions/s/messages", {"text": "say more", "mode": "now"}, 202)
+            await server.done("s")
+            await server.post("/api/sessions/s/messages", {"text": "look"}, 202)
+            await until(lambda: len(stage.began) == 3)
+            await server.post("/api/sessions/s/interrupt", None, 202)
+            assert (await server.done("s"))["reason"] == "interrupted"
+            await stage.free()
+        assert server.server.opens.working == 0
+
+
+async def test_a_run_of_a_worker_is_the_answer_to_a_protocol_of_front_ends(stage: Stage) -> None:
+    async with (
+        stage.way_in() as turns,
+        stage.worker(),
+        serving(stage.agents(), stage.store(), turns=turns) as server,
+    ):
+        post = {"threadId": "s", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "pay"}]}
+        asked = await server.post("/api/agents/payer/ag-ui", post)
+        assert '"type":"interrupt"' in asked.splitlines()[-2]
+        assert asked.endswith(await server.post("/api/agents/payer/ag-ui", post))
+        question = await server.question("s")
+        answer = {"interruptId": question["id"], "status": "resolved", "payload": {"approved": True}}
+        over = await server.post("/api/agents/payer/ag-ui", {**post, "resume": [answer]})
+        assert ("done: pay" in over, '"type":"success"' in over.splitlines()[-2]) == (True, True)
+
+
+async def test_a_turn_is_queued_over_a_new_connection_where_the_old_one_was_lost(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        await turns.wake("payer", "s")
+        ended = "select pg_terminate_backend(pid) from pg_stat_activity where query like '%spawn_task%'"
+        await stage.server.run(f"{ended} and pid <> pg_backend_pid()")
+        await turns.wake("payer", "s")
+        queued = await stage.server.run(f'select count(*) from absurd."t_{stage.queue}"')  # noqa: S608  # a name of ours
+        assert queued[0][0] == 2
+
+
+async def test_the_command_serves_before_workers_over_the_database_of_its_store(
+    absurd_server: PostgresServer,
+) -> None:
+    await absurd_server.run("select absurd.create_queue('turnwheel')")
+    dsn, name = absurd_server.dsn, uuid.uuid4().hex
+    command = [str(Path(sys.executable).with_name("turnwheel")), "serve", "--stand-in", "--turns"]
+    process = await asyncio.create_subprocess_exec(*command, "--store", dsn, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    store = PostgresStore(dsn)
+    worker = AbsurdWorker(dsn, {"default": Agent(performers={CallModel: plays})}, store, poll=0.02)
+    try:
+        address = (await process.stdout.readline()).decode().split()[-1]
+        async with httpx.AsyncClient(base_url=address) as client:
+            made = (await client.post("/api/sessions", json={"id": name, "prompt": "say hello"})).json()
+            assert made["state"] == "new"
+            running = asyncio.create_task(worker.run())
+            while (await client.get(f"/api/sessions/{name}")).json()["state"] != "done":  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.02)
+            worker.stop()
+            await running
+    finally:
+        process.terminate()
+        await process.wait()
+        await store.close()
+
+
+def test_turns_need_a_database_that_workers_share(tmp_path: Path) -> None:
+    command = ["serve", "--stand-in", "--turns", "--store", str(tmp_path / "sessions.db")]
+    refused = CliRunner().invoke(turnwheel, command)
+    assert "workers share the sessions of a database" in str(refused.exception)
