@@ -239,6 +239,67 @@ async def test_a_worker_that_stops_hands_its_turn_over(stage: Stage) -> None:
     assert stage.began == ["s"]
 
 
+async def test_a_worker_that_has_as_many_turns_as_it_may_hands_them_over_when_it_stops(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        async with stage.worker(turns=1) as worker:
+            async with turns.session("payer", "s") as session:
+                await session.send("look", id="first")
+                await session.send("say two")
+            await until(lambda: stage.began == ["s"])
+            worker.stop()
+            async with turns.session("payer", "s") as session:
+                # Only a drained run lets go in the middle: the tool ends, and no model is asked about it.
+                asyncio.get_running_loop().call_later(0.2, stage.go.set)
+        async with turns.session("payer", "s") as session:
+            assert session.unfinished
+        async with stage.worker():
+            assert await stage.text("s") == "done: say two"
+    assert stage.began == ["s"]
+
+
+async def test_a_worker_whose_database_is_away_when_it_stops_lets_its_turns_end(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        async with stage.worker() as worker:
+            async with turns.session("payer", "s") as session:
+                await session.send("look")
+            await until(lambda: stage.began == ["s"])
+            worker.dsn = "postgresql://nowhere.invalid/none"
+            claims = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%claim_task%'"
+            await stage.server.run(f"select pg_terminate_backend(pid) {claims}")
+            # By then it waits for its database to be back.
+            await asyncio.sleep(0.2)
+            worker.stop()
+            asyncio.get_running_loop().call_later(0.2, stage.go.set)
+        async with stage.worker():
+            assert await stage.text("s") == "done: look"
+    # The tool had ended before the worker did.
+    assert stage.began == ["s"]
+
+
+async def test_a_worker_that_is_cancelled_leaves_its_turns_to_others(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        store = stage.store()
+        running = asyncio.create_task(
+            AbsurdWorker(stage.server.dsn, stage.agents(), store, queue=stage.queue, claim=1).run()
+        )
+        async with turns.session("payer", "s") as session:
+            await session.send("look")
+        await until(lambda: stage.began == ["s"])
+        before = asyncio.all_tasks()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        stage.go.set()
+        async with turns.session("payer", "s") as session:
+            assert session.unfinished
+        # Nothing of it is at work any more.
+        assert not {task for task in before if "AbsurdWorker" in repr(task)} & asyncio.all_tasks()
+        await store.close()
+        async with stage.worker():
+            assert await stage.text("s") == "done: look"
+    assert stage.began == ["s", "s"]
+
+
 async def test_a_turn_waits_for_a_worker_that_has_its_agent(stage: Stage) -> None:
     async with stage.way_in() as turns, stage.worker("hurried"):
         async with turns.session("payer", "s") as session:
