@@ -7,7 +7,7 @@ that stops, another worker claims the turn and goes on where the journal ends. W
 session is its lease and the journal, as everywhere.
 
 A session may have several turns, one for each input. A worker drives it for the first of its own, and ends
-the others at once: the first one looks for more before it ends, and is claimed again if it is lost. A turn
+the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. A turn
 that finds its session at work in another worker waits until that lets go, since what it came for may be too
 late for the run there.
 
@@ -22,7 +22,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -170,17 +170,19 @@ class AbsurdWorker:
             self._more[name] += 1
             return
         self._more[name] = 0
-        try:
-            async with self._alive(context), self._agent(given["agent"]).session(name, self.store) as session:
-                done = -1
-                while done != self._more[name]:
-                    done = self._more[name]
-                    await self._drive(session)
+        with suppress(SessionClosed, SessionGone):
+            async with self._alive(context), AsyncExitStack() as stack:
+                try:
+                    opened = self._agent(given["agent"]).session(name, self.store)
+                    session = await stack.enter_async_context(opened)
+                    done = -1
+                    while done != self._more[name]:
+                        done = self._more[name]
+                        await self._drive(session)
+                finally:
+                    # In the moment of the last look: a turn that comes from here on looks for itself.
+                    del self._more[name]
                 await self._hand_over(session, context)
-        except (SessionClosed, SessionGone):
-            return
-        finally:
-            del self._more[name]
 
     def _agent(self, name: str) -> Agent:
         if name not in self.agents:

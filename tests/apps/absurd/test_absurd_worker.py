@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import absurd_sdk
 import attrs
 import pytest
 from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, postgres_server
@@ -179,6 +180,31 @@ async def test_a_deadline_wakes_a_worker(stage: Stage) -> None:
             await session.send("pay")
         assert await stage.text("s", "hurried") == "done: pay"
     assert stage.began == []
+
+
+async def test_an_answer_that_comes_while_a_turn_goes_to_sleep_is_not_left_to_the_deadline(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeping, asleep = asyncio.Event(), asyncio.Event()
+    sleeps = absurd_sdk.AsyncTaskContext.sleep_until
+
+    async def slowly(*given: Any) -> None:
+        sleeping.set()
+        await asleep.wait()
+        await sleeps(*given)
+
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_until", slowly)
+    async with stage.way_in() as turns, stage.worker():
+        async with turns.session("hurried", "s") as session:
+            await session.send("pay")
+        await sleeping.wait()
+        async with turns.session("hurried", "s") as session:
+            await session.approve(session.waiting[0].id)
+        try:
+            async with asyncio.timeout(5):
+                assert await stage.text("s", "hurried") == "done: pay"
+        finally:
+            asleep.set()
 
 
 async def test_one_long_turn_does_not_keep_a_worker_from_the_others(stage: Stage) -> None:
