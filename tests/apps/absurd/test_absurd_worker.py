@@ -21,7 +21,7 @@ from support.session_stage import until
 from turnwheel import Agent, Policy, ToolContext, tool
 from turnwheel.apps import AbsurdWorker, TurnQueue
 from turnwheel.effects import CallModel, ModelFinished, StopReason, Usage
-from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.errors import ConfigError, StoreError
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import Role
 from turnwheel.performers import PostgresStore
@@ -332,6 +332,25 @@ async def test_a_turn_waits_for_a_worker_that_has_its_agent(stage: Stage) -> Non
             await session.send("say hello")
         async with stage.worker("payer"):
             assert await stage.text("s") == "done: say hello"
+
+
+async def test_the_way_in_holds_one_connection_also_after_it_was_lost(stage: Stage) -> None:
+    ours = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%spawn_task%'"
+
+    async def held() -> int:
+        return int((await stage.server.run(f"select count(*) {ours}"))[0][0])
+
+    async with stage.way_in() as turns:
+        others = await held()
+        await asyncio.gather(*[turns.wake("payer", f"s{number}") for number in range(5)])
+        assert await held() == others + 1
+        await stage.server.run(f"select pg_terminate_backend(pid) {ours}")
+        tries = [turns.wake("payer", f"s{number}") for number in range(5)]
+        refused = await asyncio.gather(*tries, return_exceptions=True)
+        assert any(isinstance(each, StoreError) for each in refused)
+        await asyncio.gather(*[turns.wake("payer", f"s{number}") for number in range(5)])
+        assert await held() == 1
+    assert not await held()
 
 
 async def test_an_unknown_agent_is_refused_at_the_way_in(stage: Stage) -> None:
