@@ -12,7 +12,7 @@ with the id alone, which a reader notes and does not see.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, final
 
@@ -91,8 +91,8 @@ class Teller(Protocol):
         ...
 
     @property
-    def over(self) -> bool:
-        """Whether nothing follows."""
+    def over(self) -> Callable[[], Awaitable[bool]] | None:
+        """What says whether nothing follows; None where it need not be asked."""
         ...
 
     @property
@@ -111,7 +111,7 @@ class OwnWords:
     """Each notice as it is."""
 
     since: int | str
-    over: bool = False
+    over: None = None
     tail: bytes = b""
 
     def take(self, heard: Heard) -> bytes:
@@ -132,7 +132,7 @@ class Projected:
     vocabulary: Vocabulary
     behind: Position
     since: int | str = 0
-    over: bool = False
+    over: None = None
     tail: bytes = b""
     _seen: Events = ()
 
@@ -196,7 +196,7 @@ class SessionSource:
                 frames: list[bytes] = [] if part else [BEAT]
                 for heard in part:
                     frames.append(teller.take(heard))
-                    if teller.over:
+                    if teller.over is not None and await teller.over():
                         yield b"".join([*frames, teller.tail])
                         return
                 if data := b"".join(frames):

@@ -10,7 +10,7 @@ the last stream. A reader that leaves ends nothing: the run goes on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, final
@@ -20,7 +20,9 @@ from starlette.responses import Response
 
 from ...effects.errors import UnknownSession
 from ...effects.notices import notices_in
+from ...engine.journal.summary import SessionStatus
 from ...engine.session.archive import replay
+from ...engine.session.listing import described
 from ...projections import to_sse
 from ...projections.json_events import Events, JsonEvent
 from ...projections.posted import ClientPost
@@ -82,7 +84,7 @@ class RunAnswers:
                 given = post.input
                 await one.session.send(given.text, files=given.files, id=given.id, sender=call.caller)
             await self.opens.wake(call.names, one)
-            if self.at_rest(one):
+            if await self._at_rest(one):
                 return await self._replayed(one, post)
         known = 0 if info is None else info.length
         return self._following(call, self.opens.begin(call.names, agent, name), known, post)
@@ -90,16 +92,19 @@ class RunAnswers:
     async def resumed(self, call: HttpCall, name: str) -> Response | EventStream:
         """The stream of the session *name* that is under way, from its beginning; no content without one."""
         async with self.opens.use(call.names, name) as one:
-            if self.at_rest(one):
+            if await self._at_rest(one):
                 return Response(status_code=HTTPStatus.NO_CONTENT)
             info = await self.opens.store.info(one.name)
         known = 0 if info is None else info.length
         return self._following(call, self.opens.use(call.names, name), known, ClientPost(session=name))
 
-    @staticmethod
-    def at_rest(one: LiveSession) -> bool:
+    async def _at_rest(self, one: LiveSession) -> bool:
         """Whether nothing follows before people act again."""
-        return one.session.resting or not one.unfinished
+        if one.session.resting or not one.unfinished:
+            return True
+        # At another server, or at none: then its row says whether it waits for people.
+        row = None if one.session.running else await described(self.opens.store, one.name)
+        return row is not None and row.about.state is SessionStatus.RESTING
 
     async def _replayed(self, one: LiveSession, post: ClientPost) -> Response:
         """The last stream of the journal."""
@@ -138,7 +143,7 @@ class _RunTeller:
     known: int
     post: ClientPost
     since: int | str = 0
-    over: bool = False
+    over: Callable[[], Awaitable[bool]] | None = None
     _seen: Events = ()
     _vocabulary: StreamedProjection = attrs.field(init=False)
 
@@ -152,7 +157,7 @@ class _RunTeller:
 
     def take(self, heard: Heard) -> bytes:
         """The frames of *heard*, with the stream before it that it goes on with."""
-        vocabulary = self._vocabulary
+        vocabulary, self.over = self._vocabulary, None
         made = vocabulary.take(heard.notice)
         if heard.id and heard.at[0] < self.known:
             self._seen = vocabulary.last_stream(self._seen, made)
@@ -161,11 +166,13 @@ class _RunTeller:
             return b""
         before = self._seen if is_cut(vocabulary, self._seen, made) else ()
         self._seen = ()
-        self.over = made[-1]["type"] in vocabulary.ends and self._over()
+        self.over = self._over if made[-1]["type"] in vocabulary.ends else None
         return b"".join([to_sse(_named(event, self.post)) for event in (*before, *made)])
 
-    def _over(self) -> bool:
+    async def _over(self) -> bool:
         """Whether nothing comes behind the end of a stream: other questions of the same step may."""
+        # Another process may be the one that goes on with the run.
+        await self.one.session.load()
         waits_for = {question.request for _, question in self._vocabulary.told.waits_for}
         if waits_for:
             return waits_for == {asked.id for asked in self.one.session.waiting}
