@@ -120,6 +120,9 @@ class KeyedAnswers:
                 if first and (place := known.places.get(note.key)) is not None:
                     entries = await store.load(journal, place, known.incarnation)
                     return msgspec.json.decode(entries[0], type=Note)
+                if not (first or known.length):
+                    # Deleted meanwhile, with what was the first: nothing of it may be left.
+                    return None
                 entry = msgspec.json.encode(note)
                 await store.append(journal, known.length, [entry], about, known.incarnation)
                 return None

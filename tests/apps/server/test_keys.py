@@ -167,6 +167,24 @@ async def test_requests_of_one_moment_are_one() -> None:
         assert len(await journals(store)) == 3
 
 
+async def test_nothing_is_kept_for_a_session_that_was_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    append = store.append
+
+    async def too_late(session: str, *rest: Any) -> str:
+        if session == "s":
+            await delete(store, "s")
+        return await append(session, *rest)
+
+    async with serving(scripted(), store) as server:
+        await server.post("/api/sessions", {"id": "s"}, 201)
+        monkeypatch.setattr(store, "append", too_late)
+        await server.post("/api/sessions/s/messages", {"text": "More"}, 404, headers=KEY)
+        assert not await store.list()
+
+
 async def test_many_keys_of_one_session_cost_each_request_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     load, loaded = store.load, list[int]()
