@@ -7,7 +7,7 @@ that stops, another worker claims the turn and goes on where the journal ends. W
 session is its lease and the journal, as everywhere.
 
 A session may have several turns, one for each input. A worker drives it for the first of its own, and ends
-the others at once: the first one looks for more before it ends, and is claimed again if it is lost. A turn
+the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. A turn
 that finds its session at work in another worker waits until that lets go, since what it came for may be too
 late for the run there.
 
@@ -22,7 +22,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -36,7 +36,7 @@ from ...performers.base import warn
 from .turn_queue import QUEUE, TURN, TurnParams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterable
 
     from ...engine.session.session import Session
     from ...performers.stores.base import Store
@@ -87,23 +87,43 @@ class AbsurdWorker:
         """
         Take turns until `stop`, and then end those that were taken: their sessions are drained.
 
-        A database that goes away is waited for. Raises what Absurd raises where its tables are not there.
+        A database that goes away is waited for. A cancel cuts the turns off, for other workers to go on with.
+        Raises what Absurd raises where its tables are not there.
         """
-        while not self._ending.is_set():
-            app = absurd_sdk.AsyncAbsurd(self.dsn, self.queue)
-            app.register_task(TURN)(self._turn)
-            try:
-                await self._take(app)
-                await asyncio.gather(*[agent.drain() for agent in self.agents.values()])
-                if self._taken:
-                    await asyncio.wait(self._taken)
-            except psycopg.OperationalError as error:
-                # The turns go on without a claim; those that would take them see that their sessions are at
-                # work.
-                warn("absurd worker", "takes no turn until its database is back", error)
-                await self._pause(LOST_AGAIN)
-            finally:
-                await app.close()
+        try:
+            while not self._ending.is_set():
+                await self._connected()
+            # Again: its database may have been away when it was to stop.
+            await self._drain()
+        finally:
+            # A turn that nothing waits for would go on without a claim, and no one could stop it.
+            for task in self._taken:
+                task.cancel()
+            await self._all_over()
+
+    async def _connected(self) -> None:
+        """Take turns over one connection, until `stop` or until the database goes away."""
+        app = absurd_sdk.AsyncAbsurd(self.dsn, self.queue)
+        app.register_task(TURN)(self._turn)
+        try:
+            await self._take(app)
+            await self._drain()
+        except psycopg.OperationalError as error:
+            # The turns go on without a claim; those that would take them see that their sessions are at
+            # work.
+            warn("absurd worker", "takes no turn until its database is back", error)
+            await self._pause(LOST_AGAIN)
+        finally:
+            await app.close()
+
+    async def _drain(self) -> None:
+        """Drain the sessions of all turns, and wait until these have ended."""
+        await asyncio.gather(*[agent.drain() for agent in self.agents.values()])
+        await self._all_over()
+
+    async def _all_over(self) -> None:
+        if self._taken:
+            await asyncio.wait(self._taken)
 
     def stop(self) -> None:
         """Take no more turns. Running ones hand their work over to other workers, as `Session.drain` says."""
@@ -117,15 +137,13 @@ class AbsurdWorker:
             task = asyncio.create_task(self._one(app, name, claimed))
             self._taken.add(task)
             task.add_done_callback(self._taken.discard)
-            found = asyncio.create_task(claimed.wait())
-            await asyncio.wait({task, found}, return_when=asyncio.FIRST_COMPLETED)
-            found.cancel()
+            await _either(claimed, {task})
             if task.done():
                 task.result()
                 if not claimed.is_set():
                     await self._pause(self.poll)
-            while len(self._taken) >= self.turns:
-                await asyncio.wait(self._taken, return_when=asyncio.FIRST_COMPLETED)
+            while len(self._taken) >= self.turns and not self._ending.is_set():
+                await _either(self._ending, self._taken)
 
     async def _one(self, app: absurd_sdk.AsyncAbsurd, name: str, claimed: asyncio.Event) -> None:
         """Do one turn, if there is any."""
@@ -152,17 +170,19 @@ class AbsurdWorker:
             self._more[name] += 1
             return
         self._more[name] = 0
-        try:
-            async with self._alive(context), self._agent(given["agent"]).session(name, self.store) as session:
-                done = -1
-                while done != self._more[name]:
-                    done = self._more[name]
-                    await self._drive(session)
+        with suppress(SessionClosed, SessionGone):
+            async with self._alive(context), AsyncExitStack() as stack:
+                try:
+                    opened = self._agent(given["agent"]).session(name, self.store)
+                    session = await stack.enter_async_context(opened)
+                    done = -1
+                    while done != self._more[name]:
+                        done = self._more[name]
+                        await self._drive(session)
+                finally:
+                    # In the moment of the last look: a turn that comes from here on looks for itself.
+                    del self._more[name]
                 await self._hand_over(session, context)
-        except (SessionClosed, SessionGone):
-            return
-        finally:
-            del self._more[name]
 
     def _agent(self, name: str) -> Agent:
         if name not in self.agents:
@@ -217,3 +237,12 @@ class AbsurdWorker:
             except (psycopg.Error, absurd_sdk.FailedTask, absurd_sdk.CancelledTask):
                 # Another worker has the turn by now, and finds the session at work here.
                 return
+
+
+async def _either(event: asyncio.Event, tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait until *event* is set or one of *tasks* has ended."""
+    there = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({there, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        there.cancel()

@@ -69,8 +69,8 @@ class Namespace:
 
     def hidden(self, text: str) -> str:
         """*text* with ids in the place of names in the store, for errors that quote those."""
-        for agent in self.agents:
-            text = text.replace(f"{self.tenant}/{agent}/", "")
+        for before in filter(None, [self.stored(agent, "") for agent in self.agents]):
+            text = text.replace(before, "")
         return text
 
     def public(self, name: str) -> tuple[str, str] | None:

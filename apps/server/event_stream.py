@@ -12,7 +12,7 @@ with the id alone, which a reader notes and does not see.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, final
 
@@ -92,13 +92,8 @@ class Teller(Protocol):
         ...
 
     @property
-    def ended(self) -> bool:
-        """Whether the latest frames are the end of a stream."""
-        ...
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing follows that end, as far as the session was read."""
+    def over(self) -> Callable[[], Awaitable[bool]] | None:
+        """What says whether nothing follows; None where it need not be asked."""
         ...
 
     @property
@@ -117,8 +112,7 @@ class OwnWords:
     """Each notice as it is."""
 
     since: int | str
-    ended: bool = False
-    over: bool = False
+    over: None = None
     tail: bytes = b""
 
     def take(self, heard: Heard) -> bytes:
@@ -139,8 +133,7 @@ class Projected:
     vocabulary: Vocabulary
     behind: Position
     since: int | str = 0
-    ended: bool = False
-    over: bool = False
+    over: None = None
     tail: bytes = b""
     _seen: Events = ()
 
@@ -205,16 +198,11 @@ class SessionSource:
                 frames: list[bytes] = [] if part else [BEAT]
                 for heard in part:
                     frames.append(teller.take(heard))
-                    if teller.ended and await self._is_over():
+                    if teller.over is not None and await teller.over():
                         yield b"".join([*frames, teller.tail])
                         return
                 if data := b"".join(frames):
                     yield data
-
-    async def _is_over(self) -> bool:
-        # A run that goes on elsewhere is known as far as it was read.
-        await self.session.load()
-        return self.teller.over
 
 
 @asynccontextmanager

@@ -11,16 +11,17 @@ the same message, session or fork.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
 from http import HTTPStatus
 from typing import TYPE_CHECKING, final
 from weakref import WeakValueDictionary
 
+import attrs
 import msgspec
 
-from ...effects.errors import StoreConflict, StoreError
+from ...effects.errors import SessionGone, StoreConflict, StoreError
 from ...effects.validators import clean
 from ...engine.codec import encode
 from ...engine.journal.summary import SessionKind, SessionSummary
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 # How often a note is tried again where another process noted something for the same session.
 NOTE_TRIES = 20
+
+# Journals of notes of which it is remembered where each key stands.
+KNOWN = 100
 
 
 @final
@@ -48,6 +52,16 @@ class Note(msgspec.Struct, kw_only=True, omit_defaults=True):
     answer: str = ""
 
 
+@final
+@attrs.frozen
+class _Notes:
+    """A journal of notes as far as it was read: for each key that is taken, where its latest note stands."""
+
+    incarnation: str = ""
+    length: int = 0
+    places: dict[str, int] = attrs.field(factory=dict)
+
+
 def _digest(*parts: bytes) -> str:
     return sha256(b"\n".join(parts)).hexdigest()
 
@@ -60,6 +74,8 @@ class KeyedAnswers:
         self._opens = opens
         # A repeat waits for the first one, where that is under way here.
         self._under_way = WeakValueDictionary[str, asyncio.Lock]()
+        # In the order of their latest use.
+        self._known: dict[str, _Notes] = {}
 
     async def once(
         self, operation: Operation, call: HttpCall, answer: Callable[[], Awaitable[bytes]]
@@ -98,17 +114,34 @@ class KeyedAnswers:
         store, journal = self._opens.store, session + NOTES
         about = encode(SessionSummary(kind=SessionKind.CHILD, parent=session), SessionSummary)
         for _ in range(NOTE_TRIES):
-            entries = await store.load(journal)
-            if first and (known := _latest(entries, note.key)) is not None and known.body:
-                return known
-            with suppress(StoreConflict):
-                await store.append(journal, len(entries), [msgspec.json.encode(note)], about)
+            # Others write to it, too, and it may be deleted with its session: then it is looked at again.
+            with suppress(StoreConflict, SessionGone):
+                known = await self._read(journal)
+                if first and (place := known.places.get(note.key)) is not None:
+                    entries = await store.load(journal, place, known.incarnation)
+                    return msgspec.json.decode(entries[0], type=Note)
+                if not (first or known.length):
+                    # Deleted meanwhile, with what was the first: nothing of it may be left.
+                    return None
+                entry = msgspec.json.encode(note)
+                await store.append(journal, known.length, [entry], about, known.incarnation)
                 return None
         msg = f"session {session!r}: other processes keep writing to it; try again"
         raise StoreError(msg)
 
-
-def _latest(entries: Sequence[bytes], key: str) -> Note | None:
-    """The last note of *key* among *entries*."""
-    notes = (msgspec.json.decode(entry, type=Note) for entry in reversed(entries))
-    return next((note for note in notes if note.key == key), None)
+    async def _read(self, journal: str) -> _Notes:
+        """What *journal* has; only what came since it was read last is loaded."""
+        # Taken out meanwhile: where it cannot be read, it is read from its beginning the next time.
+        before = self._known.pop(journal, None) or _Notes()
+        entries = await self._opens.store.load(journal, before.length, before.incarnation)
+        known = _Notes(entries.incarnation, before.length + len(entries), before.places)
+        for place, entry in enumerate(entries, before.length):
+            note = msgspec.json.decode(entry, type=Note)
+            if note.body:
+                known.places[note.key] = place
+            else:
+                known.places.pop(note.key, None)
+        self._known[journal] = known
+        if len(self._known) > KNOWN:
+            del self._known[next(iter(self._known))]
+        return known

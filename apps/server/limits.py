@@ -58,9 +58,11 @@ class Streams:
 
     def check(self, tenant: str) -> None:
         """Refuse one more of *tenant* where there are as many as may be; raises `Refused`."""
-        if self.count >= self._limits.streams or self._open[tenant] >= self._limits.tenant_streams:
-            detail = "as many event streams are open as may; close one, or try again later"
-            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "5"})
+        limits = self._limits
+        for there, most in ((self.count, limits.streams), (self._open[tenant], limits.tenant_streams)):
+            if there >= most:
+                detail = f"no more than {most} event streams at a time; close one, or try again later"
+                raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "5"})
 
     @contextmanager
     def place(self, tenant: str) -> Generator[None, None, None]:

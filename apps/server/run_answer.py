@@ -10,7 +10,7 @@ the last stream. A reader that leaves ends nothing: the run goes on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, final
@@ -20,7 +20,9 @@ from starlette.responses import Response
 
 from ...effects.errors import UnknownSession
 from ...effects.notices import notices_in
+from ...engine.journal.summary import SessionStatus
 from ...engine.session.archive import replay
+from ...engine.session.listing import described
 from ...projections import to_sse
 from ...projections.json_events import Events, JsonEvent
 from ...projections.posted import ClientPost
@@ -100,10 +102,14 @@ class RunAnswers:
 
     async def _at_rest(self, one: LiveSession, known: int) -> bool:
         """Whether nothing follows the *known* entries before people act again."""
-        if self.opens.turns is None or not one.unfinished:
-            return one.session.resting or not one.unfinished
-        # Of a run elsewhere the journal tells it: there are open questions, and nothing came behind them.
-        return bool(one.session.waiting) and await self._length(one) == known
+        if one.session.resting or not one.unfinished:
+            return True
+        if one.session.running:
+            return False
+        # At another server or a worker, or at none: then its row says whether it waits for people.
+        row = await described(self.opens.store, one.name)
+        rests = row is not None and row.about.state is SessionStatus.RESTING
+        return rests and await self._length(one) == known
 
     async def _replayed(self, one: LiveSession, post: ClientPost) -> Response:
         """The last stream of the journal."""
@@ -142,7 +148,7 @@ class _RunTeller:
     known: int
     post: ClientPost
     since: int | str = 0
-    ended: bool = False
+    over: Callable[[], Awaitable[bool]] | None = None
     _seen: Events = ()
     _vocabulary: StreamedProjection = attrs.field(init=False)
 
@@ -156,7 +162,7 @@ class _RunTeller:
 
     def take(self, heard: Heard) -> bytes:
         """The frames of *heard*, with the stream before it that it goes on with."""
-        vocabulary = self._vocabulary
+        vocabulary, self.over = self._vocabulary, None
         made = vocabulary.take(heard.notice)
         if heard.id and heard.at[0] < self.known:
             self._seen = vocabulary.last_stream(self._seen, made)
@@ -165,12 +171,13 @@ class _RunTeller:
             return b""
         before = self._seen if is_cut(vocabulary, self._seen, made) else ()
         self._seen = ()
-        self.ended = made[-1]["type"] in vocabulary.ends
+        self.over = self._over if made[-1]["type"] in vocabulary.ends else None
         return b"".join([to_sse(_named(event, self.post)) for event in (*before, *made)])
 
-    @property
-    def over(self) -> bool:
+    async def _over(self) -> bool:
         """Whether nothing comes behind the end of a stream: other questions of the same step may."""
+        # Another process may be the one that goes on with the run.
+        await self.one.session.load()
         waits_for = {question.request for _, question in self._vocabulary.told.waits_for}
         if waits_for:
             return waits_for == {asked.id for asked in self.one.session.waiting}

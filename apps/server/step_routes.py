@@ -31,6 +31,7 @@ MOST_STEPS, STEPS, MOST_DIGITS = 1_000, 100, 15
 STEP_PARAMETERS = (
     Parameter(name="from", about="the number of the first one", schema=whole(0)),
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_STEPS)),
+    Parameter(name="cursor", about="next of the part before, in the place of from", schema=whole(0)),
 )
 
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import absurd_sdk
 import attrs
 import httpx
 import pytest
@@ -24,7 +25,7 @@ from turnwheel import Agent, Policy, ToolContext, tool
 from turnwheel.apps import AbsurdWorker, TurnQueue
 from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.effects import CallModel, ModelFinished, StopReason, Usage
-from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.errors import ConfigError, StoreError
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import Role
 from turnwheel.performers import PostgresStore
@@ -185,6 +186,31 @@ async def test_a_deadline_wakes_a_worker(stage: Stage) -> None:
     assert stage.began == []
 
 
+async def test_an_answer_that_comes_while_a_turn_goes_to_sleep_is_not_left_to_the_deadline(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeping, asleep = asyncio.Event(), asyncio.Event()
+    sleeps = absurd_sdk.AsyncTaskContext.sleep_until
+
+    async def slowly(*given: Any) -> None:
+        sleeping.set()
+        await asleep.wait()
+        await sleeps(*given)
+
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_until", slowly)
+    async with stage.way_in() as turns, stage.worker():
+        async with turns.session("hurried", "s") as session:
+            await session.send("pay")
+        await sleeping.wait()
+        async with turns.session("hurried", "s") as session:
+            await session.approve(session.waiting[0].id)
+        try:
+            async with asyncio.timeout(5):
+                assert await stage.text("s", "hurried") == "done: pay"
+        finally:
+            asleep.set()
+
+
 async def test_one_long_turn_does_not_keep_a_worker_from_the_others(stage: Stage) -> None:
     async with stage.way_in() as turns, stage.worker():
         async with turns.session("payer", "long") as session:
@@ -243,12 +269,92 @@ async def test_a_worker_that_stops_hands_its_turn_over(stage: Stage) -> None:
     assert stage.began == ["s"]
 
 
+async def test_a_worker_that_has_as_many_turns_as_it_may_hands_them_over_when_it_stops(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        async with stage.worker(turns=1) as worker:
+            async with turns.session("payer", "s") as session:
+                await session.send("look", id="first")
+                await session.send("say two")
+            await until(lambda: stage.began == ["s"])
+            worker.stop()
+            async with turns.session("payer", "s") as session:
+                # Only a drained run lets go in the middle: the tool ends, and no model is asked about it.
+                asyncio.get_running_loop().call_later(0.2, stage.go.set)
+        async with turns.session("payer", "s") as session:
+            assert session.unfinished
+        async with stage.worker():
+            assert await stage.text("s") == "done: say two"
+    assert stage.began == ["s"]
+
+
+async def test_a_worker_whose_database_is_away_when_it_stops_lets_its_turns_end(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        async with stage.worker() as worker:
+            async with turns.session("payer", "s") as session:
+                await session.send("look")
+            await until(lambda: stage.began == ["s"])
+            worker.dsn = "postgresql://nowhere.invalid/none"
+            claims = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%claim_task%'"
+            await stage.server.run(f"select pg_terminate_backend(pid) {claims}")
+            # By then it waits for its database to be back.
+            await asyncio.sleep(0.2)
+            worker.stop()
+            asyncio.get_running_loop().call_later(0.2, stage.go.set)
+        async with stage.worker():
+            assert await stage.text("s") == "done: look"
+    # The tool had ended before the worker did.
+    assert stage.began == ["s"]
+
+
+async def test_a_worker_that_is_cancelled_leaves_its_turns_to_others(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        store = stage.store()
+        running = asyncio.create_task(
+            AbsurdWorker(stage.server.dsn, stage.agents(), store, queue=stage.queue, claim=1).run()
+        )
+        async with turns.session("payer", "s") as session:
+            await session.send("look")
+        await until(lambda: stage.began == ["s"])
+        before = asyncio.all_tasks()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        stage.go.set()
+        async with turns.session("payer", "s") as session:
+            assert session.unfinished
+        # Nothing of it is at work any more.
+        assert not {task for task in before if "AbsurdWorker" in repr(task)} & asyncio.all_tasks()
+        await store.close()
+        async with stage.worker():
+            assert await stage.text("s") == "done: look"
+    assert stage.began == ["s", "s"]
+
+
 async def test_a_turn_waits_for_a_worker_that_has_its_agent(stage: Stage) -> None:
     async with stage.way_in() as turns, stage.worker("hurried"):
         async with turns.session("payer", "s") as session:
             await session.send("say hello")
         async with stage.worker("payer"):
             assert await stage.text("s") == "done: say hello"
+
+
+async def test_the_way_in_holds_one_connection_also_after_it_was_lost(stage: Stage) -> None:
+    ours = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%spawn_task%'"
+
+    async def held() -> int:
+        return int((await stage.server.run(f"select count(*) {ours}"))[0][0])
+
+    async with stage.way_in() as turns:
+        others = await held()
+        await asyncio.gather(*[turns.wake("payer", f"s{number}") for number in range(5)])
+        assert await held() == others + 1
+        await stage.server.run(f"select pg_terminate_backend(pid) {ours}")
+        tries = [turns.wake("payer", f"s{number}") for number in range(5)]
+        refused = await asyncio.gather(*tries, return_exceptions=True)
+        assert any(isinstance(each, StoreError) for each in refused)
+        await asyncio.gather(*[turns.wake("payer", f"s{number}") for number in range(5)])
+        assert await held() == 1
+    assert not await held()
 
 
 async def test_an_unknown_agent_is_refused_at_the_way_in(stage: Stage) -> None:

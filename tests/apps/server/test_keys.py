@@ -15,7 +15,7 @@ from turnwheel import MemoryStore, SQLiteStore
 from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.effects import StoreError
 from turnwheel.engine import delete
-from turnwheel.performers.stores.base import Store
+from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.scripted import calls, says, stalls
 
 PAY = calls(("pay", {"amount": 5}))
@@ -165,6 +165,52 @@ async def test_requests_of_one_moment_are_one() -> None:
             answers = await asyncio.gather(*posts)
             assert len({answer["id"] for answer in answers}) == 1
         assert len(await journals(store)) == 3
+
+
+async def test_nothing_is_kept_for_a_session_that_was_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    append = store.append
+
+    async def too_late(session: str, *rest: Any) -> str:
+        if session == "s":
+            await delete(store, "s")
+        return await append(session, *rest)
+
+    async with serving(scripted(), store) as server:
+        await server.post("/api/sessions", {"id": "s"}, 201)
+        monkeypatch.setattr(store, "append", too_late)
+        await server.post("/api/sessions/s/messages", {"text": "More"}, 404, headers=KEY)
+        assert not await store.list()
+
+
+async def test_many_keys_of_one_session_cost_each_request_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    load, loaded = store.load, list[int]()
+
+    async def counted(session: str, start: int = 0, incarnation: str = "") -> Entries:
+        entries = await load(session, start, incarnation)
+        if session.endswith("#keys"):
+            loaded.append(len(entries))
+        return entries
+
+    monkeypatch.setattr(store, "load", counted)
+    async with serving(scripted(says("Hi.")), store) as server:
+        for name in ("s", "t"):
+            await server.post("/api/sessions", {"id": name}, 201)
+        for number in range(30):
+            for name in ("s", "t"):
+                await server.post(
+                    f"/api/sessions/{name}/branch", None, 200, headers={"Idempotency-Key": f"{number}"}
+                )
+        assert max(loaded) <= 2
+        # Another session of that name has keys of its own.
+        await server.ask("DELETE", "/api/sessions/s", None, 204)
+        await server.post("/api/sessions", {"id": "s"}, 201)
+        for _ in range(2):
+            await server.post("/api/sessions/s/branch", None, 200, headers={"Idempotency-Key": "5"})
+        assert (await store.list(prefix="s.#keys"))[0].length == 2
 
 
 def test_the_command_line_lists_sessions_only(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
-from support.http_server import Asking, scripted, serving
+from support.http_server import Asking, pay, scripted, serving
 from support.protocol_clients import AgUiClient, UiClient
+from support.session_stage import until
 
-from turnwheel import Policy
-from turnwheel.effects import Concurrency
-from turnwheel.testing.scripted import calls, says, stalls
+from turnwheel import Agent, MemoryStore, Policy, tool
+from turnwheel.effects import CallModel, Concurrency
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
 PAY = calls(("pay", {"amount": 5}))
 
@@ -71,6 +72,47 @@ async def test_an_ai_sdk_client_chats_and_approves() -> None:
         # Nothing is under way any more.
         await server.get("/api/agents/default/ui-messages/t/stream", 204)
         await server.get("/api/agents/default/ui-messages/none/stream", 404)
+
+
+@pytest.mark.parametrize(("then", "kind"), [(says("Well."), "finish"), (PAY, "tool-approval-request")])
+async def test_a_stream_ends_where_the_run_goes_on_at_another_server(then: Reply, kind: str) -> None:
+    store, go = MemoryStore(), asyncio.Event()
+
+    @tool(side_effect="read_only")
+    async def wait() -> str:
+        """Wait."""
+        await go.wait()
+        return "waited"
+
+    def agent() -> Agent:
+        model = ScriptedModel(calls(("wait", {})), then)
+        return Agent(model="openai:test", tools=[pay, wait], performers={CallModel: model})
+
+    async with serving(agent(), store) as one, serving(agent(), store) as other:
+        await one.post("/api/sessions", {"id": "t", "prompt": "Go"}, 201)
+        await one.until("t", lambda found: found["state"] == "executing")
+        resumed = asyncio.create_task(other.get("/api/agents/default/ui-messages/t/stream"))
+        await until(lambda: other.server.streams.count == 1)
+        go.set()
+        async with asyncio.timeout(5):
+            assert f'"type":"{kind}"' in await resumed
+
+
+async def test_a_question_that_was_asked_at_another_server_is_answered_at_this_one() -> None:
+    store = MemoryStore()
+    async with (
+        serving(scripted(PAY, says("Paid.")), store) as one,
+        serving(scripted(says("Paid.")), store, resume=False) as other,
+    ):
+        await one.post("/api/sessions", {"id": "t", "prompt": "Pay"}, 201)
+        asked = (await one.question("t"))["id"]
+        # Nothing is under way at any server.
+        async with asyncio.timeout(5):
+            await other.get("/api/agents/default/ui-messages/t/stream", 204)
+        answered = {"state": "approval-responded", "approval": {"id": asked, "approved": True}}
+        message = {"id": "m", "role": "assistant", "parts": [{"type": "dynamic-tool", **answered}]}
+        events = await posted(other, "ui-messages", {"id": "t", "messages": [said("Pay"), message]})
+        assert [each["delta"] for each in events if each["type"] == "text-delta"] == ["Paid."]
 
 
 async def test_the_ai_sdk_resumes_a_stream() -> None:

@@ -201,6 +201,9 @@ async def test_steps_are_numbered_and_show_the_memory_and_the_picture() -> None:
         assert steps[-1]["state"] == "done"
         part = await server.get(f"{at}?from=2&limit=2")
         assert (part["items"], part["next"]) == (steps[2:4], 4)
+        assert (await server.get(f"{at}?cursor=4&limit=2"))["items"] == steps[4:6]
+        described = (await server.get("/openapi.json"))["paths"]["/api/sessions/{id}/steps"]["get"]
+        assert {each["name"] for each in described["parameters"]} == {"id", "from", "limit", "cursor"}
         last = await server.get(f"{at}/{len(steps) - 1}")
         assert last["history"][-1]["parts"][0]["text"] == "Seen."
         assert last["memory"]["spent"]["turns"] == 2
