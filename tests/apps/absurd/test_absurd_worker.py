@@ -25,7 +25,7 @@ from turnwheel import Agent, Policy, ToolContext, tool
 from turnwheel.apps import AbsurdWorker, TurnQueue
 from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.effects import CallModel, ModelFinished, StopReason, Usage
-from turnwheel.effects.errors import ConfigError, StoreError
+from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import Role
 from turnwheel.performers import PostgresStore
@@ -349,9 +349,6 @@ async def test_the_way_in_holds_one_connection_also_after_it_was_lost(stage: Sta
         await asyncio.gather(*[turns.wake("payer", f"s{number}") for number in range(5)])
         assert await held() == others + 1
         await stage.server.run(f"select pg_terminate_backend(pid) {ours}")
-        tries = [turns.wake("payer", f"s{number}") for number in range(5)]
-        refused = await asyncio.gather(*tries, return_exceptions=True)
-        assert any(isinstance(each, StoreError) for each in refused)
         await asyncio.gather(*[turns.wake("payer", f"s{number}") for number in range(5)])
         assert await held() == 1
     assert not await held()
