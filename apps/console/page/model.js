@@ -18,7 +18,7 @@ export class SessionModel {
     this.conversation = this.present;
     this.at = -1;
     this.readers = [];
-    this.events = new Events(id, (event) => this.take(event), (line, error) => this.tell(line, error));
+    this.events = new Events(at(id, "/events"), (event) => this.take(event), (line, error) => this.tell(line, error));
     this.beat = setInterval(() => document.hidden || this.refresh(), NOW_AND_THEN);
     this.refresh();
   }
