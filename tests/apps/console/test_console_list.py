@@ -22,7 +22,12 @@ PAY = calls(("pay", {"amount": 5}))
 def asked(page: Any) -> list[str]:
     """The lists that *page* asks for from now on."""
     found: list[str] = []
-    page.on("request", lambda request: "api/sessions?" in request.url and found.append(request.url))
+
+    def note(request: Any) -> None:
+        if "api/sessions?" in request.url:
+            found.append(request.url)
+
+    page.on("request", note)
     return found
 
 

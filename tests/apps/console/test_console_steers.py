@@ -247,6 +247,8 @@ async def test_the_same_tab_is_reloaded_in_the_middle_of_an_answer(console: Open
         await sees(page, "Half of it")
         await page.reload()
         await sees(page, "answering")
+        # What streamed before is there at once.
+        await sees(page, "Half of it")
         await page.get_by_role("button", name="Interrupt").click()
         await sees(page, "Run interrupted")
         await page.locator(".pill.kind-wrong", has_text="interrupted").wait_for()
