@@ -1,6 +1,7 @@
 // All sessions, and an inbox of the questions that wait in any of them.
 
 import { at, get, postOnce, remove, unique } from "./api.js";
+import { Attachments } from "./attachments.js";
 import { summary } from "./conversation.js";
 import { attempt, h, reconcile } from "./dom.js";
 import { Events } from "./events.js";
@@ -30,6 +31,10 @@ export class ListView {
         this.begin();
       }
     });
+    this.attached = new Attachments(agents[0].attached);
+    const begin = h("div", { class: "begin" }, this.prompt, this.attached.list, this.attached.input,
+      h("div", { class: "row-of-buttons" }, h("span", { class: "quiet" }, agents.length === 1 ? `${agents[0].name} · ${agents[0].model}` : ""), this.agent, h("span", { class: "spacer" }), this.attached.button, this.start));
+    this.attached.listen(begin);
     this.rows = h("div", { class: "sessions", role: "list" });
     this.more = h("button", { class: "link", hidden: true, onclick: () => this.load() }, "Show more");
     this.inbox = h("div", { class: "inbox-items" });
@@ -37,13 +42,14 @@ export class ListView {
     this.notice = h("p", { class: "empty" }, "Loading…");
     this.box = h("div", { class: "list" },
       h("section", { class: "main", "aria-label": "Sessions" },
-        h("div", { class: "begin" }, this.prompt, h("div", { class: "row-of-buttons" }, h("span", { class: "quiet" }, agents.length === 1 ? `${agents[0].name} · ${agents[0].model}` : ""), this.agent, h("span", { class: "spacer" }), this.start)),
+        begin,
         h("div", { class: "head" }, h("h1", { tabindex: -1 }, "Sessions"), h("span", { class: "spacer" }), this.filter, this.state),
         this.notice, this.rows, this.more),
       h("aside", { class: "inbox", "aria-label": "Inbox" }, this.inboxTitle, this.inbox));
     this.unbind = bind([
       ["/", "Search", () => this.filter.focus()],
       ["n", "New session", () => this.prompt.focus()],
+      ["+", "Attach a file", () => this.attached.button.click()],
       ["j", "Next session", () => this.step(1)],
       ["k", "Session before", () => this.step(-1)],
       ["a", "Approve the first question", () => this.inbox.querySelector("[data-act=approve]")?.click()],
@@ -71,7 +77,8 @@ export class ListView {
   async begin() {
     const prompt = this.prompt.value.trim();
     if (!prompt) return this.prompt.focus();
-    const made = await attempt(() => postOnce("api/sessions", { agent: this.agent.value, prompt }, this.key), this.start);
+    const work = async () => postOnce("api/sessions", { agent: this.agent.value, prompt, files: await this.attached.files() }, this.key);
+    const made = await attempt(work, this.start);
     if (made) location.hash = `#/s/${encodeURIComponent(made.id)}`;
   }
 
