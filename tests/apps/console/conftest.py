@@ -52,12 +52,16 @@ def axe() -> str:
 @final
 @attrs.frozen
 class Console:
-    """The console of *server* at *url*, and a *browser*; *faults* are what its pages complained about."""
+    """
+    The console at *url*, and a *browser* to look at it; *faults* are what its pages complained about.
 
-    server: AgentServer
+    The *server* is known where it is one of this process.
+    """
+
     url: str
     browser: Any
     faults: list[str]
+    server: AgentServer | None = None
 
     def excuse(self, *texts: str) -> None:
         """Forget the complaints that have one of *texts*: they were to be expected."""
@@ -101,7 +105,7 @@ def console(chromium: str) -> Opens:
         try:
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
-                yield Console(app.state.server, f"http://127.0.0.1:{port}/", browser, faults)
+                yield Console(f"http://127.0.0.1:{port}/", browser, faults, app.state.server)
                 await browser.close()
         finally:
             await app.state.server.drain(0.1)

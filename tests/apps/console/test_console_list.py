@@ -69,6 +69,7 @@ async def test_a_list_whose_server_was_away_is_the_one_of_now(console: Opens) ->
             page = await opened.page()
             await page.locator(".session-row", has_text="finished").wait_for()
             await page.context.set_offline(True)
+            assert opened.server is not None
             opened.server.lists.end()
             await sees(page, "the server cannot be reached", ".list")
             await other.delete("/api/sessions/first")

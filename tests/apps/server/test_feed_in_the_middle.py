@@ -8,47 +8,18 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from support.told_model import Told
 
 from turnwheel import Agent, MemoryStore, Session
 from turnwheel.apps.server.event_stream import VOCABULARIES, Projected
 from turnwheel.apps.server.feed import DELTA, FeedReader, Heard, SessionFeed
 from turnwheel.effects import CallModel
-from turnwheel.effects.events import ModelFinished, ModelStreamed
-from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
-from turnwheel.effects.messages import StopReason
+from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.notices import CallDelta, ModelCalled, ReasoningDelta, TextDelta, TurnEnded
-from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.delivery import Delivery, Position
-from turnwheel.performers.base import PerformContext
 from turnwheel.projections.streamed import StreamedProjection
 
 NEVER = 1_000.0
-
-
-class Told:
-    """A model that says what it is told to, bit by bit; *called* once it was asked."""
-
-    def __init__(self) -> None:
-        self.called = asyncio.Event()
-        self._bits = asyncio.Queue[Piece | None]()
-
-    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
-        if self.called.is_set():
-            # After a tool or a message there is no more to say.
-            return ModelFinished(at=0.0, request=request.id, stop=StopReason.END_TURN, usage=Usage())
-        self.called.set()
-        before = 0
-        while (piece := await self._bits.get()) is not None:
-            scene.emit(ModelStreamed(at=0.0, request=request.id, pieces=(piece,), before=before, count=1))
-            before += 1
-        return ModelFinished(at=0.0, request=request.id, stop=StopReason.TOOL_USE, usage=Usage())
-
-    def say(self, *bits: Piece) -> None:
-        for bit in bits:
-            self._bits.put_nowait(bit)
-
-    def end(self) -> None:
-        self._bits.put_nowait(None)
 
 
 @asynccontextmanager
