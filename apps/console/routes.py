@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from ...diagrams import chart
 from ...effects.errors import ConfigError
-from ...effects.events import ControlReceived, Event
+from ...effects.events import ControlReceived, Event, Failure, ModelFailed
 from ...effects.records import SetMode, SetModel
 from ...engine.codec import TAG
 from ...engine.inspect.replay import ReplayedStep
@@ -62,6 +62,9 @@ CHART, CHART_STYLE = "chart.svg", "chart.css"
 
 OUTLINED, MOST_OUTLINED = 1_000, 5_000
 TITLE_LENGTH = 200
+
+# The title of a failure that is none, as in a fork, which begins before its model is asked.
+UNBEGUN = "the model was not asked yet; it is asked now"
 
 OUTLINE_PARAMETERS = (
     Parameter(name="from", about="the number of the first step", schema=whole(0)),
@@ -110,7 +113,7 @@ def outline_step(step: ReplayedStep) -> OutlineStep:
         number=step.number,
         at=step.at,
         event=type(step.entry if event is None else event).__name__,
-        title="" if event is None else line_of(event)[:TITLE_LENGTH].partition(" ")[2],
+        title="" if event is None else title_of(event),
         posted=isinstance(step.entry, Posted),
         state=step.label or NEW,
         way=step.way,
@@ -123,6 +126,13 @@ def outline_step(step: ReplayedStep) -> OutlineStep:
         spend=spend_body(step.spent),
         setting=setting_of(event),
     )
+
+
+def title_of(event: Event) -> str:
+    """What *event* is about, in a line."""
+    if isinstance(event, ModelFailed) and event.failure is Failure.UNBEGUN:
+        return UNBEGUN
+    return line_of(event)[:TITLE_LENGTH].partition(" ")[2]
 
 
 def setting_of(event: Event | None) -> dict[str, str]:

@@ -104,7 +104,7 @@ class AgentServer:
         self.rates = RequestRates(limits, store)
         self.metrics = Metrics(self.opens, self.streams)
         self.lists = ListFeed(self.opens)
-        sessions, steps = SessionRoutes(self.opens, self.lists), StepRoutes(self.opens)
+        sessions, steps = SessionRoutes(self.opens, self.lists, limits.attached), StepRoutes(self.opens)
         protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
         parts = (sessions, steps, *protocols, ConsoleRoutes(self.opens), self)
         self.operations = [each for routes in parts for each in operations_of(routes)]

@@ -205,13 +205,18 @@ class Listing(_Shown, Generic[T]):
 
 @final
 class AgentBody(_Shown):
-    """An agent; *models* are all that a session may switch to, *specs* describe its *tools*."""
+    """
+    An agent; *models* are all that a session may switch to, *specs* describe its *tools*.
+
+    *attached* are the bytes of the files that may come with a prompt.
+    """
 
     name: str
     model: str
     tools: list[str]
     models: list[str]
     specs: list[ToolBody]
+    attached: int
 
 
 @final

@@ -140,6 +140,9 @@ class Projected:
     def take(self, heard: Heard) -> bytes:
         """The frames of *heard*, if it is not behind."""
         vocabulary = self.vocabulary
+        # What it saw of this answer has no id. Only a stream of parts comes from its beginning again.
+        if heard.earlier and heard.at <= self.behind and not isinstance(vocabulary, StreamedProjection):
+            return b""
         made = vocabulary.take(heard.notice)
         if heard.id and heard.at <= self.behind:
             if isinstance(vocabulary, StreamedProjection):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 from starlette.requests import ClientDisconnect, Request
 
-from ...effects.validators import positive
+from ...effects.validators import MAX_ATTACHED, positive
 from ...performers.base import SystemClock
 from ...performers.meters import Bucket, change, meters_of, own_meters, taking
 from .problems import Refused
@@ -40,6 +40,11 @@ class ServerLimits:
     working: int = attrs.field(default=500, validator=positive)
     kept: int = attrs.field(default=200, validator=positive)
     tenant_requests: int | None = attrs.field(default=None, validator=positive)
+
+    @property
+    def attached(self) -> int:
+        """Bytes of the files that may come with a prompt: in a request they are in Base64."""
+        return min(MAX_ATTACHED, self.body // 4 * 3)
 
 
 @final

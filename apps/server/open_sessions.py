@@ -201,7 +201,9 @@ class OpenSessions:
         one = self._open.pop(name, None)
         if one is None:
             session = self.agents[agent].session(name, self.store)
-            one = LiveSession(name, id, agent, session, SessionFeed(session, self.store), self.left)
+            partial = self.agents[agent].watch.include_partial
+            feed = SessionFeed(session, self.store, partial=partial)
+            one = LiveSession(name, id, agent, session, feed, self.left)
         self._open[name] = one
         one.users += 1
         try:

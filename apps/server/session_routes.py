@@ -71,16 +71,19 @@ def _files(given: Sequence[FileBody]) -> tuple[Binary, ...]:
 
 @attrs.frozen
 class SessionRoutes:
-    """The operations on sessions and agents."""
+    """The operations on sessions and agents; *attached* are the bytes of files that a prompt may bring."""
 
     opens: OpenSessions
     lists: ListFeed
+    attached: int
 
     @operation("GET", "/api/agents", gives=Listing[AgentBody])
     async def agents(self, call: HttpCall) -> Listing[AgentBody]:
         """The agents that were given."""
         del call
-        return Listing(items=[agent_body(name, agent) for name, agent in self.opens.agents.items()])
+        return Listing(
+            items=[agent_body(name, agent, self.attached) for name, agent in self.opens.agents.items()]
+        )
 
     # Lists
 

@@ -40,8 +40,8 @@ NEW = "new"
 LABEL_OF = {SessionStatus.IDLE: "done", SessionStatus.RESTING: "confirming"}
 
 
-def agent_body(name: str, agent: Agent) -> AgentBody:
-    """The *agent* called *name*."""
+def agent_body(name: str, agent: Agent, attached: int) -> AgentBody:
+    """The *agent* called *name*, whose prompts may bring files of *attached* bytes."""
     config = agent.config
     specs = [
         ToolBody(
@@ -54,7 +54,9 @@ def agent_body(name: str, agent: Agent) -> AgentBody:
     ]
     models = [*config.model_names]
     tools = [tool.name for tool in config.tools]
-    return AgentBody(name=name, model=config.model.name, tools=tools, models=models, specs=specs)
+    return AgentBody(
+        name=name, model=config.model.name, tools=tools, models=models, specs=specs, attached=attached
+    )
 
 
 def spend_body(spent: Spent) -> SpendBody:

@@ -70,6 +70,7 @@ async def kept(log: SessionLog, last: Position) -> AsyncGenerator[Watched, None]
 async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched, None]:
     """The notices of the session of *runner* behind the position *last*, until the session is closed."""
     journal, begun = JournalReader(runner.log, last[0]), None
+    told: Position = (0, -1)
     # Subscribed first: what is written from here on comes through it.
     async with runner.broker.subscribe() as live, aclosing(_heard(live, runner)) as heard:
         async for notice in heard:
@@ -79,13 +80,14 @@ async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched
             if missed or begun != runner.log.begun or (notice is None and runner.driver is None):
                 begun = runner.log.begun
                 async with aclosing(journal.news()) as news:
-                    async for at, found in news:
-                        if at > last:
-                            last = at
-                            yield _watched(found, at)
+                    async for told, found in news:
+                        if told > last:
+                            last = told
+                            yield _watched(found, told)
             if isinstance(notice, PASSING):
                 # One that waited here while the journal was read may be of an answer that is complete by now.
-                if live.at is None or live.at >= last:
+                # An entry to begin with may be one behind those of the answer under way, and ends none.
+                if live.at is None or live.at >= told:
                     yield Watched(notice)
             # A question that a takeover asks again has no position: the journal has it already.
             elif notice is not None and live.at is not None and live.at > last:

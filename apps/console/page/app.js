@@ -3,7 +3,7 @@
 import { get, token } from "./api.js";
 import { $, h } from "./dom.js";
 import { CompareView } from "./fork.js";
-import { until } from "./format.js";
+import { since, until } from "./format.js";
 import { bind, help } from "./keys.js";
 import { ListView } from "./list.js";
 import { SessionView } from "./session.js";
@@ -95,6 +95,7 @@ document.addEventListener("token-wanted", () => {
 
 setInterval(() => {
   for (const each of document.querySelectorAll("[data-due]")) each.textContent = until(Number(each.dataset.due));
+  for (const each of document.querySelectorAll("[data-since]")) each.textContent = since(Number(each.dataset.since));
 }, 1000);
 
 addEventListener("hashchange", async () => {

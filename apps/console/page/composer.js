@@ -1,6 +1,7 @@
 // What a person says to the session: a prompt in the queue, a steer after the running tools, or one now.
 
 import { at, post, postOnce, unique } from "./api.js";
+import { Attachments } from "./attachments.js";
 import { attempt, h, toast } from "./dom.js";
 
 const MODES = [
@@ -10,7 +11,7 @@ const MODES = [
 ];
 
 export class Composer {
-  constructor(session, done) {
+  constructor(session, limit, done) {
     this.session = session;
     this.done = done;
     this.text = h("textarea", { rows: 2, "aria-label": "Message", placeholder: "Say what is next" });
@@ -18,9 +19,11 @@ export class Composer {
     this.button = h("button", { class: "primary", onclick: () => this.send() }, "Send");
     this.stop = h("button", { onclick: () => this.interrupt(), title: "Stop the run (i)" }, "Interrupt");
     this.go = h("button", { onclick: () => this.resume(), title: "Go on with what was left" }, "Resume");
+    this.attached = new Attachments(limit);
     this.queue = h("ul", { class: "queue", "aria-label": "Waiting prompts" });
-    this.box = h("section", { class: "composer", "aria-label": "Say something" }, this.queue, this.text,
-      h("div", { class: "row-of-buttons" }, this.stop, this.go, h("span", { class: "spacer" }), this.mode, this.button));
+    this.box = h("section", { class: "composer", "aria-label": "Say something" }, this.queue, this.text, this.attached.list, this.attached.input,
+      h("div", { class: "row-of-buttons" }, this.stop, this.go, this.attached.button, h("span", { class: "spacer" }), this.mode, this.button));
+    this.attached.listen(this.box);
     this.text.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
@@ -45,12 +48,14 @@ export class Composer {
 
   async send() {
     const text = this.text.value.trim();
-    if (!text) return;
+    if (!text && !this.attached.items.length) return;
     const mode = this.over ? "queue" : this.mode.value;
-    const sent = await attempt(() => postOnce(at(this.session, "/messages"), { text, mode }, this.key), this.button);
+    const work = async () => postOnce(at(this.session, "/messages"), { text, mode, files: await this.attached.files() }, this.key);
+    const sent = await attempt(work, this.button);
     if (!sent) return;
     this.key = unique();
     this.text.value = "";
+    this.attached.clear();
     this.done();
   }
 

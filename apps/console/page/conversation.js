@@ -283,10 +283,13 @@ function folded(text, label, actions) {
   return box;
 }
 
-function fileView({ media_type: kind, data, name }) {
+export function pictureOf({ media_type: kind, data, name }) {
   const words = name || kind;
-  if (!PICTURES.includes(kind)) return h("p", { class: "quiet" }, `with ${words}`);
-  return h("img", { class: "picture", src: `data:${kind};base64,${data}`, alt: words, title: words });
+  return PICTURES.includes(kind) ? h("img", { class: "picture", src: `data:${kind};base64,${data}`, alt: words, title: words }) : null;
+}
+
+function fileView(file) {
+  return pictureOf(file) ?? h("p", { class: "quiet" }, `with ${file.name || file.media_type}`);
 }
 
 const VIEWS = {

@@ -1,13 +1,14 @@
-// A session's notices as they happen. By fetch and not by EventSource, which can send no token.
+// What happens, as it happens. By fetch and not by EventSource, which can send no token.
 
-import { at, headers, refusalOf } from "./api.js";
+import { headers, refusalOf } from "./api.js";
 
 const AGAIN = [300, 1000, 2000, 5000];
 
 export class Events {
-  // `take` gets {id, name, data} of each event, `tell` the state of the line: live, lost or closed.
-  constructor(session, take, tell) {
-    Object.assign(this, { session, take, tell, last: "", failures: 0, controller: null });
+  // `take` gets {id, name, data} of each event of `path`, `tell` the state of the line: live, lost or closed.
+  // With `resumes` it begins again behind the last event, else with what is new.
+  constructor(path, take, tell, resumes = true) {
+    Object.assign(this, { path, take, tell, resumes, last: "", failures: 0, controller: null });
     // A browser opens six lines to a server, and a tab that is not looked at needs none.
     this.onVisible = () => (document.hidden ? this.pause() : this.open());
     document.addEventListener("visibilitychange", this.onVisible);
@@ -29,8 +30,8 @@ export class Events {
     this.pause();
     const controller = (this.controller = new AbortController());
     try {
-      const more = this.last ? { "Last-Event-ID": this.last } : {};
-      const answer = await fetch(at(this.session, "/events"), {
+      const more = this.resumes && this.last ? { "Last-Event-ID": this.last } : {};
+      const answer = await fetch(this.path, {
         headers: headers(more),
         signal: controller.signal,
       });

@@ -46,6 +46,11 @@ export function many(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
+export function size(bytes) {
+  const [unit, by] = bytes < 1000 ? ["bytes", 1] : bytes < 1e6 ? ["kB", 1e3] : ["MB", 1e6];
+  return `${Number((bytes / by).toFixed(1))} ${unit}`;
+}
+
 export function money(usd) {
   const value = Number(usd);
   if (!value) return "$0";

@@ -1,18 +1,23 @@
 // All sessions, and an inbox of the questions that wait in any of them.
 
 import { at, get, postOnce, remove, unique } from "./api.js";
+import { Attachments } from "./attachments.js";
 import { summary } from "./conversation.js";
 import { attempt, h, reconcile } from "./dom.js";
+import { Events } from "./events.js";
 import { cost, count, kindOf, many, since, stateWords, tokens, until, whole } from "./format.js";
 import { bind } from "./keys.js";
 import { answer } from "./questions.js";
 
-const AGAIN = 2000;
+// The stream tells what changes. This is for what it could not tell.
+const AGAIN = 30_000;
 
 export class ListView {
   constructor(agents) {
     this.agents = agents;
     this.items = [];
+    this.waiting = [];
+    this.late = [];
     this.next = null;
     this.filter = h("input", { type: "search", placeholder: "Search titles", "aria-label": "Search sessions", oninput: () => this.refresh() });
     this.state = h("select", { "aria-label": "State", onchange: () => this.refresh() },
@@ -26,6 +31,10 @@ export class ListView {
         this.begin();
       }
     });
+    this.attached = new Attachments(agents[0].attached);
+    const begin = h("div", { class: "begin" }, this.prompt, this.attached.list, this.attached.input,
+      h("div", { class: "row-of-buttons" }, h("span", { class: "quiet" }, agents.length === 1 ? `${agents[0].name} · ${agents[0].model}` : ""), this.agent, h("span", { class: "spacer" }), this.attached.button, this.start));
+    this.attached.listen(begin);
     this.rows = h("div", { class: "sessions", role: "list" });
     this.more = h("button", { class: "link", hidden: true, onclick: () => this.load() }, "Show more");
     this.inbox = h("div", { class: "inbox-items" });
@@ -33,23 +42,27 @@ export class ListView {
     this.notice = h("p", { class: "empty" }, "Loading…");
     this.box = h("div", { class: "list" },
       h("section", { class: "main", "aria-label": "Sessions" },
-        h("div", { class: "begin" }, this.prompt, h("div", { class: "row-of-buttons" }, h("span", { class: "quiet" }, agents.length === 1 ? `${agents[0].name} · ${agents[0].model}` : ""), this.agent, h("span", { class: "spacer" }), this.start)),
+        begin,
         h("div", { class: "head" }, h("h1", { tabindex: -1 }, "Sessions"), h("span", { class: "spacer" }), this.filter, this.state),
         this.notice, this.rows, this.more),
       h("aside", { class: "inbox", "aria-label": "Inbox" }, this.inboxTitle, this.inbox));
     this.unbind = bind([
       ["/", "Search", () => this.filter.focus()],
       ["n", "New session", () => this.prompt.focus()],
+      ["+", "Attach a file", () => this.attached.button.click()],
       ["j", "Next session", () => this.step(1)],
       ["k", "Session before", () => this.step(-1)],
       ["a", "Approve the first question", () => this.inbox.querySelector("[data-act=approve]")?.click()],
     ]);
     this.beat = setInterval(() => document.hidden || this.refresh(), AGAIN);
     this.key = unique();
-    this.refresh();
+    // The whole list comes at each beginning of the stream, and where there is none.
+    this.events = new Events("api/events", (event) => this.take(event), () => this.refresh(), false);
   }
 
   close() {
+    this.events.close();
+    cancelAnimationFrame(this.frame);
     clearInterval(this.beat);
     this.unbind();
     this.closed = true;
@@ -64,7 +77,8 @@ export class ListView {
   async begin() {
     const prompt = this.prompt.value.trim();
     if (!prompt) return this.prompt.focus();
-    const made = await attempt(() => postOnce("api/sessions", { agent: this.agent.value, prompt }, this.key), this.start);
+    const work = async () => postOnce("api/sessions", { agent: this.agent.value, prompt, files: await this.attached.files() }, this.key);
+    const made = await attempt(work, this.start);
     if (made) location.hash = `#/s/${encodeURIComponent(made.id)}`;
   }
 
@@ -76,22 +90,54 @@ export class ListView {
     return `api/sessions?${wanted}${more}`;
   }
 
+  // As the server filters the list.
+  fits({ id, title, state, kind }) {
+    const text = this.filter.value.toLowerCase(), group = this.state.value;
+    return kind !== "child" && `${state}.`.startsWith(group && `${group}.`) && `${id}\n${title}`.toLowerCase().includes(text);
+  }
+
+  // A list that is on its way may be older: what comes meanwhile is for that one, too.
+  take(event) {
+    if (this.asked) this.late.push(event);
+    this.apply(event);
+    // One drawing for all that came within a frame.
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.show();
+    });
+  }
+
+  apply({ name, data }) {
+    const without = (infos) => infos.filter(({ id }) => id !== data.id);
+    const known = this.items.find(({ id }) => id === data.id);
+    if (name === "session" && known?.updated > data.updated) return;
+    this.items = without(this.items);
+    this.waiting = without(this.waiting);
+    if (name !== "session") return;
+    if (this.fits(data)) this.items.unshift(data);
+    if (data.questions.length) this.waiting.push(data);
+  }
+
   async refresh() {
+    const asked = (this.asked = { query: this.query() });
+    this.late = [];
     try {
-      const asked = (this.asked = this.query());
-      const [{ items, next }, waiting] = await Promise.all([get(asked), get("api/sessions?state=confirming&limit=200")]);
+      const [{ items, next }, waiting] = await Promise.all([get(asked.query), get("api/sessions?state=confirming&limit=200")]);
       if (this.closed || asked !== this.asked) return;
       const first = new Set(items.map((each) => each.id));
       // Parts that were loaded behind the first one stay.
-      const behind = this.pages && this.shown === asked ? this.items.filter((each) => !first.has(each.id)).slice(0, this.pages * 50) : [];
+      const behind = this.pages && this.shown === asked.query ? this.items.filter((each) => !first.has(each.id)).slice(0, this.pages * 50) : [];
       this.items = [...items, ...behind];
       if (!behind.length) Object.assign(this, { next, pages: 0 });
-      this.shown = asked;
+      this.shown = asked.query;
       this.waiting = waiting.items;
+      this.late.forEach((event) => this.apply(event));
       this.show();
     } catch (error) {
       this.notice.hidden = false;
       this.notice.textContent = error.message;
+    } finally {
+      if (asked === this.asked) this.asked = null;
     }
   }
 
@@ -109,7 +155,7 @@ export class ListView {
     const filtered = this.filter.value || this.state.value;
     this.notice.hidden = this.items.length > 0;
     this.notice.textContent = filtered ? "No session is like that." : "No session yet. Say above what the agent should do.";
-    reconcile(this.rows, this.items.map((info) => ({ key: info.id, rev: JSON.stringify(info) + since(info.updated), info })), ({ info }) => this.row(info));
+    reconcile(this.rows, this.items.map((info) => ({ key: info.id, rev: JSON.stringify(info), info })), ({ info }) => this.row(info));
     this.more.hidden = this.next === null;
     const open = this.waiting.flatMap((info) => info.questions.map((question) => ({ info, question })));
     // What is withdrawn first stands first.
@@ -132,7 +178,7 @@ export class ListView {
         h("div", { class: "quiet" }, [info.kind === "main" ? null : info.kind, this.agents.length > 1 ? info.agent : null, waits && `asks: ${waits}`, info.queue.length ? `${info.queue.length} in the queue` : null].filter(Boolean).join(" · "))),
       h("span", { class: `pill kind-${kindOf(info.state, info.reason)}` }, stateWords(info.state, info.reason)),
       h("div", { class: "spend-cell" }, h("span", null, `${count(tokens(spend))} tokens`), h("span", { class: "quiet" }, `${many(spend.turns, "turn")} · ${cost(spend)}`), bar),
-      h("time", { title: whole(info.updated) }, since(info.updated)),
+      h("time", { title: whole(info.updated), data: { since: info.updated } }, since(info.updated)),
       h("button", { class: "link remove", "aria-label": `Delete ${info.title || info.id}`, title: "Delete", onclick: (event) => this.forget(info, event.currentTarget) }, "×"));
   }
 
@@ -148,7 +194,7 @@ export class ListView {
     };
     return h("article", { class: "inbox-item" },
       h("div", null, h("code", { class: "tool" }, question.tool), " ", h("span", { class: "brief" }, summary(question.tool, question.arguments))),
-      h("div", { class: "quiet" }, h("a", { href: `#/s/${encodeURIComponent(info.id)}` }, info.title || info.id), ` · ${since(info.updated)}`,
+      h("div", { class: "quiet" }, h("a", { href: `#/s/${encodeURIComponent(info.id)}` }, info.title || info.id), " · ", h("span", { data: { since: info.updated } }, since(info.updated)),
         question.due ? h("span", { class: "timer" }, " · withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
       h("div", { class: "row-of-buttons" },
         h("button", { class: "primary", data: { act: "approve" }, onclick: act("approve") }, "Approve"),

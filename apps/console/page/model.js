@@ -6,6 +6,12 @@ import { Events } from "./events.js";
 
 const SOON = 120, NOW_AND_THEN = 5000;
 
+// Whether a notice comes behind another one, by their ids; all come behind none.
+function isBehind(id, other) {
+  const [entry, place] = id.split(".").map(Number), [before, at] = other ? other.split(".").map(Number) : [-1, -1];
+  return entry > before || (entry === before && place > at);
+}
+
 export class SessionModel {
   constructor(id) {
     this.id = id;
@@ -13,12 +19,13 @@ export class SessionModel {
     this.error = null;
     this.line = "opening";
     this.notices = [];
+    this.whole = "";
     this.steps = [];
     this.present = new Conversation();
     this.conversation = this.present;
     this.at = -1;
     this.readers = [];
-    this.events = new Events(id, (event) => this.take(event), (line, error) => this.tell(line, error));
+    this.events = new Events(at(id, "/events"), (event) => this.take(event), (line, error) => this.tell(line, error));
     this.beat = setInterval(() => document.hidden || this.refresh(), NOW_AND_THEN);
     this.refresh();
   }
@@ -60,9 +67,15 @@ export class SessionModel {
   take({ id, name, data }) {
     const step = id ? Number(id.split(".")[0]) : (this.notices.at(-1)?.step ?? 0);
     const notice = { id, name, data, step };
+    // The bits of an answer have no ids. So the line comes back behind what was before the answer that is under
+    // way, and is told it from its beginning; of what is told twice only that beginning counts.
+    const twice = id !== "" && isBehind(id, this.whole) && !isBehind(id, this.notices.at(-1)?.id ?? "");
+    if (twice && name !== "ModelCalled") return;
     // What streams is live only: the whole message follows it.
-    if (id) this.notices.push(notice);
+    if (id && !twice) this.notices.push(notice);
     this.present.take(notice);
+    if (id && !this.present.live) this.whole = id;
+    this.events.last = this.whole;
     // The past is still being told: the page was opened at a step of it.
     if (id && this.at >= 0 && step <= this.at) this.stale = true;
     if (id) this.soon();

@@ -34,7 +34,7 @@ export class SessionView {
     this.questions = h("div", { class: "questions", role: "region", "aria-label": "Open questions", tabindex: 0 });
     this.timers = h("div", { class: "timers" });
     this.status = h("p", { class: "empty" }, "Loading…");
-    this.composer = new Composer(id, () => this.model.refresh());
+    this.composer = new Composer(id, agents[0].attached, () => this.model.refresh());
     this.pastWords = h("span");
     this.pastBar = h("div", { class: "past-bar", hidden: true }, this.pastWords, h("span", { class: "spacer" }), h("button", { class: "primary", onclick: () => this.look(-1) }, "Back to live"));
     this.chartBox = h("div", { class: "chart", role: "group", "aria-label": "Statechart" });
@@ -62,6 +62,7 @@ export class SessionView {
       ["e", "Edit its arguments", question("edit")],
       ["d", "Deny it with a reason", question("deny")],
       ["m", "Write a message", () => this.composer.text.focus()],
+      ["+", "Attach a file", () => this.composer.attached.button.click()],
       ["i", "Interrupt", () => this.composer.interrupt()],
       ["x", "Cancel the call that runs", () => this.cancelRunning()],
       ["ArrowLeft", "Step back", () => this.slider.move(-1)],

@@ -15,7 +15,7 @@ import uvicorn
 from support.installing import CACHE, install_npm
 
 from turnwheel import Agent, MemoryStore
-from turnwheel.apps import create_app
+from turnwheel.apps.server.app import AgentServer, create_app
 from turnwheel.performers.stores.base import Store
 
 AXE = "4.14.1"
@@ -52,11 +52,16 @@ def axe() -> str:
 @final
 @attrs.frozen
 class Console:
-    """The console at *url*, and a *browser* to look at it; *faults* are what its pages complained about."""
+    """
+    The console at *url*, and a *browser* to look at it; *faults* are what its pages complained about.
+
+    The *server* is known where it is one of this process.
+    """
 
     url: str
     browser: Any
     faults: list[str]
+    server: AgentServer | None = None
 
     def excuse(self, *texts: str) -> None:
         """Forget the complaints that have one of *texts*: they were to be expected."""
@@ -100,7 +105,7 @@ def console(chromium: str) -> Opens:
         try:
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
-                yield Console(f"http://127.0.0.1:{port}/", browser, faults)
+                yield Console(f"http://127.0.0.1:{port}/", browser, faults, app.state.server)
                 await browser.close()
         finally:
             await app.state.server.drain(0.1)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from support.http_server import Asking, scripted, serving
 
-from turnwheel.apps.console.routes import page_files
+from turnwheel.apps.console.routes import UNBEGUN, page_files
+from turnwheel.effects.events import Failure
+from turnwheel.engine.recovery import WHY
 from turnwheel.testing.scripted import calls, says
 
 PAY = calls(("pay", {"amount": 5}))
@@ -163,3 +165,25 @@ async def test_the_exported_test_passes_and_fails_for_another_story() -> None:
     names["STORY"] = names["STORY"].replace("paid 6", "paid 7", 1)
     with pytest.raises(AssertionError):
         names["test_the_session_goes_as_it_went"]()
+
+
+@pytest.mark.parametrize("message", ["no process had begun to ask here", "nobody had begun to ask here"])
+async def test_that_a_model_was_not_asked_before_a_fork_is_said_in_plain_words(
+    message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As versions before this one have written it, too.
+    monkeypatch.setitem(WHY, Failure.UNBEGUN, message)
+    async with serving(scripted(says("One."), says("Another."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
+        await server.done("s")
+        steps = (await server.get("/api/sessions/s/outline"))["items"]
+        at = next(step["number"] for step in steps if step["event"] == "ModelFinished")
+        await server.post("/api/sessions/s/fork", {"id": "copy", "at": at}, 201)
+        await server.post("/api/sessions/copy/resume", status=202)
+        await server.done("copy")
+        titles = [step["title"] for step in (await server.get("/api/sessions/copy/outline"))["items"]]
+        assert [title for title in titles if "not asked" in title] == [UNBEGUN]
+        assert not any(message in title for title in titles)
+        # What is stored stays as it is.
+        step = await server.get(f"/api/sessions/copy/steps/{titles.index(UNBEGUN)}")
+        assert step["event"]["message"] == message

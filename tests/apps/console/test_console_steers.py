@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from support.console_page import begin, sees
 from support.http_server import scripted
+from support.told_model import Told
 
 from turnwheel import Agent, tool
 from turnwheel.effects import CallModel, Policy
 from turnwheel.effects.events import Failure
+from turnwheel.effects.history import TextPiece
 from turnwheel.testing.scripted import ScriptedModel, calls, fails, says, stalls
 
 if TYPE_CHECKING:
@@ -247,12 +250,45 @@ async def test_the_same_tab_is_reloaded_in_the_middle_of_an_answer(console: Open
         await sees(page, "Half of it")
         await page.reload()
         await sees(page, "answering")
+        # What streamed before is there at once.
+        await sees(page, "Half of it")
         await page.get_by_role("button", name="Interrupt").click()
         await sees(page, "Run interrupted")
         await page.locator(".pill.kind-wrong", has_text="interrupted").wait_for()
         await page.get_by_label("Message").fill("Go on")
         await page.keyboard.press("Enter")
         await sees(page, "On.")
+
+
+async def test_an_answer_goes_on_whole_in_a_tab_that_was_not_looked_at(console: Opens) -> None:
+    model = Told()
+    async with console(Agent(model="openai:test", performers={CallModel: model})) as opened:
+        page = await opened.page()
+
+        async def look(*, away: bool) -> None:
+            await page.evaluate(
+                """away => {
+                    Object.defineProperty(document, "hidden", {get: () => away, configurable: true});
+                    document.dispatchEvent(new Event("visibilitychange"));
+                }""",
+                away,
+            )
+
+        await begin(page, "One?")
+        session = page.url.rpartition("/")[2]
+        model.say(TextPiece("one "))
+        await sees(page, "one")
+        await look(away=True)
+        async with httpx.AsyncClient(base_url=opened.url) as other:
+            await other.post(f"/api/sessions/{session}/messages", json={"text": "More"})
+            model.say(TextPiece("two "))
+            await look(away=False)
+            model.say(TextPiece("three"))
+            await sees(page, "one two three", ".item.live")
+        model.end()
+        await page.locator(".item.end").last.wait_for()
+        texts = await page.locator(".item.person, .item.answer").all_inner_texts()
+        assert [text.splitlines()[-1] for text in texts] == ["One?", "one two three", "More"]
 
 
 async def test_a_screen_reader_is_told_what_is_asked_and_how_it_ends(console: Opens) -> None:

@@ -117,12 +117,17 @@ async def test_a_watcher_that_comes_in_the_middle_of_an_answer_sees_the_rest_of_
     await drives.until(TextDelta)
     seen = Seen(here.watch())
     await until(lambda: seen.got(ModelCalled))
+    # From the end of the journal on, which is behind the beginning of this answer.
+    rest = Seen(here.watch(len(await one.store.load("s"))))
+    await turns(20)
     one.release()
     await drives.task
     await here.close()
-    await seen.task
+    for each in (seen, rest):
+        await each.task
+        assert each.got(TextDelta) == [TextDelta("then")]
     assert seen.kept == await journal(one)
-    assert seen.got(TextDelta) == [TextDelta("then")]
+    assert not rest.got(ModelCalled)
     assert first is None or [notice async for notice in first] == drives.notices
 
 
