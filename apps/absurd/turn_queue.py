@@ -9,6 +9,7 @@ got no answer is: the sender tries again, and an input with a known id is not wr
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypedDict, final
@@ -62,6 +63,8 @@ class TurnQueue:
         self._queue = queue
         self._dsn = dsn
         self._app = absurd_sdk.AsyncAbsurd(dsn, queue)
+        # It has one connection, which it makes when it is first asked: two askers at once would make two.
+        self._asking = asyncio.Lock()
 
     @asynccontextmanager
     async def session(self, agent: str, id: str) -> AsyncGenerator[Session, None]:  # noqa: A002  # the word of sessions
@@ -83,13 +86,14 @@ class TurnQueue:
     async def wake(self, agent: str, id: str) -> None:  # noqa: A002  # as above
         """Queue a turn of the session *id* of *agent*. Raises `StoreError` where that fails."""
         params: TurnParams = {"agent": agent, "session": id}
-        try:
-            await self._app.spawn(TURN, params, ATTEMPTS, RETRIES, queue=self._queue)
-        except psycopg.OperationalError as error:
-            # Its connection is lost for good; the next call makes another one.
-            await self._renew()
-            msg = f"no turn was queued for session {id!r}: {error}; try again"
-            raise StoreError(msg) from error
+        async with self._asking:
+            try:
+                await self._app.spawn(TURN, params, ATTEMPTS, RETRIES, queue=self._queue)
+            except psycopg.OperationalError as error:
+                # Its connection is lost for good; the next call makes another one.
+                await self._renew()
+                msg = f"no turn was queued for session {id!r}: {error}; try again"
+                raise StoreError(msg) from error
 
     async def _renew(self) -> None:
         await self._app.close()

@@ -22,7 +22,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -151,18 +151,17 @@ class AbsurdWorker:
         if name in self._more:
             self._more[name] += 1
             return
-        self._more[name] = 0
-        try:
+        # Until it has looked for the last time: a turn that comes later is for a look of its own.
+        with ExitStack() as first, suppress(SessionClosed, SessionGone):
+            self._more[name] = 0
+            first.callback(self._more.pop, name)
             async with self._alive(context), self._agent(given["agent"]).session(name, self.store) as session:
                 done = -1
                 while done != self._more[name]:
                     done = self._more[name]
                     await self._drive(session)
+                first.close()
                 await self._hand_over(session, context)
-        except (SessionClosed, SessionGone):
-            return
-        finally:
-            del self._more[name]
 
     def _agent(self, name: str) -> Agent:
         if name not in self.agents:

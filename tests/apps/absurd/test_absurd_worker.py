@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
+import gc
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
-from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, postgres_server
+from absurd_sdk import AsyncTaskContext
+from support.postgres import ON_ONE_WORKER, PostgresServer, make_absurd_tables, new_schema, postgres_server
 from support.session_stage import until
 
 from turnwheel import Agent, Policy, ToolContext, tool
@@ -73,10 +71,11 @@ class Stage:
             return "paid"
 
         performers: dict[type, Performer[Any]] = {CallModel: plays}
-        soon = Policy(answer_within=0.3)
+        soon, late = Policy(answer_within=0.3), Policy(answer_within=60.0)
         return {
             "payer": Agent(performers=performers, tools=[pay, look]),
             "hurried": Agent(performers=performers, tools=[pay], policy=soon),
+            "patient": Agent(performers=performers, tools=[pay], policy=late),
         }
 
     @asynccontextmanager
@@ -131,13 +130,8 @@ class Stage:
 @pytest.fixture(scope="module")
 def absurd_server(postgres_server: PostgresServer) -> PostgresServer:
     """The server with the tables of Absurd."""
-    server = postgres_server
-    path = os.pathsep.join([str(server.binaries), os.environ["PATH"]])
-    place = {"PATH": path, "PGHOST": str(server.folder), "PGUSER": "postgres", "PGDATABASE": "postgres"}
-    command = [str(Path(sys.executable).with_name("absurdctl")), "init"]
-    done = subprocess.run(command, check=False, env={**os.environ, **place}, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    return server
+    make_absurd_tables(postgres_server)
+    return postgres_server
 
 
 @pytest.fixture
@@ -179,6 +173,29 @@ async def test_a_deadline_wakes_a_worker(stage: Stage) -> None:
             await session.send("pay")
         assert await stage.text("s", "hurried") == "done: pay"
     assert stage.began == []
+
+
+async def test_an_answer_that_comes_while_its_turn_ends_is_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a turn of its own: the one that ends has looked for the last time."""
+    sleeping, sleep = asyncio.Event(), AsyncTaskContext.sleep_until
+
+    async def sleep_until(context: AsyncTaskContext, name: str, due: float) -> None:
+        sleeping.set()
+        await stage.go.wait()
+        await sleep(context, name, due)
+
+    monkeypatch.setattr(AsyncTaskContext, "sleep_until", sleep_until)
+    async with stage.way_in() as turns, stage.worker():
+        async with turns.session("patient", "s") as session:
+            await session.send("pay")
+        await sleeping.wait()
+        async with turns.session("patient", "s") as session:
+            await session.approve(session.waiting[0].id)
+        assert await stage.text("s", "patient") == "done: pay"
+        stage.go.set()
+        await stage.free()
 
 
 async def test_one_long_turn_does_not_keep_a_worker_from_the_others(stage: Stage) -> None:
@@ -247,10 +264,17 @@ async def test_a_turn_waits_for_a_worker_that_has_its_agent(stage: Stage) -> Non
             assert await stage.text("s") == "done: say hello"
 
 
+async def test_senders_of_one_process_share_a_connection(stage: Stage) -> None:
+    async with stage.way_in() as turns, stage.worker():
+        # One that was made beside it would be left open, which Python warns of.
+        await asyncio.gather(*[turns.wake("payer", f"s{number}") for number in range(5)])
+    gc.collect()
+
+
 async def test_an_unknown_agent_is_refused_at_the_way_in(stage: Stage) -> None:
     async with stage.way_in() as turns:
         with pytest.raises(
-            ConfigError, match="there is no agent 'teller'; the agents are 'payer', 'hurried'"
+            ConfigError, match="there is no agent 'teller'; the agents are 'payer', 'hurried', 'patient'"
         ):
             async with turns.session("teller", "s"):
                 pass
