@@ -25,7 +25,7 @@ def postgres() -> Generator[Host]:
     server = PostgresServer()
     try:
         place = f"{server.dsn}#{new_schema()}"
-        yield Servers("servers over PostgreSQL", lambda _: place)
+        yield Servers("servers over PostgreSQL", lambda _: place, server)
     finally:
         server.remove()
 

@@ -106,6 +106,10 @@ class AbsurdPool(Pool):
         async with self._turns.session(SERVICE, session) as one:
             await give(one, given)
 
+    async def crash(self) -> None:
+        """Have the database crash, with the queue in it."""
+        await asyncio.to_thread(self._server.crash)
+
     async def held(self, worker: int) -> Sequence[str]:
         """Those of which it has the lease."""
         return await leased(self._database, self.pid(worker))
@@ -144,6 +148,11 @@ class RestatePool(Pool):
         async with self._agent.session(session, self._store) as one:
             await one.load()
             await give(one, given)
+
+    async def crash(self) -> None:
+        """Have the server of Restate crash."""
+        await asyncio.to_thread(self._cluster.kill, "server")
+        await asyncio.to_thread(self._cluster.start_server)
 
     async def held(self, worker: int) -> Sequence[str]:
         """Those that it noted last: Restate tells no leases."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, final
 
 import httpx
+from support.postgres import PostgresServer
 
 from hosts.desk import make_agent
 from hosts.host import Answer, Cancel, Input, Interrupt, Look, Prompt, Steer, Think
@@ -120,11 +121,12 @@ class Workers:
 
 @final
 class Servers(Workers):
-    """Processes that each serve the same store: a file in the folder of the test, or what *place* says."""
+    """Processes that each serve the same store: a file in the folder of the test, or a place in *server*."""
 
-    def __init__(self, name: str, place: Callable[[Path], str]) -> None:
+    def __init__(self, name: str, place: Callable[[Path], str], server: PostgresServer | None = None) -> None:
         super().__init__("server")
         self.name = name
+        self._server = server
         self._place = place
         self._turns = count()
 
@@ -146,6 +148,12 @@ class Servers(Workers):
         await self._end()
         await self._client.aclose()
         await self._store.close()
+
+    async def crash(self) -> None:
+        """Have the database crash; a file has no server."""
+        if self._server is None:
+            raise NotImplementedError
+        await asyncio.to_thread(self._server.crash)
 
     async def held(self, worker: int) -> Sequence[str]:
         """Those of which it has the lease."""
@@ -228,6 +236,10 @@ class InProcess:
 
     def thaw(self, worker: int) -> None:
         """There is nothing to thaw."""
+        raise NotImplementedError
+
+    async def crash(self) -> None:
+        """There is no server."""
         raise NotImplementedError
 
     async def begin(self, worker: int) -> None:

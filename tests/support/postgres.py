@@ -80,6 +80,11 @@ class PostgresServer:
         """End it; *how* is ``fast``, or ``immediate`` as for a crash."""
         self._run("pg_ctl", "stop", "-w", "-s", "-m", how)
 
+    def crash(self) -> None:
+        """Crash, and start again."""
+        self.stop("immediate")
+        self.start()
+
     def remove(self) -> None:
         self.stop("immediate")
         shutil.rmtree(self.folder, ignore_errors=True)
