@@ -126,12 +126,12 @@ class RestatePool(Pool):
         self._program = program
 
     def _given(self) -> Sequence[str]:
-        return str(self._folder), str(self._pace), f"127.0.0.1:{self._cluster.ports[3]}"
+        return str(self._folder), str(self._pace), f"127.0.0.1:{self.cluster.ports[3]}"
 
     async def start(self, folder: Path, workers: int, pace: float) -> None:
         """Begin the server and *workers* processes."""
         await self._open(folder, pace)
-        self._cluster = cluster = Cluster(self._program, folder)
+        self.cluster = cluster = Cluster(self._program, folder)
         await asyncio.to_thread(cluster.start_server)
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
         await self._begin(workers)
@@ -142,7 +142,7 @@ class RestatePool(Pool):
     async def stop(self) -> None:
         """End all processes."""
         await super().stop()
-        await asyncio.to_thread(self._cluster.stop)
+        await asyncio.to_thread(self.cluster.stop)
 
     async def _put(self, session: str, given: Input) -> None:
         async with self._agent.session(session, self._store) as one:
@@ -151,8 +151,7 @@ class RestatePool(Pool):
 
     async def crash(self) -> None:
         """Have the server of Restate crash."""
-        await asyncio.to_thread(self._cluster.kill, "server")
-        await asyncio.to_thread(self._cluster.start_server)
+        await asyncio.to_thread(self.cluster.crash)
 
     async def held(self, worker: int) -> Sequence[str]:
         """Those that it noted last: Restate tells no leases."""
