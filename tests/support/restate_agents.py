@@ -2,7 +2,7 @@
 An agent for any process, and the shape of a journal.
 
 Its model plays what the prompt says, a JSON list of rounds, each a list of calls; so any worker can go on
-with any session. Its tools write into the file LEDGER when they begin and when they end.
+with any session. Its tools write into a ledger when they begin and when they end.
 """
 
 from __future__ import annotations
