@@ -12,7 +12,8 @@ that finds its session at work in another worker waits until that lets go, since
 late for the run there.
 
 Absurd's own loop claims a batch and waits for all of it, so one long turn would keep the worker from any
-other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one.
+other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one. Claimed
+are as many as there is room for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast, final
@@ -58,6 +60,27 @@ LOST_AGAIN = 0.5
 
 # Set by the turn that was claimed, for the task that waits for the next one.
 _claimed: ContextVar[asyncio.Event] = ContextVar("claimed")
+
+
+@final
+class _Claims(absurd_sdk.AsyncAbsurd):
+    """Claims as many turns of *queue* as there is *room* for, and gives them one at a time."""
+
+    # With a claim of so many turns Absurd gives up so many claims that have run out. One at a time, the last
+    # turns of a worker that died with a hundred would wait for a hundred looks.
+
+    def __init__(self, dsn: str, queue: str, room: Callable[[], int]) -> None:
+        super().__init__(dsn, queue)
+        self._room = room
+        self._claimed = deque[absurd_sdk.ClaimedTask]()
+
+    async def claim_tasks(
+        self, batch_size: int = 1, claim_timeout: int = 120, worker_id: str = "worker"
+    ) -> list[absurd_sdk.ClaimedTask]:
+        """At most *batch_size* turns, of those that were claimed before where there are any."""
+        if not self._claimed:
+            self._claimed += await super().claim_tasks(max(1, self._room()), claim_timeout, worker_id)
+        return [self._claimed.popleft() for _ in range(min(batch_size, len(self._claimed)))]
 
 
 @final
@@ -103,7 +126,8 @@ class AbsurdWorker:
 
     async def _connected(self) -> None:
         """Take turns over one connection, until `stop` or until the database goes away."""
-        app = absurd_sdk.AsyncAbsurd(self.dsn, self.queue)
+        # The task that looks for a turn is one of those that are taken.
+        app = _Claims(self.dsn, self.queue, lambda: self.turns - len(self._taken) + 1)
         app.register_task(TURN)(self._turn)
         try:
             await self._take(app)

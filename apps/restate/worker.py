@@ -40,6 +40,14 @@ LIFE_SIGN = 20.0
 # Seconds after which an input is signalled again, where another turn goes on by then.
 AGAIN = 1.0
 
+# A lost worker is followed soon. Restate would end the tries after some, and have the turn wait for a person.
+INVOCATION_RETRIES = restate.InvocationRetryPolicy(
+    initial_interval=timedelta(seconds=0.1),
+    exponentiation_factor=2.0,
+    max_interval=timedelta(seconds=2),
+    max_attempts=1_000_000,
+)
+
 _BYTES = BytesSerde()
 _KIND = "application/octet-stream"
 
@@ -129,6 +137,7 @@ def _service(name: str, work: Callable[[str], TurnWork], beat: float) -> restate
         state_preload=False,
         inactivity_timeout=timedelta(seconds=2 * beat),
         abort_timeout=timedelta(seconds=beat),
+        invocation_retry_policy=INVOCATION_RETRIES,
     )
     handler = partial(made.handler, accept=_KIND, content_type=_KIND, input_serde=_BYTES, output_serde=_BYTES)
 

@@ -102,6 +102,10 @@ class Host(Protocol):
 
     def thaw(self, worker: int) -> None: ...
 
+    async def crash(self) -> None:
+        """End the server that keeps the sessions as a crash does, where there is one, and start it again."""
+        ...
+
     async def held(self, worker: int) -> Sequence[str]:
         """The sessions that *worker* is at work on."""
         ...

@@ -3,9 +3,9 @@ Ends or stops workers at random moments while sessions are at work, and measures
 
 Theory of operation. Two workers have sessions of several kinds, with tools, children, questions and queues.
 One is killed with -9 in the middle, and a new one takes its place at once, as a supervisor would have it; or
-it is stopped where it is, and wakes when all is over. What the dead one had is asked for right before. A
-takeover takes from the kill to the first entry that another process wrote to the journal. At the end every
-session has to be over, and `hosts.judge` finds nothing wrong.
+it is stopped where it is, and wakes when all is over. Or the server that keeps the sessions crashes. What was
+in work is asked for right before. A takeover takes from then to the first entry that another process wrote to
+the journal. At the end every session has to be over, and `hosts.judge` finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import final
 
@@ -49,6 +50,14 @@ JOBS = (
 PARTS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
+class Harm(StrEnum):
+    """What is done while sessions are at work: to a worker, or to the server that keeps them."""
+
+    KILL = "kill"
+    FREEZE = "freeze"
+    CRASH = "crash"
+
+
 @final
 @attrs.define
 class Figures:
@@ -67,14 +76,14 @@ class Figures:
         return f"{len(self.seconds)} takeovers: {shown}; {len(self.wrong)} faults"
 
 
-async def kill_often(
-    host: Host, folder: Path, *, kills: int, sessions: int, seed: int, freezes: bool = False
+async def harm_often(
+    host: Host, folder: Path, harm: Harm, *, times: int, sessions: int, seed: int
 ) -> Figures:
-    """Have a worker die *kills* times, with so many new *sessions* at work each time; or it *freezes*."""
+    """Do *harm* so many *times*, with so many new *sessions* at work each time."""
     figures, chance = Figures(), random.Random(seed)
     await host.start(folder, WORKERS, PACE)
     try:
-        for number in range(kills):
+        for number in range(times):
             names = [f"k{number}s{session}" for session in range(sessions)]
             clients = [Client(host, name, folder, pause=PAUSE) for name in names]
             jobs = [JOBS[place % len(JOBS)] for place in range(sessions)]
@@ -84,16 +93,20 @@ async def kill_often(
                     await asyncio.sleep(0.02)
             await asyncio.sleep(chance.uniform(0.0, WITHIN))
             worker = chance.randrange(WORKERS)
-            held = await host.held(worker)
+            harmed = range(WORKERS) if harm is Harm.CRASH else [worker]
+            held = [session for each in harmed for session in await host.held(each)]
             died = time.time()
-            if freezes:
-                host.freeze(worker)
-            else:
-                host.kill(worker)
-                await host.begin(worker)
+            match harm:
+                case Harm.KILL:
+                    host.kill(worker)
+                    await host.begin(worker)
+                case Harm.FREEZE:
+                    host.freeze(worker)
+                case Harm.CRASH:
+                    await host.crash()
             ends = await asyncio.gather(*working, return_exceptions=True)
             figures.wrong += [f"its client got {end!r}" for end in ends if end is not None]
-            if freezes:
+            if harm is Harm.FREEZE:
                 host.thaw(worker)
                 await asyncio.sleep(1.0)
             notes = Notebook.read(folder / NOTES)

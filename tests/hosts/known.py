@@ -6,8 +6,10 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from support.postgres import PostgresServer, new_schema
+from support.restate_cluster import server_program
 
 from hosts.host import Host
+from hosts.pools import AbsurdPool, RestatePool
 from hosts.processes import Servers
 
 
@@ -23,9 +25,30 @@ def postgres() -> Generator[Host]:
     server = PostgresServer()
     try:
         place = f"{server.dsn}#{new_schema()}"
-        yield Servers("servers over PostgreSQL", lambda _: place)
+        yield Servers("servers over PostgreSQL", lambda _: place, server)
     finally:
         server.remove()
 
 
-HOSTS: Mapping[str, Callable[[], AbstractContextManager[Host]]] = {"sqlite": sqlite, "postgres": postgres}
+@contextmanager
+def absurd() -> Generator[Host]:
+    """Workers that take turns from a queue in a PostgreSQL server of their own."""
+    server = PostgresServer()
+    try:
+        yield AbsurdPool(server)
+    finally:
+        server.remove()
+
+
+@contextmanager
+def restate() -> Generator[Host]:
+    """Workers that a Restate server of their own calls."""
+    yield RestatePool(server_program())
+
+
+HOSTS: Mapping[str, Callable[[], AbstractContextManager[Host]]] = {
+    "sqlite": sqlite,
+    "postgres": postgres,
+    "absurd": absurd,
+    "restate": restate,
+}

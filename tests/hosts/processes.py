@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, final
 
 import httpx
+from support.postgres import PostgresServer
 
 from hosts.desk import make_agent
 from hosts.host import Answer, Cancel, Input, Interrupt, Look, Prompt, Steer, Think
-from turnwheel import Agent, Approve, Deny, MemoryStore, Session, SQLiteStore
-from turnwheel.effects.config import Steering
-from turnwheel.effects.errors import UnknownCall, UnknownRequest
-from turnwheel.effects.records import SetThinking
+from hosts.sessions import give, look_at
+from turnwheel import Agent, MemoryStore, Session, SQLiteStore
 from turnwheel.engine.session.lease import decoded
 from turnwheel.performers import PostgresStore
 from turnwheel.performers.stores.base import Store
@@ -32,6 +31,9 @@ OVER = re.compile("is over|was answered|was withdrawn|is answered|answered by|wi
 
 # Seconds that a client tries to put something in, and that a worker may take to come up.
 PATIENCE = 60.0
+
+# The name of the agent, where a host has several.
+SERVICE = "assistant"
 
 
 def open_store(place: str) -> SQLiteStore | PostgresStore:
@@ -48,36 +50,33 @@ async def journals_of(store: Store, session: str) -> dict[str, Sequence[bytes]]:
     return {name: await store.load(name) for name in sorted([session, *children])}
 
 
-@final
-class Servers:
-    """Processes that each serve the same store: a file in the folder of the test, or what *place* says."""
+async def leased(store: SQLiteStore | PostgresStore, pid: int) -> list[str]:
+    """The sessions in *store* of which the process *pid* has the lease."""
+    records = {name: decoded(data) for name, data in (await store.leases()).items()}
+    return [name for name, record in records.items() if record is not None and record.pid == pid]
 
-    def __init__(self, name: str, place: Callable[[Path], str]) -> None:
-        self.name = name
-        self._place = place
+
+class Workers:
+    """Processes of `hosts.worker` that can be killed, each with the first line that it printed."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._workers: dict[int, tuple[asyncio.subprocess.Process, str]] = {}
-        self._turns = count()
         self._frozen: set[int] = set()
         self._all: list[asyncio.subprocess.Process] = []
 
-    async def start(self, folder: Path, workers: int, pace: float) -> None:
-        """Begin *workers* processes."""
-        self._folder, self._pace = folder, pace
-        self._store = open_store(self._place(folder))
-        # Before several processes make it at once.
-        await self._store.list(1)
-        limits = httpx.Limits(max_connections=100)
-        self._client = httpx.AsyncClient(timeout=5.0, limits=limits)
+    def _given(self) -> Sequence[str]:
+        """What a new process is told."""
+        raise NotImplementedError
+
+    async def _begin(self, workers: int) -> None:
         await asyncio.gather(*[self.begin(worker) for worker in range(workers)])
 
-    async def stop(self) -> None:
-        """End all processes."""
+    async def _end(self) -> None:
         for worker in [*self._workers]:
             self.kill(worker)
         for process in self._all:
             await process.wait()
-        await self._client.aclose()
-        await self._store.close()
 
     def kill(self, worker: int) -> int:
         """End one with -9."""
@@ -87,14 +86,13 @@ class Servers:
         return process.pid
 
     async def begin(self, worker: int) -> None:
-        """Begin a process and wait until it serves."""
+        """Begin a process and wait until it is at work."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "hosts.worker",
-            self._place(self._folder),
-            str(self._folder),
-            str(self._pace),
+            self._kind,
+            *self._given(),
             env={**os.environ, "PYTHONPATH": str(TESTS)},
             stdout=asyncio.subprocess.PIPE,
         )
@@ -105,24 +103,61 @@ class Servers:
         assert line, f"worker {worker} ended with {await process.wait()}"
         self._workers[worker] = process, line.decode().strip()
 
+    def pid(self, worker: int) -> int:
+        """The number of its process."""
+        return self._workers[worker][0].pid
+
     def freeze(self, worker: int) -> int:
         """Stop one where it is."""
         self._frozen.add(worker)
-        pid = self._workers[worker][0].pid
-        os.kill(pid, signal.SIGSTOP)
-        return pid
+        os.kill(self.pid(worker), signal.SIGSTOP)
+        return self.pid(worker)
 
     def thaw(self, worker: int) -> None:
         """Let it go on."""
         self._frozen.discard(worker)
-        os.kill(self._workers[worker][0].pid, signal.SIGCONT)
+        os.kill(self.pid(worker), signal.SIGCONT)
+
+
+@final
+class Servers(Workers):
+    """Processes that each serve the same store: a file in the folder of the test, or a place in *server*."""
+
+    def __init__(self, name: str, place: Callable[[Path], str], server: PostgresServer | None = None) -> None:
+        super().__init__("server")
+        self.name = name
+        self._server = server
+        self._place = place
+        self._turns = count()
+
+    def _given(self) -> Sequence[str]:
+        return str(self._folder), str(self._pace), self._place(self._folder)
+
+    async def start(self, folder: Path, workers: int, pace: float) -> None:
+        """Begin *workers* processes."""
+        self._folder, self._pace = folder, pace
+        self._store = open_store(self._place(folder))
+        # Before several processes make it at once.
+        await self._store.list(1)
+        limits = httpx.Limits(max_connections=100)
+        self._client = httpx.AsyncClient(timeout=5.0, limits=limits)
+        await self._begin(workers)
+
+    async def stop(self) -> None:
+        """End all processes."""
+        await self._end()
+        await self._client.aclose()
+        await self._store.close()
+
+    async def crash(self) -> None:
+        """Have the database crash; a file has no server."""
+        if self._server is None:
+            raise NotImplementedError
+        await asyncio.to_thread(self._server.crash)
 
     async def held(self, worker: int) -> Sequence[str]:
         """Those of which it has the lease."""
-        leases = await self._store.leases()
-        pid = self._workers[worker][0].pid
-        records = {name: decoded(data) for name, data in leases.items()}
-        return [name for name, record in records.items() if record is not None and record.pid == pid]
+        return await leased(self._store, self.pid(worker))
 
     async def put(self, session: str, given: Input) -> None:
         """Put *given* in over HTTP, at one worker or another."""
@@ -203,6 +238,10 @@ class InProcess:
         """There is nothing to thaw."""
         raise NotImplementedError
 
+    async def crash(self) -> None:
+        """There is no server."""
+        raise NotImplementedError
+
     async def begin(self, worker: int) -> None:
         """There is nothing to begin."""
         raise NotImplementedError
@@ -217,22 +256,7 @@ class InProcess:
             self._sessions[session] = self._agent.session(session, self._store)
         one = self._sessions[session]
         await one.load()
-        match given:
-            case Prompt(id, text):
-                await one.send(text, id=id)
-            case Steer(id, text):
-                await one.steer(text, Steering.AFTER_TOOL, id=id)
-            case Answer(request, yes, arguments):
-                approved = Approve() if arguments is None else Approve(arguments=dict(arguments))
-                with suppress(UnknownRequest):
-                    await one.approve(request, approved if yes else Deny())
-            case Interrupt():
-                await one.interrupt()
-            case Think(tokens):
-                await one.control(SetThinking(tokens=tokens))
-            case Cancel(call):
-                with suppress(UnknownCall):
-                    await one.cancel(call)
+        await give(one, given)
         if session not in self._runs or self._runs[session].done():
             self._runs[session] = asyncio.create_task(self._drive(one))
 
@@ -242,9 +266,7 @@ class InProcess:
 
     async def look(self, session: str) -> Look:
         """Look at the object."""
-        one = self._sessions[session]
-        over = one.machine is not None and not one.unfinished and not one.queue
-        return Look(over, tuple([asked.id for asked in one.waiting]))
+        return look_at(self._sessions[session])
 
     async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
         """Read them in memory."""

@@ -1,23 +1,32 @@
-"""``python -m hosts.worker STORE FOLDER PACE``: serves the suite's agent, and prints its address."""
+"""
+A worker of a host: ``python -m hosts.worker KIND FOLDER PACE ...`` works, and prints a line when it does.
+
+    server FOLDER PACE STORE          serves the suite's agent over the store, and prints its address
+    absurd FOLDER PACE STORE QUEUE    takes turns from the queue in the database of the store
+    restate FOLDER PACE BIND          serves the suite's agent for a server of Restate
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import sys
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from hosts.desk import make_agent
-from hosts.processes import open_store
-from turnwheel.apps import create_app
+from hosts.processes import SERVICE, open_store
+from turnwheel import Agent
+from turnwheel.apps import AbsurdWorker, RestateWorker, create_app
 
 
-async def main(place: str, folder: Path, pace: float) -> None:
-    """Serve until the process is ended."""
+async def serve(agent: Agent, place: str) -> None:
+    """Serve *agent* over HTTP."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    app = create_app(make_agent(folder, pace, cwd=folder), open_store(place))
+    app = create_app(agent, open_store(place))
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -27,5 +36,30 @@ async def main(place: str, folder: Path, pace: float) -> None:
     await Server(uvicorn.Config(app, log_config=None, access_log=False)).serve([listening])
 
 
+async def take_turns(agent: Agent, place: str, queue: str) -> None:
+    """Take the turns of *queue*."""
+    dsn, _, _ = place.partition("#")
+    print("at work", flush=True)
+    await AbsurdWorker(dsn, {SERVICE: agent}, open_store(place), queue=queue).run()
+
+
+async def serve_restate(agent: Agent, bind: str) -> None:
+    """Serve *agent* for Restate at *bind*."""
+    print("at work", flush=True)
+    await RestateWorker({SERVICE: agent}, beat=0.5).serve(bind)
+
+
+KINDS: Mapping[str, Callable[..., Awaitable[Any]]] = {
+    "server": serve,
+    "absurd": take_turns,
+    "restate": serve_restate,
+}
+
+
+async def main(kind: str, folder: str, pace: str, *more: str) -> None:
+    """Work until the process is ended."""
+    await KINDS[kind](make_agent(Path(folder), float(pace), cwd=Path(folder)), *more)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(main(*sys.argv[1:]))

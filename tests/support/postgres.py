@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -79,6 +80,11 @@ class PostgresServer:
         """End it; *how* is ``fast``, or ``immediate`` as for a crash."""
         self._run("pg_ctl", "stop", "-w", "-s", "-m", how)
 
+    def crash(self) -> None:
+        """Crash, and start again."""
+        self.stop("immediate")
+        self.start()
+
     def remove(self) -> None:
         self.stop("immediate")
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -115,6 +121,15 @@ def postgres_server() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.remove()
+
+
+def make_absurd_tables(server: PostgresServer) -> None:
+    """Make the tables of Absurd in *server*."""
+    path = os.pathsep.join([str(server.binaries), os.environ["PATH"]])
+    place = {"PATH": path, "PGHOST": str(server.folder), "PGUSER": "postgres", "PGDATABASE": "postgres"}
+    command = [str(Path(sys.executable).with_name("absurdctl")), "init"]
+    done = subprocess.run(command, check=False, env={**os.environ, **place}, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
 
 
 def new_schema() -> str:

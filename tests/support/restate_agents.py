@@ -1,8 +1,8 @@
 """
-An agent for any process, and as a program a worker of it: ``python restate_agents.py PORT LEDGER``.
+An agent for any process, and the shape of a journal.
 
 Its model plays what the prompt says, a JSON list of rounds, each a list of calls; so any worker can go on
-with any session. Its tools write into the file LEDGER when they begin and when they end.
+with any session. Its tools write into a ledger when they begin and when they end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -86,10 +85,3 @@ def shape(entries: Sequence[bytes]) -> list[str]:
 
     plain = [re.sub(r'"(at|due|seconds)":[0-9.e-]+', r'"\1":0', entry.decode()) for entry in entries]
     return [re.sub(r"\b[0-9a-f]{12}\b", numbered, text) for text in plain]
-
-
-if __name__ == "__main__":
-    from turnwheel.apps import RestateWorker
-
-    worker = RestateWorker({"assistant": agent(sys.argv[2])}, beat=0.5)
-    asyncio.run(worker.serve(f"127.0.0.1:{sys.argv[1]}"))

@@ -1,14 +1,12 @@
-"""A server of Restate and two workers at one address, to be killed and started again."""
+"""A server of Restate, to be killed and started again."""
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -16,7 +14,6 @@ import httpx
 from support.installing import CACHE, install_npm
 
 SERVER = "1.7.12"
-WORKER = Path(__file__).with_name("restate_agents.py")
 
 
 def server_program() -> str:
@@ -38,12 +35,12 @@ def free_ports(number: int) -> list[int]:
 
 @attrs.define(eq=False)
 class Cluster:
-    """The server *program* and the workers, which keep what they need in *folder*."""
+    """The server *program*, which keeps what it needs in *folder*."""
 
     program: str
     folder: Path
     ports: list[int] = attrs.field(factory=lambda: free_ports(4))
-    processes: dict[str, subprocess.Popen[bytes]] = attrs.field(factory=dict)
+    _process: subprocess.Popen[bytes] = attrs.field(init=False)
 
     @property
     def ingress(self) -> str:
@@ -52,11 +49,6 @@ class Cluster:
     @property
     def admin(self) -> str:
         return f"http://127.0.0.1:{self.ports[1]}"
-
-    @property
-    def ledger(self) -> Path:
-        """What the tools did."""
-        return self.folder / "ledger"
 
     def start_server(self) -> None:
         """Start the server over what it kept."""
@@ -68,47 +60,30 @@ class Cluster:
         # A worker that hangs holds its connections. Without a balancer in between, the server has to notice.
         env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__INTERVAL"] = "1s"
         env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__TIMEOUT"] = "1s"
-        self._start("server", command, env)
-        wait_until(lambda: answers(f"{self.admin}/health") and answers(f"{self.ingress}/restate/health"))
-
-    def start_worker(self, name: str) -> None:
-        """Start the worker *name*; return when it serves."""
-        log = self._start(name, [sys.executable, str(WORKER), str(self.ports[3]), str(self.ledger)], {})
-        wait_until(lambda: "Running on" in log.read_text("utf-8"))
-
-    def register(self, port: int) -> None:
-        """Tell the server that workers serve at *port*."""
-        uri = {"uri": f"http://127.0.0.1:{port}"}
-        httpx.post(f"{self.admin}/deployments", json=uri, trust_env=False, timeout=30).raise_for_status()
-
-    def _start(self, name: str, command: list[str], env: Mapping[str, str]) -> Path:
-        log = self.folder / f"{name}.log"
-        with log.open("wb") as out:
-            self.processes[name] = subprocess.Popen(
+        with (self.folder / "server.log").open("ab") as out:
+            self._process = subprocess.Popen(
                 command,
                 env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **env},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        return log
+        wait_until(lambda: answers(f"{self.admin}/health") and answers(f"{self.ingress}/restate/health"))
 
-    def kill(self, *names: str, how: signal.Signals = signal.SIGKILL) -> None:
-        """Kill the processes *names*, and wait for their end."""
-        for name in names:
-            self.processes[name].send_signal(how)
-        for name in names:
-            self.processes[name].wait(30)
+    def register(self, port: int) -> None:
+        """Tell the server that workers serve at *port*."""
+        uri = {"uri": f"http://127.0.0.1:{port}"}
+        httpx.post(f"{self.admin}/deployments", json=uri, trust_env=False, timeout=30).raise_for_status()
 
-    def name_of(self, pid: int) -> str:
-        """The worker with this *pid*."""
-        return next(name for name, process in self.processes.items() if process.pid == pid)
+    def crash(self) -> None:
+        """Crash, and start again."""
+        self.stop()
+        self.start_server()
 
     def stop(self) -> None:
-        """Kill all that is left."""
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
+        """Kill it, and wait for its end."""
+        self._process.kill()
+        self._process.wait(30)
 
 
 def answers(url: str) -> bool:

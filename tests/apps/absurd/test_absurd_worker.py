@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import uuid
@@ -18,7 +17,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from support.http_server import serving
-from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema, postgres_server
+from support.postgres import ON_ONE_WORKER, PostgresServer, make_absurd_tables, new_schema, postgres_server
 from support.session_stage import until
 
 from turnwheel import Agent, Policy, ToolContext, tool
@@ -136,13 +135,8 @@ class Stage:
 @pytest.fixture(scope="module")
 def absurd_server(postgres_server: PostgresServer) -> PostgresServer:
     """The server with the tables of Absurd."""
-    server = postgres_server
-    path = os.pathsep.join([str(server.binaries), os.environ["PATH"]])
-    place = {"PATH": path, "PGHOST": str(server.folder), "PGUSER": "postgres", "PGDATABASE": "postgres"}
-    command = [str(Path(sys.executable).with_name("absurdctl")), "init"]
-    done = subprocess.run(command, check=False, env={**os.environ, **place}, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    return server
+    make_absurd_tables(postgres_server)
+    return postgres_server
 
 
 @pytest.fixture

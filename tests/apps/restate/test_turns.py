@@ -228,10 +228,12 @@ async def main():
         print((await client.get("/discover", headers=accept)).status_code)
     (service,) = found.json()["services"]
     print(service["name"], *sorted(f"{one['name']}:{one['ty']}" for one in service["handlers"]))
+    print("at most", service["retryPolicyMaxInterval"], "ms,", service["retryPolicyMaxAttempts"], "times")
 asyncio.run(main())
 """
     shown = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     handlers = "append:SHARED ask:SHARED delete:EXCLUSIVE settle:EXCLUSIVE turn:EXCLUSIVE"
-    assert shown.stdout == f"401\nassistant {handlers}\n"
+    # By itself Restate waits for longer and longer, and at last for a person.
+    assert shown.stdout == f"401\nassistant {handlers}\nat most 2000 ms, 1000000 times\n"

@@ -1,0 +1,159 @@
+"""Workers that are handed turns, by a queue in PostgreSQL or by Restate, as hosts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+from provers.crash.points import Notebook
+from support.postgres import PostgresServer, make_absurd_tables, new_schema
+from support.restate_cluster import Cluster, answers, wait_until
+
+from hosts.desk import NOTES, make_agent
+from hosts.host import Input, Look
+from hosts.processes import PATIENCE, SERVICE, Workers, journals_of, leased, open_store
+from hosts.sessions import give, look_at
+from turnwheel import Agent, Session
+from turnwheel.apps import RestateStore, TurnQueue
+from turnwheel.effects.errors import StoreError
+from turnwheel.performers.stores.base import Store
+
+
+class Pool(Workers):
+    """Workers behind a way in, which the subclass has: an agent over a store that runs nothing."""
+
+    _store: Store
+
+    async def _open(self, folder: Path, pace: float) -> None:
+        self._folder, self._pace = folder, pace
+        # What clients look with.
+        self._agent: Agent = make_agent(folder, pace, cwd=folder)
+        self._looks: dict[str, Session] = {}
+
+    async def stop(self) -> None:
+        """End all processes."""
+        await self._end()
+        for session in self._looks.values():
+            await session.close()
+        await self._store.close()
+
+    async def put(self, session: str, given: Input) -> None:
+        """Put *given* in, again and again while it cannot be written."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    await self._put(session, given)
+                except StoreError:
+                    await asyncio.sleep(0.05)
+                else:
+                    return
+
+    async def _put(self, session: str, given: Input) -> None:
+        raise NotImplementedError
+
+    async def look(self, session: str) -> Look:
+        """Read on in its journal."""
+        if session not in self._looks:
+            self._looks[session] = self._agent.session(session, self._store)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    await self._looks[session].load()
+                except StoreError:
+                    await asyncio.sleep(0.05)
+                else:
+                    return look_at(self._looks[session])
+
+    async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
+        """Read them in the store."""
+        return await journals_of(self._store, session)
+
+
+@final
+class AbsurdPool(Pool):
+    """Workers that take turns from a queue of Absurd in *server*."""
+
+    name = "workers on PostgreSQL"
+    _queue = "turnwheel"
+
+    def __init__(self, server: PostgresServer) -> None:
+        super().__init__("absurd")
+        self._server = server
+        self._place = f"{server.dsn}#{new_schema()}"
+
+    def _given(self) -> Sequence[str]:
+        return str(self._folder), str(self._pace), self._place, self._queue
+
+    async def start(self, folder: Path, workers: int, pace: float) -> None:
+        """Begin *workers* processes."""
+        await self._open(folder, pace)
+        await asyncio.to_thread(make_absurd_tables, self._server)
+        await self._server.run(f"select absurd.create_queue('{self._queue}')")
+        self._store = self._database = store = open_store(self._place)
+        # Before several processes make it at once.
+        await store.list(1)
+        self._turns = TurnQueue(self._server.dsn, {SERVICE: self._agent}, store, queue=self._queue)
+        await self._begin(workers)
+
+    async def stop(self) -> None:
+        """End all processes, and let go of the queue."""
+        async with self._turns:
+            await super().stop()
+
+    async def _put(self, session: str, given: Input) -> None:
+        async with self._turns.session(SERVICE, session) as one:
+            await give(one, given)
+
+    async def crash(self) -> None:
+        """Have the database crash, with the queue in it."""
+        await asyncio.to_thread(self._server.crash)
+
+    async def held(self, worker: int) -> Sequence[str]:
+        """Those of which it has the lease."""
+        return await leased(self._database, self.pid(worker))
+
+
+@final
+class RestatePool(Pool):
+    """Workers at one address, which a server of Restate calls; the server's *program* is started here."""
+
+    name = "workers of Restate"
+
+    def __init__(self, program: str) -> None:
+        super().__init__("restate")
+        self._program = program
+
+    def _given(self) -> Sequence[str]:
+        return str(self._folder), str(self._pace), f"127.0.0.1:{self.cluster.ports[3]}"
+
+    async def start(self, folder: Path, workers: int, pace: float) -> None:
+        """Begin the server and *workers* processes."""
+        await self._open(folder, pace)
+        self.cluster = cluster = Cluster(self._program, folder)
+        await asyncio.to_thread(cluster.start_server)
+        self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
+        await self._begin(workers)
+        # A worker does not say when it listens.
+        await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.ports[3]}/health"))
+        await asyncio.to_thread(cluster.register, cluster.ports[3])
+
+    async def stop(self) -> None:
+        """End all processes."""
+        await super().stop()
+        await asyncio.to_thread(self.cluster.stop)
+
+    async def _put(self, session: str, given: Input) -> None:
+        async with self._agent.session(session, self._store) as one:
+            await one.load()
+            await give(one, given)
+
+    async def crash(self) -> None:
+        """Have the server of Restate crash."""
+        await asyncio.to_thread(self.cluster.crash)
+
+    async def held(self, worker: int) -> Sequence[str]:
+        """Those that it noted last: Restate tells no leases."""
+        last = {note["session"]: note["process"] for note in Notebook.read(self._folder / NOTES)}
+        return [session for session, process in last.items() if process == self.pid(worker)]
