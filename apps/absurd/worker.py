@@ -12,8 +12,8 @@ that finds its session at work in another worker waits until that lets go, since
 late for the run there.
 
 Absurd's own loop claims a batch and waits for all of it, so one long turn would keep the worker from any
-other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one. Claimed
-are as many as there is room for.
+other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one. As
+many are claimed at once as there is room for.
 """
 
 from __future__ import annotations

@@ -461,7 +461,7 @@ async def test_a_session_tells_all_its_watchers_the_same() -> None:
 
 @pytest.fixture(scope="module")
 def plays() -> list[Play]:
-    return [play(seed) for seed in range(40)]
+    return [play(seed) for seed in range(120)]
 
 
 def notices_of(one: Play) -> list[Notice]:
