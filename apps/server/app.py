@@ -51,13 +51,19 @@ if TYPE_CHECKING:
 
 # As `Session.watch` takes it; an empty one is none.
 POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
+STAMP = {"type": "string", "pattern": r"^([0-9]{1,18})?$"}
+BEHIND = "as Last-Event-ID, for those who cannot send that"
+LIST_EVENT_PARAMETERS = (
+    Parameter(name="since", about=BEHIND, schema=STAMP),
+    Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=STAMP),
+)
 EVENT_PARAMETERS = (
     Parameter(
         name="vocabulary",
         about="the words of the events; else our own",
         schema={"enum": [*VOCABULARIES, ""]},
     ),
-    Parameter(name="since", about="as Last-Event-ID, for those who cannot send that", schema=POSITION),
+    Parameter(name="since", about=BEHIND, schema=POSITION),
     Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=POSITION),
 )
 
@@ -166,7 +172,7 @@ class AgentServer:
             ending=self.opens.draining,
         )
 
-    @operation("GET", "/api/events", gives="text/event-stream", parameters=EVENT_PARAMETERS[1:])
+    @operation("GET", "/api/events", gives="text/event-stream", parameters=LIST_EVENT_PARAMETERS)
     async def get_list_events(self, call: HttpCall) -> EventStream:
         """Which sessions change, as server-sent events: each with its row, as in the list."""
         since = call.request.headers.get("last-event-id") or call.request.query_params.get("since", "")
