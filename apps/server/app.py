@@ -51,11 +51,13 @@ if TYPE_CHECKING:
 
 # As `Session.watch` takes it; an empty one is none.
 POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
-STAMP = {"type": "string", "pattern": r"^([0-9]{1,18})?$"}
-BEHIND = "as Last-Event-ID, for those who cannot send that"
+LIST_POSITION = {"type": "string", "pattern": r"^([0-9]{1,18})?$"}
+SINCE_SAYS = "as Last-Event-ID, for those who cannot send that"
 LIST_EVENT_PARAMETERS = (
-    Parameter(name="since", about=BEHIND, schema=STAMP),
-    Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=STAMP),
+    Parameter(name="since", about=SINCE_SAYS, schema=LIST_POSITION),
+    Parameter(
+        name="Last-Event-ID", about="the id behind which to begin", place="header", schema=LIST_POSITION
+    ),
 )
 EVENT_PARAMETERS = (
     Parameter(
@@ -63,7 +65,7 @@ EVENT_PARAMETERS = (
         about="the words of the events; else our own",
         schema={"enum": [*VOCABULARIES, ""]},
     ),
-    Parameter(name="since", about=BEHIND, schema=POSITION),
+    Parameter(name="since", about=SINCE_SAYS, schema=POSITION),
     Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=POSITION),
 )
 
