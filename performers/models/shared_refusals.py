@@ -13,6 +13,7 @@ store; it learns of another's refusal by being refused itself, once for what it 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import NamedTuple, final
 
@@ -95,14 +96,18 @@ def closing(mine: SharedRefusal, wait: float) -> MeterChange[tuple[float, Shared
     return change
 
 
-def asking(permit: str) -> MeterChange[Outlook]:
-    """The change that takes *permit*, where one is needed and there is room."""
+def asking(permit: str, waited: float = -math.inf) -> MeterChange[Outlook]:
+    """
+    The change that takes *permit*, where one is needed and there is room.
+
+    A refusal that ends at *waited* or before is over: its time has passed by the clock of the one who asks.
+    """
 
     def change(meter: bytes | None, now: float) -> tuple[bytes | None, Outlook]:
         there = SharedRefusal.read(meter, now)
         if there is None or there.room > MOST_PERMITS:
             return meter, Outlook()
-        if now < there.until:
+        if max(now, waited) < there.until:
             # No less than a clock can tell, or it would be asked for ever what has come of it by then.
             return meter, Outlook(max(there.until - now, LEAST_WAIT), refusal=there)
         if len(there.out) >= there.room:

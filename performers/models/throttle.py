@@ -78,6 +78,8 @@ class ProviderQueue:
     times: int = 0
     room: float = math.inf
     out: set[Slot] = attrs.Factory(set)
+    # The end of the last refusal that was shared, by the clock of the store.
+    shared_until: float = -math.inf
 
     def close(self, refusal: LoadRefusal) -> None:
         """Let nothing go before the time of *refusal*, and then one request."""
@@ -218,11 +220,13 @@ class Slot:
         """Whether it may go as far as other processes are concerned; else it is back in its queue."""
         clock, permit = self.scene.clock, uuid.uuid4().hex[:12]
         while True:
-            found = await self._change(asking(permit), Outlook())
+            found = await self._change(asking(permit, self.queue.shared_until), Outlook())
             if not found.wait:
                 self.permit = found.permit
                 return True
             if (there := found.refusal) is not None:
+                # Its time is waited for by this clock, and not looked at again by the store's.
+                self.queue.shared_until = there.until
                 refusal = LoadRefusal(clock.now() + found.wait, Failure(there.failure), there.message)
                 self.throttle.put_back(self, refusal, there.times)
                 return False
@@ -250,6 +254,7 @@ class Slot:
             since=0.0, until=0.0, times=queue.times, failure=mine.failure, message=mine.message
         )
         all_wait, there = await self._change(closing(told, wait), (wait, told))
+        queue.shared_until = max(queue.shared_until, there.until)
         if all_wait > wait:
             with self.throttle.lock:
                 until = clock.now() + all_wait
