@@ -22,7 +22,7 @@ def sqlite() -> Generator[Host]:
 @contextmanager
 def postgres() -> Generator[Host]:
     """Servers over a PostgreSQL server of their own."""
-    server = PostgresServer()
+    server = PostgresServer(durable=True)
     try:
         place = f"{server.dsn}#{new_schema()}"
         yield Servers("servers over PostgreSQL", lambda _: place, server)
@@ -33,7 +33,7 @@ def postgres() -> Generator[Host]:
 @contextmanager
 def absurd() -> Generator[Host]:
     """Workers that take turns from a queue in a PostgreSQL server of their own."""
-    server = PostgresServer()
+    server = PostgresServer(durable=True)
     try:
         yield AbsurdPool(server)
     finally:

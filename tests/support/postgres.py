@@ -33,7 +33,11 @@ QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
 class PostgresServer:
-    """A server in a folder of its own, with its socket in it; one that is *durable* waits for the disk."""
+    """
+    A server in a folder of its own, with its socket in it.
+
+    One that is *durable* waits for the disk. Another may lose what it said it had kept when it crashes.
+    """
 
     def __init__(self, *, durable: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="turnwheel-postgres-"))
