@@ -45,6 +45,9 @@ INSTALLED := .venv/installed-$(firstword $(WANTED))
 run: $(INSTALLED)
 	$(BIN)/turnwheel run --stand-in --allow write:path=REPORT.md "$(JOB)"
 
+# Tests start hundreds of programs: each would compile all of turnwheel again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Three processes for two cores, unless ARGS says otherwise: many tests wait for other processes.
 PROCESSES := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN) / 2)
 

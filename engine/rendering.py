@@ -168,6 +168,8 @@ def _escaped(text: str) -> str:
 def printable(line: str) -> str:
     """*line* with escapes for what a terminal or an editor would act on: models make up names and ids."""
     # Line ends could fake a line, escape sequences clear a screen, and marks of direction turn a text.
+    if line.isprintable():
+        return line.strip()
     return "".join([each if each.isprintable() else json.dumps(each)[1:-1] for each in line]).strip()
 
 

@@ -13,7 +13,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, final, get_args
 
@@ -139,7 +139,7 @@ class PureHost:
             self.wrote(stepped(event, machine.state.label, effects))
 
     async def faults(self, world: ScenarioWorld) -> list[str]:
-        found = list(differences(self.machine, self.effects, world.machine, world.effects))
+        found = [tell() for tell in differences(self.machine, self.effects, world.machine, world.effects)]
         self.requests |= {effect.id: effect for effect in self.effects if is_request(effect)}
         self.effects = []
         if self.machine is not None:
@@ -221,19 +221,31 @@ class JournalHost(PureHost):
         return machine if state.machine is None else state.machine
 
 
+# Tells one difference. Sessions are looked at many times before they have done all, and telling takes long.
+Teller = Callable[[], str]
+
+
 def differences(
     machine: Machine | None, seen: list[Effect], expected: Machine | None, effects: list[Effect]
-) -> Iterable[str]:
+) -> Iterable[Teller]:
     """What *machine* and the effects that were *seen* have otherwise than what was *expected*."""
     if seen != effects:
-        yield f"effects: {' | '.join(map(line_of, seen))}; not {' | '.join(map(line_of, effects))}"
+        yield lambda: f"effects: {lines_of(seen)}; not {lines_of(effects)}"
     if machine != expected:
-        yield f"state: {machine and state_line(machine.state)}; not {expected and state_line(expected.state)}"
+        yield (
+            lambda: (
+                f"state: {machine and state_line(machine.state)}; not {expected and state_line(expected.state)}"
+            )
+        )
         if machine is not None and expected is not None:
             for field in attrs.fields(type(machine.memory)):
                 mine, theirs = getattr(machine.memory, field.name), getattr(expected.memory, field.name)
                 if mine != theirs:
-                    yield f"memory.{field.name}: {mine!r}; not {theirs!r}"
+                    yield partial("memory.{}: {!r}; not {!r}".format, field.name, mine, theirs)
+
+
+def lines_of(effects: Iterable[Effect]) -> str:
+    return " | ".join(map(line_of, effects))
 
 
 # Sessions
@@ -443,14 +455,15 @@ class SessionHost:
 
     async def faults(self, world: ScenarioWorld) -> list[str]:
         self._clock.move_to(world.now)
-        found: list[str] = []
+        differing: list[Teller] = []
         for turn in range(TURNS):
-            found = list(self._differences(world))
-            if not found and (not self._ends or self._task is None or self._task.done()):
+            differing = list(self._differences(world))
+            if not differing and (not self._ends or self._task is None or self._task.done()):
                 break
             await asyncio.sleep(0 if turn < SOON else 0.001)
             if self._task is not None and self._task.done() and self._task.exception() is not None:
                 return [f"the session failed: {self._task.exception()!r}"]
+        found = [tell() for tell in differing]
         self._notices.clear()
         self._stray.clear()
         self._gate.begun.clear()
@@ -464,7 +477,7 @@ class SessionHost:
         machine = self._session.machine
         return machine is not None and machine.done and not self._session.queue
 
-    def _differences(self, world: ScenarioWorld) -> Iterable[str]:
+    def _differences(self, world: ScenarioWorld) -> Iterable[Teller]:
         notices = [effect for effect in world.effects if is_notice(effect)]
         asked = [effect for effect in world.effects if is_request(effect)]
         cancels = {effect.request for effect in world.effects if isinstance(effect, requests.Cancel)}
@@ -472,9 +485,9 @@ class SessionHost:
             self._session.machine, [*self._notices, *self._stray], world.machine, [*notices]
         )
         if self._gate.begun != asked:
-            yield f"asked: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, asked))}"
+            yield lambda: f"asked: {lines_of(self._gate.begun)}; not {lines_of(asked)}"
         if set(self._gate.cancelled) != cancels & self._gate.open.keys():
-            yield f"cancelled: {self._gate.cancelled}; not {sorted(cancels & self._gate.open.keys())}"
+            yield lambda: f"cancelled: {self._gate.cancelled}; not {sorted(cancels & self._gate.open.keys())}"
 
     async def _resumed(self) -> list[str]:
         """Lose the process where what is open is open again; what is told again of that is left out."""
@@ -499,7 +512,7 @@ class SessionHost:
                     self._gate.begun.clear()
                     return []
             await asyncio.sleep(0 if turn < SOON else 0.001)
-        return [f"not resumed: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, again))}"]
+        return [f"not resumed: {lines_of(self._gate.begun)}; not {lines_of(again)}"]
 
     async def watched(self) -> list[str]:
         """What the processes told one after another, where it is not what the journal tells of it all."""
