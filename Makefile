@@ -33,16 +33,18 @@ BIN := .venv/bin
 # Folders that hold no package: they import turnwheel as any program does.
 OUTSIDE := $(wildcard tests examples benchmarks)
 
-EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,dev]' --config-settings editable_mode=strict
+EDITABLE := --quiet --disable-pip-version-check --config-settings editable_mode=strict --editable
 
 # An editable install in strict mode links the files that are there when it is made. So it is made again
 # whenever a file comes or goes, or what is to be installed changes: the stamp is named after both.
 ROOMS := apps diagrams effects engine performers projections settings states testing
 FILES := $(sort $(wildcard *.py $(foreach room,$(ROOMS),$(room)/*.py $(room)/*/*.py $(room)/*/*/*.py) apps/console/page/* performers/stores/postgres/*.sql))
 WANTED := $(shell printf '%s\n' $(FILES) | cat - pyproject.toml requirements.lock | cksum)
+# What the tests need, and with it what all other targets do.
+TESTING := .venv/testing-$(firstword $(WANTED))
 INSTALLED := .venv/installed-$(firstword $(WANTED))
 
-run: $(INSTALLED)
+run: $(TESTING)
 	$(BIN)/turnwheel run --stand-in --allow write:path=REPORT.md "$(JOB)"
 
 # Tests start hundreds of programs: each would compile all of turnwheel again.
@@ -51,7 +53,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three processes for two cores, unless ARGS says otherwise: many tests wait for other processes.
 PROCESSES := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN) / 2)
 
-test: $(INSTALLED)
+# Tests that ARGS asks for beside the usual ones may need everything.
+test: $(if $(filter -m%,$(ARGS)),$(INSTALLED),$(TESTING))
 	$(BIN)/python -m pytest -q -n $(PROCESSES) $(ARGS)
 
 test-all: $(INSTALLED)
@@ -122,8 +125,8 @@ golden: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python tests/golden/make.py $(ARGS)
 
 lock: $(BIN)/python
-	rm -rf .venv/installed-* build
-	$(BIN)/python -m pip install $(EDITABLE) --upgrade --upgrade-strategy eager
+	rm -rf .venv/testing-* .venv/installed-* build
+	$(BIN)/python -m pip install $(EDITABLE) '.[cli,dev]' --upgrade --upgrade-strategy eager
 	{ echo "# The versions make installs; written by make lock."; \
 		$(BIN)/python -m pip freeze --exclude-editable; } > requirements.lock
 
@@ -131,10 +134,15 @@ clean:
 	rm -rf .venv .cache build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): $(BIN)/python
-	rm -rf .venv/installed-* build
-	$(BIN)/python -m pip install $(EDITABLE) --constraint requirements.lock
+$(TESTING): $(BIN)/python
+	rm -rf .venv/testing-* .venv/installed-* build
+	$(BIN)/python -m pip install $(EDITABLE) '.[cli,test]' --constraint requirements.lock
 	touch $@
+
+$(INSTALLED): $(BIN)/python
+	rm -rf .venv/testing-* .venv/installed-* build
+	$(BIN)/python -m pip install $(EDITABLE) '.[cli,dev]' --constraint requirements.lock
+	touch $(TESTING) $@
 
 $(BIN)/python:
 	@for python in python3 python3.14 python3.13 python3.12 python3.11; do \
