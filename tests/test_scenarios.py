@@ -232,16 +232,16 @@ def differences(
     if seen != effects:
         yield lambda: f"effects: {lines_of(seen)}; not {lines_of(effects)}"
     if machine != expected:
-        yield (
-            lambda: (
-                f"state: {machine and state_line(machine.state)}; not {expected and state_line(expected.state)}"
-            )
-        )
+        yield lambda: f"state: {shown_state(machine)}; not {shown_state(expected)}"
         if machine is not None and expected is not None:
             for field in attrs.fields(type(machine.memory)):
                 mine, theirs = getattr(machine.memory, field.name), getattr(expected.memory, field.name)
                 if mine != theirs:
                     yield partial("memory.{}: {!r}; not {!r}".format, field.name, mine, theirs)
+
+
+def shown_state(machine: Machine | None) -> str:
+    return "none" if machine is None else state_line(machine.state)
 
 
 def lines_of(effects: Iterable[Effect]) -> str:
