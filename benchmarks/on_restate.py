@@ -2,8 +2,9 @@
 Steps of a session on Restate, beside Restate's own empty step: ``python benchmarks/on_restate.py SERVER``.
 
 SERVER is the binary of Restate's server. Everything is started here, on ports of its own: the server, two
-workers, and a service that does nothing a step. The rounds are one call of a tool that returns at once. In
-the end a worker is killed while many sessions run a slow tool.
+workers, and a service that does nothing a step. The rounds are one call of a tool that returns at once. Then
+many sessions and many empty invocations are at work at once. In the end a worker is killed while many
+sessions run a slow tool.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ STEPS = 200
 
 SAMPLE = 20
 """Rounds that a figure is the median of."""
+
+AT_ONCE = 100
+"""Sessions, and empty invocations, of which each has so many rounds or steps at the same time:"""
+
+EACH = 20
 
 SESSIONS = 40
 """Sessions at work when a worker is killed."""
@@ -137,15 +143,15 @@ async def measured(ingress: str, admin: str, workers: list[str]) -> None:
         for worker in workers:
             await until(partial(client.post, f"{admin}/deployments", json={"uri": worker}))
 
-        async def empty() -> float:
-            return float((await client.post(f"{ingress}/empty/steps", json=STEPS)).json()) / STEPS
+        async def empty(steps: int) -> float:
+            return float((await client.post(f"{ingress}/empty/steps", json=steps)).json()) / steps
 
         async def turn(name: str, rounds: int, seconds: float = 0.0) -> float:
             async with one.session(name, store) as session:
                 await session.send(json.dumps([rounds, seconds]))
                 return await timed(store.settled(name))
 
-        floor = median([await empty() for _ in range(5)])
+        floor = median([await empty(STEPS) for _ in range(5)])
         print(f"an empty step of Restate      {floor * 1e3:6.2f} ms")
         await turn("warm", 3)
         took = await turn("deep", ROUNDS)
@@ -158,6 +164,12 @@ async def measured(ingress: str, admin: str, workers: list[str]) -> None:
         each = [await turn("long", 1) for _ in range(TURNS)]
         for last in (SAMPLE, TURNS // 2, TURNS):
             print(f"a turn of one round, near {last:4} {median(each[last - SAMPLE : last]) * 1e3:5.1f} ms")
+        took = await timed(asyncio.gather(*[empty(EACH) for _ in range(AT_ONCE)]))
+        print(f"empty steps of {AT_ONCE} at once    {AT_ONCE * EACH / took:6.0f} a second")
+        many = [f"many-{number}" for number in range(AT_ONCE)]
+        took = await timed(asyncio.gather(*[turn(name, EACH) for name in many]))
+        kept = sum([len(await store.load(name)) for name in many])
+        print(f"entries of {AT_ONCE} at once        {kept / took:6.0f} a second, in two workers")
         lost = [f"lost-{number}" for number in range(SESSIONS)]
         turns = asyncio.gather(*[turn(name, 4, 1.0) for name in lost])
         said = None
