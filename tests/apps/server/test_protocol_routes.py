@@ -224,7 +224,7 @@ async def test_an_answer_beats_while_the_run_is_silent(path: str, body: Json) ->
         await server.post("/api/sessions", {"agent": "default", "id": "t"}, 201)
         answering = asyncio.create_task(server.post(f"/api/agents/default/{path}", body))
         await server.until("t", lambda found: found["running"])
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.25)
         await server.post("/api/sessions/t/interrupt", None, 202)
         async with asyncio.timeout(10):
             text: str = await answering
