@@ -215,7 +215,7 @@ class Session(Pictured):
         """
         Read the new entries of the journal, and of the running children; other methods do so by themselves.
 
-        While a run goes on here there is nothing to read: it knows more than the store.
+        While a run goes on here it waits for the step that is being written. Raises `StoreError` if it fails.
         """
         await self._runner.load()
         # Children of a run that has ended change nothing any more.

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import ConfigError, SessionGone, StoreConflict, UnknownRun
+from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError, UnknownRun
 from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
 from ...performers.base import noop
@@ -43,6 +44,15 @@ Summarizer = Callable[[int], SessionSummary | None]
 
 
 @final
+class LastStep(Enum):
+    """Whether the last step of the run here is in the journal."""
+
+    KEPT = auto()
+    WRITING = auto()
+    REFUSED = auto()
+
+
+@final
 class SessionLog:
     """
     The log of the session *session*, in *store* where there is one; the event sink of its driver.
@@ -60,6 +70,7 @@ class SessionLog:
         "_encode",
         "_label",
         "_last",
+        "_last_step",
         "_parked",
         "_redactor",
         "_store",
@@ -118,6 +129,7 @@ class SessionLog:
         self._writing = asyncio.Lock()
         self._streamed: list[ModelStreamed] = []
         self._label = ""
+        self._last_step = LastStep.KEPT
         self._checkpoints = Checkpoints(session, store)
         # The last entry, as bytes, once one is written here.
         self._last = b""
@@ -225,6 +237,7 @@ class SessionLog:
             self._redactor.add_origins(self.state.origins)
         # A row of another writer may lack what is known here, so the next write gives one again.
         self.length, self._summarized, self.stale = known + len(entries), None, False
+        self._last_step = LastStep.KEPT
 
     async def add(self, entry: ConcurrentEntry) -> bool:
         """
@@ -343,7 +356,13 @@ class SessionLog:
         # Progress changes no state, and a chatty tool would fill the store with it.
         if self.kept and (failed or not isinstance(event, ToolProgressed)):
             step = stepped(event, label, effects, failed)
-            await self.write(*self._held_back(), step, about=about)
+            self._last_step = LastStep.WRITING
+            try:
+                await self.write(*self._held_back(), step, about=about)
+            except BaseException:
+                self._last_step = LastStep.REFUSED
+                raise
+            self._last_step = LastStep.KEPT
         # By the number of its entry, and so after the append: the full text of a result is read from there.
         number = self.length - 1 if self.kept else None
         state.note_results(event, effects, number)
@@ -351,6 +370,15 @@ class SessionLog:
         if self.length >= self._checkpoints.due and not self._streamed:
             self._checkpoints.keep(state, self.length, self._last, self.incarnation)
         return number
+
+    async def caught_up(self) -> None:
+        """Wait until the journal has all that `state` shows. Raises `StoreError` where it was refused."""
+        while self._last_step is LastStep.WRITING:
+            async with self._writing:
+                pass
+        if self._last_step is LastStep.REFUSED:
+            msg = f"session {self.session!r}: a step of its run could not be stored; look again in a moment"
+            raise StoreError(msg)
 
     async def settled(self) -> None:
         """Wait for the checkpoint that is being kept."""

@@ -82,8 +82,12 @@ class Host(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def start(self, folder: Path, workers: int, pace: float) -> None:
-        """Begin; what it keeps goes into *folder*, and a tool takes *pace* seconds."""
+    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
+        """
+        Begin; what it keeps goes into *folder*, and a tool takes *pace* seconds.
+
+        With *networks* that of each worker, by which it reaches the server of the sessions, can be cut.
+        """
         ...
 
     async def stop(self) -> None: ...
@@ -104,6 +108,14 @@ class Host(Protocol):
 
     async def crash(self) -> None:
         """End the server that keeps the sessions as a crash does, where there is one, and start it again."""
+        ...
+
+    async def cut(self, worker: int, seconds: float, *, resets: bool) -> None:
+        """
+        Cut the network of *worker* for so many *seconds*: what is sent waits.
+
+        With *resets* connections break instead, and new ones do.
+        """
         ...
 
     async def held(self, worker: int) -> Sequence[str]:

@@ -3,9 +3,10 @@ Ends or stops workers at random moments while sessions are at work, and measures
 
 Theory of operation. Two workers have sessions of several kinds, with tools, children, questions and queues.
 One is killed with -9 in the middle, and a new one takes its place at once, as a supervisor would have it; or
-it is stopped where it is, and wakes when all is over. Or the server that keeps the sessions crashes. What was
-in work is asked for right before. A takeover takes from then to the first entry that another process wrote to
-the journal. At the end every session has to be over, and `hosts.judge` finds nothing wrong.
+it is stopped where it is, and wakes when all is over. Or the server that keeps the sessions crashes. Or the
+network between it and one worker is cut: at first what is sent waits, and the next time connections break.
+What was in work is asked for right before. A takeover takes from then to the first entry that another process
+wrote to the journal. At the end every session has to be over, and `hosts.judge` finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ WORKERS, PACE = 2, 0.5
 # Seconds within which the worker dies, once half of all sessions are there.
 WITHIN = 3.0
 
+# Seconds for which a network is cut.
+AWAY = 5.0
+
 # Seconds between two looks of a client: hundreds of them share two workers.
 PAUSE = 2.0
 
@@ -51,11 +55,12 @@ PARTS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
 class Harm(StrEnum):
-    """What is done while sessions are at work: to a worker, or to the server that keeps them."""
+    """What is done while sessions are at work: to a worker, to the server that keeps them, or between."""
 
     KILL = "kill"
     FREEZE = "freeze"
     CRASH = "crash"
+    CUT = "cut"
 
 
 @final
@@ -81,7 +86,7 @@ async def harm_often(
 ) -> Figures:
     """Do *harm* so many *times*, with so many new *sessions* at work each time."""
     figures, chance = Figures(), random.Random(seed)
-    await host.start(folder, WORKERS, PACE)
+    await host.start(folder, WORKERS, PACE, networks=harm is Harm.CUT)
     try:
         for number in range(times):
             names = [f"k{number}s{session}" for session in range(sessions)]
@@ -104,6 +109,8 @@ async def harm_often(
                     host.freeze(worker)
                 case Harm.CRASH:
                     await host.crash()
+                case Harm.CUT:
+                    await host.cut(worker, AWAY, resets=number % 2 == 1)
             ends = await asyncio.gather(*working, return_exceptions=True)
             figures.wrong += [f"its client got {end!r}" for end in ends if end is not None]
             if harm is Harm.FREEZE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from support.postgres import PostgresServer, new_schema
+from support.postgres import PostgresServer
 from support.restate_cluster import server_program
 
 from hosts.host import Host
@@ -16,7 +16,7 @@ from hosts.processes import Servers
 @contextmanager
 def sqlite() -> Generator[Host]:
     """Servers over one SQLite file."""
-    yield Servers("servers over SQLite", lambda folder: str(folder / "sessions.db"))
+    yield Servers("servers over SQLite")
 
 
 @contextmanager
@@ -24,8 +24,7 @@ def postgres() -> Generator[Host]:
     """Servers over a PostgreSQL server of their own."""
     server = PostgresServer(durable=True)
     try:
-        place = f"{server.dsn}#{new_schema()}"
-        yield Servers("servers over PostgreSQL", lambda _: place, server)
+        yield Servers("servers over PostgreSQL", server)
     finally:
         server.remove()
 

@@ -9,7 +9,8 @@ from typing import final
 
 from provers.crash.points import Notebook
 from support.postgres import PostgresServer, make_absurd_tables, new_schema
-from support.restate_cluster import Cluster, answers, wait_until
+from support.proxy import Proxy
+from support.restate_cluster import Cluster, answers, free_ports, wait_until
 
 from hosts.desk import NOTES, make_agent
 from hosts.host import Input, Look
@@ -81,21 +82,22 @@ class AbsurdPool(Pool):
     def __init__(self, server: PostgresServer) -> None:
         super().__init__("absurd")
         self._server = server
-        self._place = f"{server.dsn}#{new_schema()}"
+        self._schema = new_schema()
 
-    def _given(self) -> Sequence[str]:
-        return str(self._folder), str(self._pace), self._place, self._queue
+    def _given(self, worker: int) -> Sequence[str]:
+        place = f"{self._dsn(self._server, worker)}#{self._schema}"
+        return str(self._folder), str(self._pace), place, self._queue
 
-    async def start(self, folder: Path, workers: int, pace: float) -> None:
+    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
         """Begin *workers* processes."""
         await self._open(folder, pace)
         await asyncio.to_thread(make_absurd_tables, self._server)
         await self._server.run(f"select absurd.create_queue('{self._queue}')")
-        self._store = self._database = store = open_store(self._place)
+        self._store = self._database = store = open_store(f"{self._server.dsn}#{self._schema}")
         # Before several processes make it at once.
         await store.list(1)
         self._turns = TurnQueue(self._server.dsn, {SERVICE: self._agent}, store, queue=self._queue)
-        await self._begin(workers)
+        await self._begin(workers, [Proxy(self._server.socket) for _ in range(workers if networks else 0)])
 
     async def stop(self) -> None:
         """End all processes, and let go of the queue."""
@@ -125,16 +127,19 @@ class RestatePool(Pool):
         super().__init__("restate")
         self._program = program
 
-    def _given(self) -> Sequence[str]:
-        return str(self._folder), str(self._pace), f"127.0.0.1:{self.cluster.ports[3]}"
+    def _given(self, worker: int) -> Sequence[str]:
+        port = self._ports[worker] if self._ports else self.cluster.ports[3]
+        return str(self._folder), str(self._pace), f"127.0.0.1:{port}"
 
-    async def start(self, folder: Path, workers: int, pace: float) -> None:
+    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
         """Begin the server and *workers* processes."""
         await self._open(folder, pace)
         self.cluster = cluster = Cluster(self._program, folder)
         await asyncio.to_thread(cluster.start_server)
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
-        await self._begin(workers)
+        # Behind networks, of which each accepts some of the connections to the address of all.
+        self._ports = free_ports(workers if networks else 0)
+        await self._begin(workers, [Proxy(port, cluster.ports[3]) for port in self._ports])
         # A worker does not say when it listens.
         await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.ports[3]}/health"))
         await asyncio.to_thread(cluster.register, cluster.ports[3])

@@ -7,14 +7,15 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, final
 
 import httpx
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, new_schema
+from support.proxy import Proxy
 
 from hosts.desk import make_agent
 from hosts.host import Answer, Cancel, Input, Interrupt, Look, Prompt, Steer, Think
@@ -64,12 +65,15 @@ class Workers:
         self._workers: dict[int, tuple[asyncio.subprocess.Process, str]] = {}
         self._frozen: set[int] = set()
         self._all: list[asyncio.subprocess.Process] = []
+        self._networks: list[Proxy] = []
+        self._stack = AsyncExitStack()
 
-    def _given(self) -> Sequence[str]:
-        """What a new process is told."""
+    def _given(self, worker: int) -> Sequence[str]:
+        """What the new process of *worker* is told."""
         raise NotImplementedError
 
-    async def _begin(self, workers: int) -> None:
+    async def _begin(self, workers: int, networks: Sequence[Proxy] = ()) -> None:
+        self._networks = [await self._stack.enter_async_context(each) for each in networks]
         await asyncio.gather(*[self.begin(worker) for worker in range(workers)])
 
     async def _end(self) -> None:
@@ -77,6 +81,15 @@ class Workers:
             self.kill(worker)
         for process in self._all:
             await process.wait()
+        await self._stack.aclose()
+
+    def _dsn(self, server: PostgresServer, worker: int) -> str:
+        """Where *worker* finds *server*: by its own network, if it has one."""
+        return server.dsn_at(self._networks[worker].port) if self._networks else server.dsn
+
+    async def cut(self, worker: int, seconds: float, *, resets: bool) -> None:
+        """Cut the network of one."""
+        await self._networks[worker].cut(seconds, resets=resets)
 
     def kill(self, worker: int) -> int:
         """End one with -9."""
@@ -92,7 +105,7 @@ class Workers:
             "-m",
             "hosts.worker",
             self._kind,
-            *self._given(),
+            *self._given(worker),
             env={**os.environ, "PYTHONPATH": str(TESTS)},
             stdout=asyncio.subprocess.PIPE,
         )
@@ -121,27 +134,34 @@ class Workers:
 
 @final
 class Servers(Workers):
-    """Processes that each serve the same store: a file in the folder of the test, or a place in *server*."""
+    """Processes that each serve the same store: a file in the folder of the test, or a schema of *server*."""
 
-    def __init__(self, name: str, place: Callable[[Path], str], server: PostgresServer | None = None) -> None:
+    def __init__(self, name: str, server: PostgresServer | None = None) -> None:
         super().__init__("server")
         self.name = name
         self._server = server
-        self._place = place
+        self._schema = new_schema()
         self._turns = count()
 
-    def _given(self) -> Sequence[str]:
-        return str(self._folder), str(self._pace), self._place(self._folder)
+    def _given(self, worker: int) -> Sequence[str]:
+        return str(self._folder), str(self._pace), self._place(worker)
 
-    async def start(self, folder: Path, workers: int, pace: float) -> None:
+    def _place(self, worker: int | None = None) -> str:
+        if self._server is None:
+            return str(self._folder / "sessions.db")
+        dsn = self._server.dsn if worker is None else self._dsn(self._server, worker)
+        return f"{dsn}#{self._schema}"
+
+    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
         """Begin *workers* processes."""
         self._folder, self._pace = folder, pace
-        self._store = open_store(self._place(folder))
+        self._store = open_store(self._place())
         # Before several processes make it at once.
         await self._store.list(1)
         limits = httpx.Limits(max_connections=100)
         self._client = httpx.AsyncClient(timeout=5.0, limits=limits)
-        await self._begin(workers)
+        there = self._server.socket if networks and self._server is not None else None
+        await self._begin(workers, [Proxy(there) for _ in range(workers)] if there else [])
 
     async def stop(self) -> None:
         """End all processes."""
@@ -214,9 +234,9 @@ class InProcess:
 
     name = "in process"
 
-    async def start(self, folder: Path, workers: int, pace: float) -> None:
-        """Begin; there are no *workers*."""
-        del workers
+    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
+        """Begin; there are no *workers*, and no *networks*."""
+        del workers, networks
         self._store = MemoryStore()
         self._agent: Agent = make_agent(folder, pace, cwd=folder)
         self._sessions: dict[str, Session] = {}
@@ -240,6 +260,10 @@ class InProcess:
 
     async def crash(self) -> None:
         """There is no server."""
+        raise NotImplementedError
+
+    async def cut(self, worker: int, seconds: float, *, resets: bool) -> None:
+        """There is no network."""
         raise NotImplementedError
 
     async def begin(self, worker: int) -> None:

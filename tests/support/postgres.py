@@ -56,6 +56,10 @@ class PostgresServer:
         login = f"postgres:{password}" if password else "postgres"
         return f"postgresql://{login}@/{database}?host={self.folder}"
 
+    def dsn_at(self, port: int) -> str:
+        """Where it is for a program that finds it behind *port*."""
+        return f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
     @property
     def binaries(self) -> Path:
         """Where the programs are, ``psql`` among them."""

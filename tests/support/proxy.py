@@ -11,22 +11,25 @@ from typing import Self
 
 class Proxy:
     """
-    Passes bytes on between a port of this machine and the socket *there*, while its network is *up*.
+    Passes bytes on between a *port* of this machine and a socket or port *there*, while its network is *up*.
 
-    Bytes that come meanwhile wait, as those of a network do that is down for a while.
+    Bytes that come meanwhile wait, as those of a network do that is down for a while. Where several have one
+    *port*, the system shares out its connections.
     """
 
-    def __init__(self, there: Path) -> None:
+    def __init__(self, there: Path | int, port: int = 0) -> None:
         self._there = there
         self.up = asyncio.Event()
         self.up.set()
-        self.port = 0
+        self._resets = False
+        self.port = port
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        shared = self.port != 0
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, reuse_port=shared)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -45,14 +48,33 @@ class Proxy:
         for writer in self._writers:
             writer.transport.abort()
 
+    async def cut(self, seconds: float, *, resets: bool) -> None:
+        """Pass nothing on for so many *seconds*; with *resets* all connections break, and new ones do."""
+        if resets:
+            self._resets = True
+            self.drop()
+        else:
+            self.up.clear()
+        await asyncio.sleep(seconds)
+        self._resets = False
+        self.up.set()
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._resets:
+            writer.transport.abort()
+            return
         with suppress(OSError):
-            there_reader, there_writer = await asyncio.open_unix_connection(self._there)
+            there_reader, there_writer = await self._connect()
             self._writers |= {writer, there_writer}
             for pair in ((reader, there_writer), (there_reader, writer)):
                 task = asyncio.ensure_future(self._pass_on(*pair))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._there, int):
+            return await asyncio.open_connection("127.0.0.1", self._there)
+        return await asyncio.open_unix_connection(self._there)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -60,4 +82,6 @@ class Proxy:
                 await self.up.wait()
                 writer.write(data)
                 await writer.drain()
+        # The end of a connection is not heard of sooner than its bytes.
+        await self.up.wait()
         writer.close()

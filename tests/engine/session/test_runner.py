@@ -10,10 +10,11 @@ from contextlib import aclosing
 
 import pytest
 from provers.tasks import turns
-from support.session_stage import House, Tape, Watch, said, until
+from support.session_stage import House, Tape, Watch, asked, said, until
 
 from turnwheel import Approve, Deny, MemoryStore, Policy, Session
 from turnwheel.effects.errors import JournalError, SessionClosed, StoreConflict, StoreError, UnknownRequest
+from turnwheel.effects.events import ModelFinished
 from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
@@ -26,8 +27,8 @@ from turnwheel.effects.notices import (
     ToolStarted,
 )
 from turnwheel.effects.records import SetModel
-from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped, TakenOver
 from turnwheel.engine.machine import Machine, calls_in
 from turnwheel.engine.session.runner import POST_TRIES
 from turnwheel.performers.stores.base import Entries, Store
@@ -353,6 +354,39 @@ async def test_a_process_that_is_overtaken_stops_at_once(house: House, script: R
     house.release()
     await other.task
     await house.finish(here)
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+async def test_a_look_sees_no_question_that_is_not_stored(tape: Tape, *, overtaken: bool) -> None:
+    house, reached, up = House(tape), asyncio.Event(), asyncio.Event()
+    here, there = house.process(calls(("pay", {}))), house.process(says("mine"))
+
+    async def cut(_: str, entries: Sequence[bytes]) -> None:
+        steps = [entry for entry in map(decode_entry, entries) if isinstance(entry, Stepped)]
+        if any(isinstance(step.event, ModelFinished) for step in steps):
+            reached.set()
+            await up.wait()
+
+    tape.meddlers.append(cut)
+    watch = Watch(here, wait=False)
+    await reached.wait()
+    look = asyncio.ensure_future(here.load())
+    await turns(20)
+    assert not look.done()
+    if overtaken:
+        tape.meddlers.clear()
+        await Watch(there, None, wait=False, takeover=True).task
+        up.set()
+        with pytest.raises(StoreError, match="a step of its run could not be stored"):
+            await look
+        with pytest.raises(StoreConflict):
+            await watch.task
+        await here.load()
+    else:
+        up.set()
+        await look
+        await watch.task
+    assert asked(here) == ([] if overtaken else ['pay {"amount": 1}'])
 
 
 async def test_a_journal_that_cannot_be_read_further_is_refused_each_time(tape: Tape) -> None:

@@ -152,7 +152,7 @@ async def test_answers_that_are_lost_on_the_way_are_of_appends_that_are_done_onc
 ) -> None:
     draw = random.Random(7)
     async with Proxy(postgres_server.socket) as proxy:
-        store = PostgresStore(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres", schema=new_schema())
+        store = PostgresStore(postgres_server.dsn_at(proxy.port), schema=new_schema())
         async with writing(store) as writers:
             for _ in range(40):
                 await asyncio.sleep(draw.random() / 20)
@@ -164,7 +164,7 @@ async def test_answers_that_are_lost_on_the_way_are_of_appends_that_are_done_onc
 @pytest.mark.parametrize("patience", [30.0, 4.0])
 async def test_the_network_is_cut_for_five_seconds(postgres_server: PostgresServer, patience: float) -> None:
     async with Proxy(postgres_server.socket) as proxy:
-        dsn = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres"
+        dsn = postgres_server.dsn_at(proxy.port)
         store = PostgresStore(dsn, schema=new_schema(), patience=patience)
         async with writing(store) as writers:
             proxy.up.clear()
@@ -180,7 +180,7 @@ async def test_what_is_cancelled_while_the_network_is_cut_is_in_no_doubt(
     postgres_server: PostgresServer,
 ) -> None:
     async with Proxy(postgres_server.socket) as proxy:
-        store = PostgresStore(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres", schema=new_schema())
+        store = PostgresStore(postgres_server.dsn_at(proxy.port), schema=new_schema())
         await store.append("s", 0, [b"a"])
         proxy.up.clear()
         appending = asyncio.create_task(store.append("s", 1, [b"b"]))
