@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
 
 import attrs
 
-from ...effects.errors import Workplace
+from ...effects.errors import Workplace, WorldError
 from .lease import decoded, encoded, held_here
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class LeaseWatch:
             yield True
         finally:
             _beginning_here.discard(claim)
-            await self.drop(session, claim)
+            # The work is done or under way; a claim that stays lapses.
+            with suppress(WorldError):
+                await self.drop(session, claim)
 
     async def drop(self, session: str, lapsed: bytes) -> None:
         """Take away a record behind which there is no work."""

@@ -43,7 +43,7 @@ class TenantBound:
     """
     At most *most* sessions of a tenant at work, None for any number, by the leases that *watch* sees.
 
-    *here* gives those of this process, which are all that is known of a store without leases.
+    *here* gives those of this process: without leases in the store, no more is known.
     """
 
     watch: LeaseWatch
@@ -90,9 +90,6 @@ class TenantBound:
         async with self._looking:
             if self._granted < wish:
                 granted = self._wished
-                if self.watch.tells_all:
-                    leases = await self.watch.look()
-                    self._at_work = leases.there.keys() - leases.lapsed
-                else:
-                    self._at_work = {*self.here()}
+                leases = await self.watch.look()
+                self._at_work = {*self.here(), *(leases.there.keys() - leases.lapsed)}
                 self._granted, self._looked = granted, time.monotonic()
