@@ -14,6 +14,8 @@ late for the run there.
 Absurd's own loop claims a batch and waits for all of it, so one long turn would keep the worker from any
 other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one. As
 many are claimed at once as there is room for.
+
+A turn whose tenant has as many sessions at work as it may sleeps in the queue, and holds nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -33,8 +35,12 @@ import attrs
 import psycopg
 
 from ...effects.errors import ConfigError, SessionBusy, SessionClosed, SessionGone
+from ...effects.validators import positive
 from ...engine.agent import Agent
+from ...engine.session.lapsed import LeaseWatch
+from ...engine.session.tenant_bound import TenantBound
 from ...performers.base import warn
+from .sleepers import Sleepers
 from .turn_queue import QUEUE, TURN, TurnParams
 
 if TYPE_CHECKING:
@@ -89,9 +95,10 @@ class AbsurdWorker:
     """
     Takes the turns of sessions of *agents* in *store*, which Absurd has in its *queue* at *dsn*.
 
-    At most *turns* at a time. A turn is another worker's after *claim* whole seconds without a sign of life;
-    the lease of its session is the agent's. *poll* is in seconds. The tables are Absurd's own: make them with
-    ``absurdctl init`` and ``absurdctl create-queue``.
+    At most *turns* at a time, and at most *tenant_working* sessions of one tenant at work over all workers on
+    the store, None for any number. A turn is another worker's after *claim* whole seconds without a sign of
+    life; the lease of its session is the agent's. *poll* is in seconds. The tables are Absurd's own: make
+    them with ``absurdctl init`` and ``absurdctl create-queue``.
     """
 
     dsn: str
@@ -101,10 +108,20 @@ class AbsurdWorker:
     turns: int = attrs.field(default=100, kw_only=True, validator=attrs.validators.ge(1))
     claim: int = attrs.field(default=CLAIM, kw_only=True, validator=attrs.validators.ge(1))
     poll: float = attrs.field(default=POLL, kw_only=True, validator=attrs.validators.gt(0))
+    tenant_working: int | None = attrs.field(default=None, kw_only=True, validator=positive)
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _taken: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
     # The sessions that turns are at here, and how many other turns there were of each.
     _more: dict[str, int] = attrs.field(factory=dict, init=False)
+    _bound: TenantBound = attrs.field(init=False)
+    _sleepers: Sleepers = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # A store without leases is one of which only the turns here are known, which are counted till they
+        # end.
+        watch = LeaseWatch(self.store, _name(), self.claim)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # see above
+        self._bound = TenantBound(watch, self.tenant_working, tuple)
+        self._sleepers = Sleepers(self.tenant_working)
 
     async def run(self) -> None:
         """
@@ -155,7 +172,7 @@ class AbsurdWorker:
 
     async def _take(self, app: absurd_sdk.AsyncAbsurd) -> None:
         """Claim one turn after another; raises where the database is away."""
-        name = f"{socket.gethostname()}:{os.getpid()}"
+        name = _name()
         while not self._ending.is_set():
             claimed = asyncio.Event()
             task = asyncio.create_task(self._one(app, name, claimed))
@@ -197,6 +214,10 @@ class AbsurdWorker:
         with suppress(SessionClosed, SessionGone):
             async with self._alive(context), AsyncExitStack() as stack:
                 try:
+                    while not await self._begun(name, stack):
+                        pause = self._sleepers.put_back(name, time.monotonic())
+                        # As in `_hand_over`; where the time has gone by already, it looks again.
+                        await context.sleep_for(f"full {time.time_ns()}", pause)
                     opened = self._agent(given["agent"]).session(name, self.store)
                     session = await stack.enter_async_context(opened)
                     done = -1
@@ -207,6 +228,17 @@ class AbsurdWorker:
                     # In the moment of the last look: a turn that comes from here on looks for itself.
                     del self._more[name]
                 await self._hand_over(session, context)
+
+    async def _begun(self, session: str, stack: AsyncExitStack) -> bool:
+        """Whether the tenant of *session* has a place, which is taken then until *stack* ends."""
+        if not self._sleepers.is_next(session, time.monotonic()):
+            return False
+        async with AsyncExitStack() as place:
+            if await place.enter_async_context(self._bound.begin(session)):
+                await stack.enter_async_context(place.pop_all())
+                self._sleepers.wake(session)
+                return True
+        return False
 
     def _agent(self, name: str) -> Agent:
         if name not in self.agents:
@@ -261,6 +293,10 @@ class AbsurdWorker:
             except (psycopg.Error, absurd_sdk.FailedTask, absurd_sdk.CancelledTask):
                 # Another worker has the turn by now, and finds the session at work here.
                 return
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 async def _either(event: asyncio.Event, tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -106,7 +106,7 @@ class AgentServer:
         self._resume = resume
         self._resuming: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self.opens = OpenSessions(agents, store, kept=limits.kept, working=limits.working, turns=turns)
+        self.opens = OpenSessions(agents, store, limits=limits, turns=turns)
         self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits, beat)
         self.rates = RequestRates(limits, store)

@@ -31,7 +31,8 @@ class ServerLimits:
     What a server takes: bytes of a *body*, event *streams* of all tenants and *tenant_streams* of one.
 
     *working* sessions may have a run at work at a time; *kept* stay open without work, to be quick. A tenant
-    may send *tenant_requests* in a minute, over all servers on one store; None for any number.
+    may send *tenant_requests* in a minute, and have *tenant_working* sessions at work at a time, over all
+    servers on one store; None for any number.
     """
 
     body: int = attrs.field(default=MAX_REQUEST, validator=positive)
@@ -40,6 +41,7 @@ class ServerLimits:
     working: int = attrs.field(default=500, validator=positive)
     kept: int = attrs.field(default=200, validator=positive)
     tenant_requests: int | None = attrs.field(default=None, validator=positive)
+    tenant_working: int | None = attrs.field(default=None, validator=positive)
 
     @property
     def attached(self) -> int:

@@ -28,6 +28,7 @@ from ...effects.errors import (
 from ...engine.agent import Agent
 from ...engine.journal.summary import SessionKind
 from ...engine.session.listing import each_listed
+from ...engine.session.tenant_bound import TenantBound
 from .access import Namespace
 from .feed import SessionFeed
 from .left_runs import LeftRuns, is_left
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ...engine.session.listing import Listed
     from ...engine.session.session import Session
     from ...performers.stores.base import Store
+    from .limits import ServerLimits
 
 
 # Seconds that a request waits for the run that it begins, and between two looks at it.
@@ -75,6 +77,11 @@ class LiveSession:
         return self._work is not None and not self._work.done()
 
     @property
+    def at_work(self) -> bool:
+        """Whether a run goes on here, and does not rest."""
+        return self.working and not self.session.resting
+
+    @property
     def idle(self) -> bool:
         """Whether it can be closed without loss: only what is stored matters."""
         # A question with a deadline needs a process that counts the time.
@@ -85,6 +92,17 @@ class LiveSession:
     def unfinished(self) -> bool:
         """Whether a run is under way or was left in the middle, or prompts wait for one."""
         return self.session.unfinished or bool(self.session.queue)
+
+    @property
+    def child(self) -> bool:
+        """Whether its run is a part of that of the session *parent*."""
+        machine = self.session.machine
+        return machine is not None and bool(machine.config.agent)
+
+    @property
+    def parent(self) -> str:
+        """The id of the session that a child belongs to."""
+        return self.id.rpartition(".")[0]
 
     async def wake(self) -> None:
         """Go on with an unfinished run, and with the prompts in the queue, unless that is done already."""
@@ -134,24 +152,24 @@ class OpenSessions:
     """
     The open sessions of *agents* over *store*.
 
-    At most about *kept* of them are held without work; at most *working* may be at work. With *turns*, none
-    is at work here.
+    At most about as many as *limits* has kept are held without work, and as many as it has working may be at
+    work. With *turns*, none is at work here.
     """
 
     def __init__(
-        self, agents: Mapping[str, Agent], store: Store, *, kept: int, working: int, turns: Turns | None
+        self, agents: Mapping[str, Agent], store: Store, *, limits: ServerLimits, turns: Turns | None
     ) -> None:
         self.agents = agents
         self.store = store
         self.turns = turns
-        self._kept = kept
-        self._most_working = working
+        self._limits = limits
         # In the order of their latest use.
         self._open: dict[str, LiveSession] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}
         self.draining = asyncio.Event()
         first = next(iter(agents.values()))
         self.left = LeftRuns(store, first.worker, first.lease)
+        self._tenants = TenantBound(self.left.watch, limits.tenant_working, self._at_work)
 
     @property
     def count(self) -> int:
@@ -161,20 +179,44 @@ class OpenSessions:
     @property
     def working(self) -> int:
         """How many are at work; those that rest are not."""
-        return sum(one.working and not one.session.resting for one in self._open.values())
+        return len(self._at_work())
+
+    def _at_work(self) -> list[str]:
+        return [name for name, one in self._open.items() if one.at_work]
 
     @property
     def room(self) -> int:
         """How many more may be at work."""
-        return max(0, self._most_working - self.working)
+        return max(0, self._limits.working - self.working)
 
     def check_room(self) -> None:
         """Refuse to begin more work than this process may do at a time."""
         if self.draining.is_set():
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the server is ending; ask another one, or later")
         if not self.room:
-            detail = f"{self._most_working} sessions are at work, as many as may; try again later"
+            detail = f"{self._limits.working} sessions are at work, as many as may; try again later"
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "1"})
+
+    @asynccontextmanager
+    async def place(self, names: Namespace, one: LiveSession, *, begins: bool) -> AsyncGenerator[None, None]:
+        """
+        A place at work for *one*, where what is done inside *begins* its run; raises `Refused` without one.
+
+        Other servers count it until it has a lease of its own.
+        """
+        if not begins or one.at_work or self.turns is not None:
+            yield
+        elif one.child:
+            # It is its parent's work.
+            async with self.use(names, one.parent) as parent, self.place(names, parent, begins=True):
+                yield
+        else:
+            async with self._tenants.begin(one.name) as there_is:
+                if not there_is:
+                    most = self._limits.tenant_working
+                    detail = f"{most} sessions of yours are at work, as many as may; try again later"
+                    raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": "1"})
+                yield
 
     async def find(self, names: Namespace, id: str) -> tuple[str, str]:  # noqa: A002  # the word of sessions
         """The agent of the session *id*, and its name in the store. Raises `UnknownSession`."""
@@ -219,7 +261,7 @@ class OpenSessions:
 
     def _tidy(self) -> None:
         """Close those used longest ago, as far as too many are open."""
-        spare = len(self._open) - self._kept
+        spare = len(self._open) - self._limits.kept
         for one in [one for one in self._open.values() if one.idle][: max(0, spare)]:
             self._close(one)
 
@@ -240,14 +282,13 @@ class OpenSessions:
 
     async def wake(self, names: Namespace, one: LiveSession) -> None:
         """Let the run of *one* go on by itself; that of a child goes on with its parent's."""
-        machine = one.session.machine
-        if machine is None or not machine.config.agent:
+        if not one.child:
             if self.turns is None:
                 await one.wake()
             elif one.unfinished:
                 await self.turns.wake(one.agent, one.name)
             return
-        async with self.use(names, one.id.rpartition(".")[0]) as parent:
+        async with self.use(names, one.parent) as parent:
             await self.wake(names, parent)
 
     def id_here(self, names: Namespace, row: Listed) -> str | None:

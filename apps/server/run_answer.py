@@ -79,11 +79,16 @@ class RunAnswers:
             await self.opens.find(call.names, name)
         async with self.opens.begin(call.names, agent, name) as one:
             known = await self._length(one)
-            await approve_all(one.session, post.answers, call.caller)
-            if post.input is not None:
-                given = post.input
-                await one.session.send(given.text, files=given.files, id=given.id, sender=call.caller)
-            await self.opens.wake(call.names, one)
+            waiting = {asked.id for asked in one.session.waiting}
+            # A prompt behind a question waits for its answer.
+            answers = any(request in waiting for request, _ in post.answers)
+            begins = answers or (post.input is not None and not waiting)
+            async with self.opens.place(call.names, one, begins=begins):
+                await approve_all(one.session, post.answers, call.caller)
+                if post.input is not None:
+                    given = post.input
+                    await one.session.send(given.text, files=given.files, id=given.id, sender=call.caller)
+                await self.opens.wake(call.names, one)
             if await self._at_rest(one, known):
                 return await self._replayed(one, post)
         return self._following(call, self.opens.begin(call.names, agent, name), known, post)

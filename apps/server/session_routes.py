@@ -142,8 +142,12 @@ class SessionRoutes:
                 raise Refused(CONFLICT, f"session {name!r} is one of agent {there!r}; choose another id")
             agent = there
         self.opens.check_room()
-        async with self.opens.begin(call.names, agent, name) as one:
-            if given.prompt is not None or given.files:
+        begins = given.prompt is not None or bool(given.files)
+        async with (
+            self.opens.begin(call.names, agent, name) as one,
+            self.opens.place(call.names, one, begins=begins),
+        ):
+            if begins:
                 first = keyed or FIRST_PROMPT
                 await one.session.send(
                     given.prompt or "", files=_files(given.files), id=first, sender=call.caller
@@ -200,12 +204,15 @@ class SessionRoutes:
         async with self.opens.use(call.names, call.session) as one:
             if not one.session.unfinished:
                 self.opens.check_room()
-            if given.mode == "queue":
-                sent = await one.session.send(given.text, files=files, id=name, sender=call.caller)
-            else:
-                how = Steering.NOW if given.mode == "now" else Steering.AFTER_TOOL
-                sent = await one.session.steer(given.text, how, files=files, id=name)
-            await self.opens.wake(call.names, one)
+            # A prompt behind a question waits for its answer.
+            begins = given.mode != "queue" or not one.session.waiting
+            async with self.opens.place(call.names, one, begins=begins):
+                if given.mode == "queue":
+                    sent = await one.session.send(given.text, files=files, id=name, sender=call.caller)
+                else:
+                    how = Steering.NOW if given.mode == "now" else Steering.AFTER_TOOL
+                    sent = await one.session.steer(given.text, how, files=files, id=name)
+                await self.opens.wake(call.names, one)
             return AcceptedBody(id=sent)
 
     @operation(
@@ -220,13 +227,14 @@ class SessionRoutes:
             machine = one.session.machine
             if asked is not None and machine is not None:
                 check_decision(decision, asked, machine)
-            try:
-                await one.session.approve(request, decision, by=call.caller)
-            except UnknownRequest as error:
-                # The same answer again may come because the server that took it is gone.
+            async with self.opens.place(call.names, one, begins=asked is not None):
+                try:
+                    await one.session.approve(request, decision, by=call.caller)
+                except UnknownRequest as error:
+                    # The same answer again may come because the server that took it is gone.
+                    await self.opens.wake(call.names, one)
+                    await self._closed(one, call, error)
                 await self.opens.wake(call.names, one)
-                await self._closed(one, call, error)
-            await self.opens.wake(call.names, one)
         word = str(given.__struct_config__.tag)
         return AnsweredBody(id=request, decision=word, by=call.caller)
 
@@ -262,7 +270,8 @@ class SessionRoutes:
             # A turn waits where another worker is at the session.
             if not one.working and self.opens.turns is None:
                 await one.session.check_free()
-            await self.opens.wake(call.names, one)
+            async with self.opens.place(call.names, one, begins=one.unfinished):
+                await self.opens.wake(call.names, one)
             return await self._body(one, call)
 
     @operation("POST", f"{ONE_SESSION}/control", takes=NewSettings, gives=SessionBody, keyed=True)

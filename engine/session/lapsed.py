@@ -11,17 +11,21 @@ reads the journal. An observer that dies then leaves a record that lapses, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
 
 import attrs
 
-from ...effects.errors import Workplace
+from ...effects.errors import Workplace, WorldError
 from .lease import decoded, encoded, held_here
 
 if TYPE_CHECKING:
     from ...performers.stores.base import LeasingStore
+
+# The claims of this process behind which work is about to begin.
+_beginning_here: set[bytes] = set()
 
 
 @final
@@ -44,13 +48,18 @@ class LeaseWatch:
     # By session: the record that was there at the latest look, and when it was seen first.
     _seen: dict[str, tuple[bytes, float]] = attrs.field(factory=dict, init=False)
 
+    @property
+    def tells_all(self) -> bool:
+        """Whether the store can tell all leases."""
+        return hasattr(self.store, "leases")
+
     async def look(self, wanted: Iterable[str] = ()) -> Leases:
         """
         The leases of now. One that lapses is found by the second look that sees it, at the latest.
 
         Of a store that cannot tell all leases, those of the sessions *wanted*, and none as lapsed.
         """
-        if not hasattr(self.store, "leases"):
+        if not self.tells_all:
             return Leases({name: data for name in wanted if (data := await self._lease(name)) is not None})
         before, now = self._seen, time.monotonic()
         there = await self.store.leases()
@@ -65,10 +74,30 @@ class LeaseWatch:
     async def _lease(self, session: str) -> bytes | None:
         return await self.store.lease(session, None, None) if hasattr(self.store, "lease") else None
 
-    async def claim(self, session: str, lapsed: bytes) -> bytes | None:
+    async def claim(self, session: str, lapsed: bytes | None) -> bytes | None:
         """A record of this process, put in the place of the *lapsed* one; None where another is there."""
         mine = encoded(self.worker, uuid4().hex, time.time(), self.seconds)
         return mine if await self.store.lease(session, lapsed, mine) == mine else None
+
+    @asynccontextmanager
+    async def claiming(self, session: str) -> AsyncGenerator[bool, None]:
+        """
+        Claim *session* for work that is to begin inside; whether there was no lease of it.
+
+        The work puts its own lease in the place of the claim. A store without leases has none to find.
+        """
+        claim = await self.claim(session, None) if self.tells_all else None
+        if claim is None:
+            yield not self.tells_all
+            return
+        _beginning_here.add(claim)
+        try:
+            yield True
+        finally:
+            _beginning_here.discard(claim)
+            # The work is done or under way; a claim that stays lapses.
+            with suppress(WorldError):
+                await self.drop(session, claim)
 
     async def drop(self, session: str, lapsed: bytes) -> None:
         """Take away a record behind which there is no work."""
@@ -83,7 +112,7 @@ class LeaseWatch:
 def _lapsed(data: bytes, since: float, now: float) -> bool:
     record = decoded(data)
     # What is no record of ours says nothing about a process, and one of this process is late at most.
-    if record is None or record.token in held_here:
+    if record is None or record.token in held_here or data in _beginning_here:
         return False
     where = record.at_work
     return now - since >= record.seconds if where is None else where is Workplace.NOWHERE

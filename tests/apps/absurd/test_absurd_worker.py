@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -84,11 +85,20 @@ class Stage:
         }
 
     @asynccontextmanager
-    async def worker(self, *names: str, turns: int = 100) -> AsyncGenerator[AbsurdWorker]:
+    async def worker(
+        self, *names: str, turns: int = 100, tenant_working: int | None = None
+    ) -> AsyncGenerator[AbsurdWorker]:
         agents = {name: agent for name, agent in self.agents().items() if not names or name in names}
         store = self.store()
         worker = AbsurdWorker(
-            self.server.dsn, agents, store, queue=self.queue, poll=0.02, claim=1, turns=turns
+            self.server.dsn,
+            agents,
+            store,
+            queue=self.queue,
+            poll=0.02,
+            claim=1,
+            turns=turns,
+            tenant_working=tenant_working,
         )
         running = asyncio.create_task(worker.run())
         try:
@@ -217,6 +227,40 @@ async def test_one_long_turn_does_not_keep_a_worker_from_the_others(stage: Stage
             assert await stage.text(f"s{number}") == "done: say hello"
         stage.go.set()
         assert await stage.text("long") == "done: look"
+
+
+async def test_a_tenant_with_many_turns_keeps_no_other_one_waiting(stage: Stage) -> None:
+    async def asked(turns: TurnQueue, name: str) -> float:
+        """How long a turn takes until it is over."""
+        before = time.monotonic()
+        async with turns.session("payer", name) as session:
+            await session.send("say hello")
+        assert await stage.text(name) == "done: say hello"
+        return time.monotonic() - before
+
+    async with (
+        stage.way_in() as turns,
+        stage.worker(turns=3, tenant_working=2),
+        stage.worker(turns=3, tenant_working=2),
+    ):
+        alone = await asked(turns, "bob/payer/s1")
+        many = [f"ann/payer/s{number}" for number in range(8)]
+        for name in many:
+            async with turns.session("payer", name) as session:
+                await session.send("look")
+        await until(lambda: len(stage.began) >= 2)
+        # The turns of the first tenant do not end meanwhile, and are more than both workers take at a time.
+        async with asyncio.timeout(alone + 5.0):
+            await asked(turns, "bob/payer/s2")
+        assert len(stage.began) == 2
+        # An input to a session at work begins nothing.
+        async with turns.session("payer", stage.began[0]) as session:
+            await session.send("say more")
+        stage.go.set()
+        for name in many:
+            assert (await stage.text(name)).startswith("done:")
+        assert sorted(stage.began) == sorted(many)
+        await stage.free()
 
 
 async def test_prompts_of_one_session_are_answered_in_their_order_by_two_workers(stage: Stage) -> None:

@@ -1,0 +1,54 @@
+"""Which turns of a tenant may ask for a place, and how long the others sleep."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from turnwheel.apps.absurd.sleepers import GONE_AFTER, LONGEST, LOOKS_A_SECOND, SHORTEST, Sleepers
+from turnwheel.engine.session.tenant_bound import fits, tenant_of
+
+NAMES = [f"{tenant}/a/{number}" for tenant in ("one", "two") for number in range(6)] + ["s", "t"]
+STEPS = st.lists(st.tuples(st.sampled_from(NAMES), st.floats(0, 1), st.booleans()), max_size=40)
+
+
+@given(STEPS, st.integers(1, 3))
+def test_those_that_have_waited_longest_ask_first_and_tenants_do_not_meet(
+    steps: list[tuple[str, float, bool]], most: int
+) -> None:
+    sleepers, now = Sleepers(most), 0.0
+    # The same, said plainly.
+    waiting: dict[str, float] = {}
+    for name, seconds, place in steps:
+        now += seconds
+        ahead = [each for each in waiting if tenant_of(each) == tenant_of(name)]
+        for each in [each for each in ahead if waiting[each] + GONE_AFTER <= now and each != name]:
+            del waiting[each]
+            ahead.remove(each)
+        rank = ahead.index(name) if name in ahead else len(ahead)
+        assert sleepers.is_next(name, now) == (rank < most)
+        if place and rank < most:
+            sleepers.wake(name)
+            waiting.pop(name, None)
+        else:
+            pause = sleepers.put_back(name, now)
+            assert SHORTEST <= pause <= max(LONGEST, len(NAMES) / LOOKS_A_SECOND)
+            waiting[name] = now + pause
+
+
+@given(st.integers(1, 400), st.integers(1, 5))
+def test_however_many_sleep_few_are_claimed_in_a_second(number: int, most: int) -> None:
+    sleepers = Sleepers(most)
+    pauses = [sleepers.put_back(f"one/a/{each}", 0.0) for each in range(number)]
+    # Those in front ask often; of the others, each that is further behind does more rarely.
+    assert pauses == sorted(pauses)
+    within = sum(pause <= 1.0 for pause in pauses)
+    assert within <= LOOKS_A_SECOND + most
+    assert sleepers.put_back("two/a/s", 0.0) == SHORTEST
+
+
+@given(st.lists(st.sampled_from(NAMES)), st.sampled_from(NAMES), st.integers(1, 4))
+def test_a_session_fits_where_fewer_others_of_its_tenant_are_at_work(
+    at_work: list[str], session: str, most: int
+) -> None:
+    others = {name for name in at_work if name != session and tenant_of(name) == tenant_of(session)}
+    assert fits(session, at_work, most) == (len(others) < most)
