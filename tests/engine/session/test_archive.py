@@ -58,6 +58,7 @@ async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path)
     wishes = Wishes(entries, "s")
     for call, number in [*wishes.calls.items()][-1:]:
         assert find_wish(entries, call) == number
+        assert find_wish(entries, f"{call.rpartition('-')[0]}-x") is None
         explained = await explain(store, "s", call)
         assert explained == account(told[number:], call, "s")
         end = call.rpartition("-")[2]

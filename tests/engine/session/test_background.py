@@ -315,13 +315,20 @@ async def test_an_error_that_was_raised_to_no_caller_is_raised_by_closing() -> N
 
 
 async def test_what_was_over_before_is_not_told_as_its_own() -> None:
-    mine = session(says("one"), says("two"))
+    mine = session(says("one"), says("two"), says("three"), store=Slow())
     await mine.run("first")
     handle = mine.start("second")
     assert (handle.reason, handle.turns) == (None, 0)
+    ended: list[tuple[bool, DoneReason | None, int]] = []
     async for notice in handle:
         if isinstance(notice, RunStarted):
             assert (handle.reason, handle.turns) == (None, 0)
+            if not ended:
+                await mine.send("third")
+        if isinstance(notice, RunEnded):
+            ended.append((handle.done, handle.reason, handle.turns))
+    # Also between two of its runs.
+    assert ended[0] == (False, DoneReason.END_TURN, 1)
     assert (handle.reason, handle.turns) == (DoneReason.END_TURN, 1)
 
 

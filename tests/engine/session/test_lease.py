@@ -304,6 +304,21 @@ async def test_one_that_could_not_be_given_up_keeps_no_one_out_here() -> None:
     assert (await house.session().resume()).waiting
 
 
+@pytest.mark.parametrize("token", [None, "another's"], ids=["ours", "another's"])
+async def test_the_record_that_is_there_is_given_up_where_it_is_ours(one: House, token: str | None) -> None:
+    """Also one from before a renewal that never came to the store; one of another object stays."""
+    running = asyncio.ensure_future(one.session(DIGS, says("done")).run("go"))
+    await until(lambda: one.ran)
+    held = await lease_of(one)
+    assert held is not None
+    known = json.loads(held)
+    there = json.dumps({**known, "renewed": 0.0, "token": token or known["token"]}).encode()
+    assert await lease_of(one, held, there) == there
+    one.release()
+    assert (await running).text == "done"
+    assert await lease_of(one) == (None if token is None else there)
+
+
 class Plain:
     """A store without leases."""
 

@@ -260,6 +260,15 @@ async def test_the_callers_client_is_used_and_left_open() -> None:
     assert server.asked[0].header("x-mine") == "yes"
 
 
+async def test_a_key_of_the_callers_client_is_hidden_too() -> None:
+    body = b'{"error":"no: mine-0123456789"}'
+    refusal = b"HTTP/1.1 403 No\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    keys = {"x-api-key": "mine-0123456789"}
+    async with Hostile(always(refusal)) as server, httpx.AsyncClient(headers=keys) as client:
+        answer = await failed(OpenAIChat(server.url, "", client))
+    assert answer.message.startswith("http 403: no: [hidden]; ")
+
+
 def test_one_performer_serves_several_event_loops() -> None:
     # Each loop has connections of its own, and what was closed is opened again.
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
