@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from decimal import Decimal
 from pathlib import Path
@@ -51,12 +50,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "real" in item.path.parts:
             # The servers are started once a session: one process has them all.
             item.add_marker(pytest.mark.xdist_group("real"))
-
-
-def pytest_collection_finish() -> None:
-    # Thousands of collected tests stay to the end: no collection of garbage needs to look at them.
-    gc.collect()
-    gc.freeze()
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

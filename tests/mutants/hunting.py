@@ -86,7 +86,7 @@ class _Hunter:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
-        functions = functions_by_file()
+        functions = _functions()
         gc.collect()
         # What is here now is never looked at again, so that no copy writes into pages of all of it.
         gc.freeze()
@@ -149,11 +149,9 @@ def _limit(job: Job) -> float:
     return BEGINNING + TIMES * job.seconds
 
 
-def functions_by_file() -> dict[str, list[FunctionType]]:
+def _functions() -> dict[str, list[FunctionType]]:
     """All functions of the package, by the file that they are in."""
     found: dict[str, list[FunctionType]] = {}
-    # The tests freeze what they import, and what is frozen is not listed.
-    gc.unfreeze()
     for one in gc.get_objects():
         if isinstance(one, FunctionType):
             _, package, file = one.__code__.co_filename.rpartition("/turnwheel/")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
 import sys
@@ -11,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from mutants import __main__ as command, covering
-from mutants.hunting import FOUND, SURVIVED, functions_by_file
+from mutants.hunting import FOUND, SURVIVED
 from mutants.mutations import Mutant, mutants_of
-from turnwheel.states.rules import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 REPRESENTED = """'f"<Rope of {self.count} pieces>"' -> 'None'"""
@@ -128,12 +126,3 @@ def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp
     codes = {one["name"]: one["code"] for one in over}
     assert codes == {wrong.name: FOUND, unseen.name: SURVIVED, longer.name: SURVIVED, least.name: FOUND}
     assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[0]
-
-
-def test_a_mistake_can_be_put_into_what_was_frozen() -> None:
-    gc.freeze()
-    try:
-        names = {one.__qualname__ for one in functions_by_file()["states/rules/commands.py"]}
-    finally:
-        gc.freeze()
-    assert {commands.met.__qualname__, commands.Effort.suffices.__qualname__} <= names
