@@ -250,6 +250,8 @@ class OpenSessions:
         one.users += 1
         try:
             await one.session.load()
+            # Without its database a server would show questions that another one never asked.
+            await one.session.stored()
             yield one
         except SessionGone:
             # Another process deleted it: the next one of this name is another session.

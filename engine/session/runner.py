@@ -134,13 +134,15 @@ class SessionRunner:
         self.drains = False
 
     async def load(self) -> None:
-        """Read the new entries of the journal; of a run that goes on here, wait until its step is written."""
+        """Read the new entries of the journal, and of the running children."""
         async with self._lock:
+            # The owner knows more than the store: it has steps that are not written yet.
             if self.owner not in RUNNING:
                 await self._read()
                 self.log.rest(self.environment.config)
-                return
-        await self.log.caught_up()
+        # Children of a run that has ended change nothing any more.
+        if self.log.state.unfinished:
+            await self.children.load()
 
     async def _read(self) -> None:
         if self.owner is Owner.CLOSED:

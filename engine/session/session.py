@@ -212,16 +212,13 @@ class Session(Pictured):
         return watch(self._runner, behind) if follow else kept(self._log, behind)
 
     async def load(self) -> Session:
-        """
-        Read the new entries of the journal, and of the running children; other methods do so by themselves.
-
-        While a run goes on here it waits for the step that is being written. Raises `StoreError` if it fails.
-        """
+        """Read the new entries of the journal, and of running children; other methods do so by themselves."""
         await self._runner.load()
-        # Children of a run that has ended change nothing any more.
-        if self._log.state.unfinished:
-            await self._runner.children.load()
         return self
+
+    async def stored(self) -> None:
+        """Wait until the journal has all that this object shows. Raises `StoreError` where it was refused."""
+        await self._log.caught_up()
 
     # Runs and branches
 

@@ -370,7 +370,7 @@ async def test_a_look_sees_no_question_that_is_not_stored(tape: Tape, *, overtak
     tape.meddlers.append(cut)
     watch = Watch(here, wait=False)
     await reached.wait()
-    look = asyncio.ensure_future(here.load())
+    look = asyncio.ensure_future(here.stored())
     await turns(20)
     assert not look.done()
     if overtaken:
