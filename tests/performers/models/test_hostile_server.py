@@ -144,7 +144,10 @@ async def test_an_attack_ends_in_an_answer_or_a_failure_with_a_name(
         told_apart = AIOHTTP.get(attack.name, frozenset()) if client == "aiohttp" else frozenset()
         assert outcome in attack.ends | told_apart
         assert attack.says in detail or told_apart
-        assert not detail or len(server.asked) == (tries_of(outcome, notices) if retries else 1)
+        tries = tries_of(outcome, notices) if retries else 1
+        # A busy server may not have read a request yet when its time is over.
+        least = 1 if attack.hurried else tries
+        assert not detail or least <= len(server.asked) <= tries
         check_kept(session, await store.load("s"))
         check_hidden(notices, await store.load("s"), caplog.text)
 
