@@ -6,9 +6,10 @@ import asyncio
 import os
 import re
 import signal
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, final
@@ -55,6 +56,16 @@ async def leased(store: SQLiteStore | PostgresStore, pid: int) -> list[str]:
     """The sessions in *store* of which the process *pid* has the lease."""
     records = {name: decoded(data) for name, data in (await store.leases()).items()}
     return [name for name, record in records.items() if record is not None and record.pid == pid]
+
+
+def is_locked(file: str) -> bool:
+    """Whether a process keeps the lock of the SQLite database *file* for longer than a write takes."""
+    with closing(sqlite3.connect(file, timeout=0.5, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False
 
 
 class Workers:
@@ -162,6 +173,14 @@ class Servers(Workers):
         self._client = httpx.AsyncClient(timeout=5.0, limits=limits)
         there = self._server.socket if networks and self._server is not None else None
         await self._begin(workers, [Proxy(there) for _ in range(workers)] if there else [])
+
+    def freeze(self, worker: int) -> int:
+        """Stop one where it is, but not in the middle of a write to a file: its lock would stay."""
+        while True:
+            pid = super().freeze(worker)
+            if self._server is not None or not is_locked(self._place()):
+                return pid
+            self.thaw(worker)
 
     async def stop(self) -> None:
         """End all processes."""
