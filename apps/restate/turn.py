@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
 
-from ...effects.errors import StoreError
+from ...effects.errors import NewerVersion, StoreError
 from ...engine.session.poller import written
+from ...performers.base import warn
 from . import asks
 from .asks import Accepted, Ask, AskAnswer, AskingStore, Conflict, EndTurn, Given
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from ...engine.session.session import Session
     from ...performers.stores.base import Mark, SessionInfo
     from .shelf import Shelf
+
+# Seconds until a session whose journal is newer than this code is gone on with by a turn of its own.
+NEWER_CODE = 2.0
 
 
 class Invocation(Protocol):
@@ -120,7 +124,12 @@ class TurnWork:
             self._task.add_done_callback(lambda _: self.store.stir())
         asked = await self.store.asked(self.beat)
         if not asked and self._task.done():
-            self._task.result()
+            try:
+                self._task.result()
+            except NewerVersion as error:
+                # Restate would try this turn again with this code only; one that begins goes to the newest.
+                warn(self.name, "its turn is left to newer code", error)
+                return asks.encode([EndTurn(lengths={}, wake=NEWER_CODE)])
         return asks.encode(asked)
 
     def answer(self, answers: Sequence[AskAnswer]) -> None:

@@ -100,6 +100,10 @@ class Host(Protocol):
         """Begin a new process in the place of *worker*."""
         ...
 
+    async def upgrade(self, worker: int) -> None:
+        """Begin a process of the next version in the place of *worker*, as the host's page says."""
+        ...
+
     def freeze(self, worker: int) -> int:
         """Stop the process of *worker* where it is; its pid."""
         ...

@@ -128,7 +128,8 @@ class RestatePool(Pool):
         self._program = program
 
     def _given(self, worker: int) -> Sequence[str]:
-        port = self._ports[worker] if self._ports else self.cluster.ports[3]
+        old = self._ports[worker] if self._ports else self.cluster.ports[3]
+        port = self._newer_port if worker in self._newer else old
         return str(self._folder), str(self._pace), f"127.0.0.1:{port}"
 
     async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
@@ -139,6 +140,7 @@ class RestatePool(Pool):
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
         # Behind networks, of which each accepts some of the connections to the address of all.
         self._ports = free_ports(workers if networks else 0)
+        (self._newer_port,) = free_ports(1)
         await self._begin(workers, [Proxy(port, cluster.ports[3]) for port in self._ports])
         # A worker does not say when it listens.
         await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.ports[3]}/health"))
@@ -148,6 +150,14 @@ class RestatePool(Pool):
         """End all processes."""
         await super().stop()
         await asyncio.to_thread(self.cluster.stop)
+
+    async def upgrade(self, worker: int) -> None:
+        """Begin a newer one at an address of its own, for the turns that begin now; the old one stays."""
+        self._workers[-1 - worker] = self._workers.pop(worker)
+        self._newer.add(worker)
+        await self.begin(worker)
+        await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{self._newer_port}/health"))
+        await asyncio.to_thread(self.cluster.register, self._newer_port)
 
     async def _put(self, session: str, given: Input) -> None:
         async with self._agent.session(session, self._store) as one:

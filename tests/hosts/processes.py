@@ -20,6 +20,7 @@ from support.proxy import Proxy
 
 from hosts.desk import make_agent
 from hosts.host import Answer, Cancel, Input, Interrupt, Look, Prompt, Steer, Think
+from hosts.newer import NEWER
 from hosts.sessions import give, look_at
 from turnwheel import Agent, MemoryStore, Session, SQLiteStore
 from turnwheel.engine.session.lease import decoded
@@ -77,6 +78,7 @@ class Workers:
         self._frozen: set[int] = set()
         self._all: list[asyncio.subprocess.Process] = []
         self._networks: list[Proxy] = []
+        self._newer: set[int] = set()
         self._stack = AsyncExitStack()
 
     def _given(self, worker: int) -> Sequence[str]:
@@ -117,7 +119,7 @@ class Workers:
             "hosts.worker",
             self._kind,
             *self._given(worker),
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": str(TESTS), **({NEWER: "yes"} if worker in self._newer else {})},
             stdout=asyncio.subprocess.PIPE,
         )
         self._all.append(process)
@@ -126,6 +128,12 @@ class Workers:
             line = await process.stdout.readline()
         assert line, f"worker {worker} ended with {await process.wait()}"
         self._workers[worker] = process, line.decode().strip()
+
+    async def upgrade(self, worker: int) -> None:
+        """End one with -9, and begin one of the next version in its place."""
+        self._newer.add(worker)
+        self.kill(worker)
+        await self.begin(worker)
 
     def pid(self, worker: int) -> int:
         """The number of its process."""
@@ -288,6 +296,8 @@ class InProcess:
     async def begin(self, worker: int) -> None:
         """There is nothing to begin."""
         raise NotImplementedError
+
+    upgrade = begin
 
     async def held(self, worker: int) -> Sequence[str]:
         """There is nothing to hold."""

@@ -8,16 +8,19 @@ import pprint
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from provers.crash.points import Notebook
 
 from hosts.desk import NOTES
-from hosts.host import Host
+from hosts.host import Answer, Host
 from hosts.judge import faults, story
-from hosts.kills import Harm, harm_often
+from hosts.kills import PAUSE, Harm, harm_often
 from hosts.known import HOSTS
+from hosts.newer import become_newer
 from hosts.processes import InProcess
 from hosts.scripts import SCRIPTS, Client, play
+from turnwheel.engine.journal import entries
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -65,3 +68,46 @@ async def test_every_session_ends_whatever_dies(
     assert figures.seconds
     # The bar is that of `make hosts`: tests run beside others, and their machine may be busy.
     print(figures)
+
+
+# One job while all workers are old, one while some are, and one for when none is.
+AGES = ("busy old: go", "pays mixed: go", "child new: go")
+
+
+async def test_a_newer_version_follows_an_older_one(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker after the other is replaced while sessions are at work; the clients are newer by then."""
+    ages = [asyncio.Event() for _ in AGES]
+
+    async def works(client: Client) -> None:
+        for job, age in zip(AGES, ages, strict=True):
+            await age.wait()
+            await client.prompt(job, job)
+        await client.put(Answer(await client.question()))
+        await client.over()
+
+    await host.start(tmp_path, 2, 0.2)
+    try:
+        clients = [Client(host, f"s{number}", tmp_path, pause=PAUSE) for number in range(20)]
+        async with asyncio.TaskGroup() as working:
+            for client in clients:
+                working.create_task(works(client))
+            ages[0].set()
+            await clients[0].begun("peek")
+            become_newer(monkeypatch.setattr)
+            for worker, age in enumerate(ages[1:]):
+                await host.upgrade(worker)
+                age.set()
+                await asyncio.sleep(2.0)
+        found = {client.session: await host.journals(client.session) for client in clients}
+    finally:
+        await host.stop()
+    notes = Notebook.read(tmp_path / NOTES)
+    assert [
+        fault for one in clients for fault in faults(one.session, found[one.session], notes, one.accepted)
+    ] == []
+    versions = {
+        msgspec.json.decode(entry)["v"] for each in found.values() for one in each.values() for entry in one
+    }
+    assert versions == {entries.VERSION, entries.VERSION + 1}

@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 
 from hosts.desk import make_agent
+from hosts.newer import become_newer, is_newer
 from hosts.processes import SERVICE, open_store
 from turnwheel import Agent
 from turnwheel.apps import AbsurdWorker, RestateWorker, create_app
@@ -62,4 +63,6 @@ async def main(kind: str, folder: str, pace: str, *more: str) -> None:
 
 
 if __name__ == "__main__":
+    if is_newer():
+        become_newer()
     asyncio.run(main(*sys.argv[1:]))

@@ -20,8 +20,9 @@ from support.toy_restate import Kept, ShelfStore, ToyObject
 from turnwheel import Agent, MemoryStore, Policy
 from turnwheel.apps.restate.asks import Append, Bodies, Load
 from turnwheel.apps.restate.shelf import PAGE_ENTRIES, Shelf
-from turnwheel.apps.restate.turn import TurnWork
+from turnwheel.apps.restate.turn import NEWER_CODE, TurnWork
 from turnwheel.effects.errors import ConfigError, UnknownRequest
+from turnwheel.engine.journal.entries import VERSION
 from turnwheel.testing.store_contract import Check, Lasts, checks
 
 PLAN = json.dumps(
@@ -168,6 +169,25 @@ async def test_a_worker_that_drains_leaves_the_run_to_the_next_one(tmp_path: Pat
     assert ledger.read_text("utf-8").count("ended-pay") == 2
     assert kept.attempts == 2
     assert not any(b"tool_lost" in entry for entry in await kept.load("s"))
+
+
+async def test_a_turn_whose_journal_is_newer_than_its_code_calls_for_another_one(
+    tmp_path: Path,
+) -> None:
+    ledger = tmp_path / "ledger"
+    kept = toy(ledger)
+    async with agent(str(ledger)).session("s", kept) as session:
+        await session.send(json.dumps([[["look", {"seconds": 60}]]]))
+        await begun(ledger, "began-look")
+        newer = b'{"v":%d,"type":"NotKnownHere"}' % (VERSION + 1)
+        length = len(await kept.load("s"))
+        await kept.append("s", length, [newer])
+        async with asyncio.timeout(10):
+            await kept.settled()
+        # The turn, and the one that the input began, in case none had taken it.
+        assert set(kept.wakes) == {NEWER_CODE}
+        assert [*await kept.load("s", length)] == [newer]
+        assert "ended-look" not in ledger.read_text("utf-8")
 
 
 # The journals in the state of an object
