@@ -16,6 +16,12 @@ from types import ModuleType
 
 import pytest
 
+from turnwheel.engine.inspect.export import FORMAT_VERSION
+from turnwheel.engine.journal.entries import VERSION
+from turnwheel.engine.snapshots import SNAPSHOT_VERSION
+from turnwheel.performers.stores.postgres.layout import steps
+from turnwheel.performers.stores.sqlite_file import LAYOUT_VERSION
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
@@ -216,6 +222,12 @@ def test_the_glossary_names_what_is_there() -> None:
     public = [importlib.import_module(module) for module in sorted(PUBLIC)]
     named = set(NAME.findall((DOCS / "glossary.md").read_text("utf-8")))
     assert {wanted for wanted in named if not any(hasattr(module, wanted) for module in public)} == set()
+
+
+def test_the_page_of_upgrades_tells_the_versions_of_today() -> None:
+    told = re.findall(r"now (\d+) \|", (DOCS / "upgrades.md").read_text("utf-8"))
+    kept = [VERSION, LAYOUT_VERSION, len(steps()), SNAPSHOT_VERSION, FORMAT_VERSION]
+    assert [int(each) for each in told] == kept
 
 
 # Voice
