@@ -5,6 +5,7 @@ The kill test on every host, and its figures.
     python -m hosts sqlite --times 2 --sessions 40
     python -m hosts --harm freeze                    stops the worker, and lets it go on when all is over
     python -m hosts postgres absurd restate --harm crash    ends the server behind them
+    python -m hosts three-nodes --harm crash                ends one node of Restate after the other
     python -m hosts postgres absurd restate --harm cut      cuts the network of one worker for five seconds
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from provers.options import whole
 
 from hosts.kills import PARTS, Harm, harm_often
-from hosts.known import HOSTS
+from hosts.known import HOSTS, LARGE
 
 # Seconds within which 99 of 100 takeovers have to be done; without a network a call is patient for longer.
 BAR = 3.0
@@ -29,7 +30,7 @@ BAR = 3.0
 def main() -> int:
     """Kill, print, and say by the exit code whether all was well."""
     parser = argparse.ArgumentParser(prog="python -m hosts", description="The kill test on every host.")
-    parser.add_argument("hosts", nargs="*", metavar="HOST", help=f"of {', '.join(HOSTS)}; all by default")
+    parser.add_argument("hosts", nargs="*", metavar="HOST", help=f"of {', '.join([*HOSTS, *LARGE])}")
     parser.add_argument("--times", type=whole(1), default=20)
     parser.add_argument("--sessions", type=whole(1), default=200)
     parser.add_argument("--seed", type=whole(0), default=1)
@@ -40,7 +41,7 @@ def main() -> int:
     print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}", flush=True)
     for name in given.hosts or HOSTS:
         began = time.monotonic()
-        with HOSTS[name]() as host, tempfile.TemporaryDirectory() as folder:
+        with {**HOSTS, **LARGE}[name]() as host, tempfile.TemporaryDirectory() as folder:
             playing = harm_often(
                 host, Path(folder), given.harm, times=given.times, sessions=given.sessions, seed=given.seed
             )

@@ -45,9 +45,18 @@ def restate() -> Generator[Host]:
     yield RestatePool(server_program())
 
 
+@contextmanager
+def three_nodes() -> Generator[Host]:
+    """Workers that a Restate server on three nodes calls, of which one may be lost."""
+    yield RestatePool(server_program(), 3)
+
+
 HOSTS: Mapping[str, Callable[[], AbstractContextManager[Host]]] = {
     "sqlite": sqlite,
     "postgres": postgres,
     "absurd": absurd,
     "restate": restate,
 }
+
+# Those that are built for one harm only: they are played when they are asked for.
+LARGE: Mapping[str, Callable[[], AbstractContextManager[Host]]] = {"three-nodes": three_nodes}

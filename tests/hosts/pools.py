@@ -21,6 +21,9 @@ from turnwheel.apps import RestateStore, TurnQueue
 from turnwheel.effects.errors import StoreError
 from turnwheel.performers.stores.base import Store
 
+# Seconds for which a node that crashed stays away, where others go on.
+AWAY = 5.0
+
 
 class Pool(Workers):
     """Workers behind a way in, which the subclass has: an agent over a store that runs nothing."""
@@ -119,32 +122,31 @@ class AbsurdPool(Pool):
 
 @final
 class RestatePool(Pool):
-    """Workers at one address, which a server of Restate calls; the server's *program* is started here."""
+    """Workers at one address, called by Restate, whose *program* is started here on so many *nodes*."""
 
-    name = "workers of Restate"
-
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, nodes: int = 1) -> None:
         super().__init__("restate")
-        self._program = program
+        self.name = "workers of Restate" if nodes == 1 else f"workers of Restate on {nodes} nodes"
+        self._program, self._nodes = program, nodes
 
     def _given(self, worker: int) -> Sequence[str]:
-        old = self._ports[worker] if self._ports else self.cluster.ports[3]
+        old = self._ports[worker] if self._ports else self.cluster.port
         port = self._newer_port if worker in self._newer else old
         return str(self._folder), str(self._pace), f"127.0.0.1:{port}"
 
     async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
         """Begin the server and *workers* processes."""
         await self._open(folder, pace)
-        self.cluster = cluster = Cluster(self._program, folder)
+        self.cluster = cluster = Cluster(self._program, folder, self._nodes)
         await asyncio.to_thread(cluster.start_server)
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
         # Behind networks, of which each accepts some of the connections to the address of all.
         self._ports = free_ports(workers if networks else 0)
         (self._newer_port,) = free_ports(1)
-        await self._begin(workers, [Proxy(port, cluster.ports[3]) for port in self._ports])
+        await self._begin(workers, [Proxy(port, cluster.port) for port in self._ports])
         # A worker does not say when it listens.
-        await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.ports[3]}/health"))
-        await asyncio.to_thread(cluster.register, cluster.ports[3])
+        await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.port}/health"))
+        await asyncio.to_thread(cluster.register, cluster.port)
 
     async def stop(self) -> None:
         """End all processes."""
@@ -165,8 +167,8 @@ class RestatePool(Pool):
             await give(one, given)
 
     async def crash(self) -> None:
-        """Have the server of Restate crash."""
-        await asyncio.to_thread(self.cluster.crash)
+        """Have the server of Restate crash, or one of its nodes, which stays away for a while."""
+        await asyncio.to_thread(self.cluster.crash, 0.0 if self._nodes == 1 else AWAY)
 
     async def held(self, worker: int) -> Sequence[str]:
         """Those that it noted last: Restate tells no leases."""

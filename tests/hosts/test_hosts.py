@@ -16,7 +16,7 @@ from hosts.desk import NOTES
 from hosts.host import Answer, Host
 from hosts.judge import faults, story
 from hosts.kills import PAUSE, Harm, harm_often
-from hosts.known import HOSTS
+from hosts.known import HOSTS, LARGE
 from hosts.newer import become_newer
 from hosts.processes import InProcess
 from hosts.scripts import SCRIPTS, Client, play
@@ -68,6 +68,14 @@ async def test_every_session_ends_whatever_dies(
     assert figures.seconds
     # The bar is that of `make hosts`: tests run beside others, and their machine may be busy.
     print(figures)
+
+
+async def test_every_session_ends_where_nodes_of_restate_die(tmp_path: Path) -> None:
+    """First the one that clients ask, and then another one; each stays away for a while."""
+    with LARGE["three-nodes"]() as host:
+        figures = await harm_often(host, tmp_path, Harm.CRASH, times=2, sessions=40, seed=1)
+    assert figures.wrong == []
+    assert figures.seconds
 
 
 # One job while all workers are old, one while some are, and one for when none is.

@@ -130,7 +130,9 @@ async def test_the_programs_of_the_page_run(pool: RestatePool, tmp_path: Path) -
     (port,) = free_ports(1)
     worker = worker.replace('"assistant"', '"of_the_page"').replace("9080", str(port))
     client = client.replace('"assistant"', '"of_the_page"')
-    client = client.replace("8080", str(cluster.ports[0])).replace("9070", str(cluster.ports[1]))
+    client = client.replace("http://127.0.0.1:8080", cluster.ingress).replace(
+        "http://127.0.0.1:9070", cluster.admin
+    )
     (tmp_path / "worker.py").write_text(worker, "utf-8")
     (tmp_path / "client.py").write_text(client, "utf-8")
     serving = await asyncio.create_subprocess_exec(sys.executable, str(tmp_path / "worker.py"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 
 import attrs
@@ -34,12 +36,13 @@ def free_ports(number: int) -> list[int]:
 
 
 @attrs.define(eq=False)
-class Cluster:
-    """The server *program*, which keeps what it needs in *folder*."""
+class Node:
+    """One server of *program* at three *ports*, over what is in *folder*; *more* are settings of it."""
 
     program: str
     folder: Path
-    ports: list[int] = attrs.field(factory=lambda: free_ports(4))
+    ports: list[int]
+    more: Mapping[str, str] = attrs.field(factory=dict)
     _process: subprocess.Popen[bytes] = attrs.field(init=False)
 
     @property
@@ -50,17 +53,20 @@ class Cluster:
     def admin(self) -> str:
         return f"http://127.0.0.1:{self.ports[1]}"
 
-    def start_server(self) -> None:
-        """Start the server over what it kept."""
-        ports = ("INGRESS__BIND_ADDRESS", "ADMIN__BIND_ADDRESS", "BIND_ADDRESS")
-        env = {f"RESTATE_{name}": f"127.0.0.1:{port}" for name, port in zip(ports, self.ports, strict=False)}
-        command = [self.program, "--base-dir", str(self.folder / "data"), "--node-name", "one", "--no-logo"]
-        command += ["--listen-mode", "tcp"]
-        env["RESTATE_DISABLE_TELEMETRY"] = "true"
+    def start(self) -> None:
+        """Start it over what it kept."""
+        names = ("INGRESS__BIND_ADDRESS", "ADMIN__BIND_ADDRESS", "BIND_ADDRESS")
+        settings = {name: f"127.0.0.1:{port}" for name, port in zip(names, self.ports, strict=True)}
+        settings["DISABLE_TELEMETRY"] = "true"
         # A worker that hangs holds its connections. Without a balancer in between, the server has to notice.
-        env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__INTERVAL"] = "1s"
-        env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__TIMEOUT"] = "1s"
-        with (self.folder / "server.log").open("ab") as out:
+        settings["HTTP_KEEP_ALIVE_OPTIONS__INTERVAL"] = "1s"
+        settings["HTTP_KEEP_ALIVE_OPTIONS__TIMEOUT"] = "1s"
+        env = {f"RESTATE_{name}": value for name, value in {**settings, **self.more}.items()}
+        name = self.folder.name
+        command = [self.program, "--base-dir", str(self.folder), "--node-name", name, "--no-logo"]
+        command += ["--listen-mode", "tcp"]
+        self.folder.mkdir(exist_ok=True)
+        with (self.folder.parent / f"{name}.log").open("ab") as out:
             self._process = subprocess.Popen(
                 command,
                 env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **env},
@@ -68,22 +74,83 @@ class Cluster:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
+
+    def wait(self) -> None:
+        """Wait until it serves."""
         wait_until(lambda: answers(f"{self.admin}/health") and answers(f"{self.ingress}/restate/health"))
 
-    def register(self, port: int) -> None:
-        """Tell the server that workers serve at *port*."""
-        uri = {"uri": f"http://127.0.0.1:{port}"}
-        httpx.post(f"{self.admin}/deployments", json=uri, trust_env=False, timeout=30).raise_for_status()
-
-    def crash(self) -> None:
-        """Crash, and start again."""
-        self.stop()
-        self.start_server()
-
-    def stop(self) -> None:
+    def kill(self) -> None:
         """Kill it, and wait for its end."""
         self._process.kill()
         self._process.wait(30)
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """The server *program* on so many *nodes*, in *folder*; clients ask the first. Workers are at *port*."""
+
+    program: str
+    folder: Path
+    nodes: int = 1
+    port: int = attrs.field(factory=lambda: free_ports(1)[0])
+    _all: list[Node] = attrs.field(init=False)
+    _crashes: Iterator[int] = attrs.field(factory=count, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        ports = [free_ports(3) for _ in range(self.nodes)]
+        shared: dict[str, str] = {}
+        if self.nodes > 1:
+            shared = {
+                "CLUSTER_NAME": "tests",
+                "BIFROST__DEFAULT_PROVIDER": "replicated",
+                "METADATA_SERVER__TYPE": "replicated",
+                "METADATA_CLIENT__ADDRESSES": json.dumps([_url(each[2]) for each in ports]),
+                # So each may be lost.
+                "DEFAULT_REPLICATION": "2",
+                "DEFAULT_NUM_PARTITIONS": "6",
+            }
+        self._all = []
+        for number, each in enumerate(ports):
+            own = {"ADVERTISED_ADDRESS": _url(each[2]), "AUTO_PROVISION": "false" if number else "true"}
+            folder = self.folder / f"node{number}"
+            self._all.append(Node(self.program, folder, each, {**shared, **own} if shared else {}))
+
+    @property
+    def ingress(self) -> str:
+        return self._all[0].ingress
+
+    @property
+    def admin(self) -> str:
+        return self._all[0].admin
+
+    def start_server(self) -> None:
+        """Start all nodes over what they kept."""
+        for node in self._all:
+            node.start()
+        for node in self._all:
+            node.wait()
+
+    def register(self, port: int) -> None:
+        """Tell the server that workers serve at *port*."""
+        uri = {"uri": _url(port)}
+        httpx.post(f"{self.admin}/deployments", json=uri, trust_env=False, timeout=30).raise_for_status()
+
+    def crash(self, away: float = 0.0) -> None:
+        """Have one node crash, the next one each time, and start it again after so many seconds *away*."""
+        node = self._all[next(self._crashes) % len(self._all)]
+        node.kill()
+        time.sleep(away)
+        node.start()
+        node.wait()
+
+    def stop(self) -> None:
+        """Kill all nodes."""
+        for node in self._all:
+            node.kill()
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 def answers(url: str) -> bool:
