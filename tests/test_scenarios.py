@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, final, get_args
 
@@ -54,7 +54,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
-from turnwheel.engine.journal.fold import fold, stepped
+from turnwheel.engine.journal.fold import SessionState, fold, stepped
 from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
@@ -87,7 +87,7 @@ TURNS = 600
 PAGE = 5
 """Steps that are read at a time where a session is read in pages."""
 
-SOON = 200
+SOON = 20
 """Turns after which it is given real time, for a store with a thread."""
 
 KEY = secrets.token_bytes(32)
@@ -139,7 +139,7 @@ class PureHost:
             self.wrote(stepped(event, machine.state.label, effects))
 
     async def faults(self, world: ScenarioWorld) -> list[str]:
-        found = [tell() for tell in differences(self.machine, self.effects, world.machine, world.effects)]
+        found = differences(self.machine, self.effects, world.machine, world.effects)
         self.requests |= {effect.id: effect for effect in self.effects if is_request(effect)}
         self.effects = []
         if self.machine is not None:
@@ -196,12 +196,14 @@ class JournalHost(PureHost):
     """
     The machine is thrown away after each command, and rebuilt from the bytes of its journal.
 
-    They are read from the checkpoint of the command before, and all of them again: the state is the same.
+    They are read from the checkpoint of the command before, and beside it without any: the state is the same.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._entries: list[bytes] = []
+        self._known = 0
+        self._whole = SessionState()
         self._bodies: list[bytes] = []
 
     def wrote(self, entry: Entry) -> None:
@@ -210,34 +212,33 @@ class JournalHost(PureHost):
     def after(self, machine: Machine) -> Machine:
         if not self._entries:
             return machine
-        entries = self._entries
-        state, chain, known = fold(entries, "story"), None, len(entries)
-        if (before := restored(self._bodies)) is not None:
-            whole, chain = state, before.chain
-            state = fold(entries[before.position :], "story", before.state, before.position)
-            assert state == whole
-        body, chain = checkpoint(state, known, entries[-1], chain)
-        self._bodies = [*(self._bodies if chain.first < known else []), body]
+        new, known, end = self._entries[self._known :], self._known, len(self._entries)
+        self._whole = fold(new, "story", self._whole, known)
+        before = restored(self._bodies)
+        state, chain = (SessionState(), None) if before is None else (before.state, before.chain)
+        state = fold(new, "story", state, known)
+        assert state == self._whole
+        body, chain = checkpoint(state, end, self._entries[-1], chain)
+        self._bodies = [*(self._bodies if chain.first < end else []), body]
+        self._known = end
         return machine if state.machine is None else state.machine
-
-
-# Tells one difference. Sessions are looked at many times before they have done all, and telling takes long.
-Teller = Callable[[], str]
 
 
 def differences(
     machine: Machine | None, seen: list[Effect], expected: Machine | None, effects: list[Effect]
-) -> Iterable[Teller]:
+) -> list[str]:
     """What *machine* and the effects that were *seen* have otherwise than what was *expected*."""
+    found: list[str] = []
     if seen != effects:
-        yield lambda: f"effects: {lines_of(seen)}; not {lines_of(effects)}"
+        found.append(f"effects: {lines_of(seen)}; not {lines_of(effects)}")
     if machine != expected:
-        yield lambda: f"state: {shown_state(machine)}; not {shown_state(expected)}"
+        found.append(f"state: {shown_state(machine)}; not {shown_state(expected)}")
         if machine is not None and expected is not None:
             for field in attrs.fields(type(machine.memory)):
                 mine, theirs = getattr(machine.memory, field.name), getattr(expected.memory, field.name)
                 if mine != theirs:
-                    yield partial("memory.{}: {!r}; not {!r}".format, field.name, mine, theirs)
+                    found.append(f"memory.{field.name}: {mine!r}; not {theirs!r}")
+    return found
 
 
 def shown_state(machine: Machine | None) -> str:
@@ -305,6 +306,26 @@ class Gate:
 
 
 PERFORMED: Final[tuple[type[requests.Request], ...]] = get_args(requests.Request)
+
+
+@final
+@attrs.frozen
+class Due:
+    """What a command leads to: the machine, and what it tells, asks for and cancels."""
+
+    machine: Machine | None
+    notices: list[Effect]
+    asked: list[Effect]
+    cancels: set[str]
+
+    @classmethod
+    def of(cls, world: ScenarioWorld) -> Due:
+        return cls(
+            world.machine,
+            [effect for effect in world.effects if is_notice(effect)],
+            [effect for effect in world.effects if is_request(effect)],
+            {effect.request for effect in world.effects if isinstance(effect, requests.Cancel)},
+        )
 
 
 @final
@@ -455,15 +476,14 @@ class SessionHost:
 
     async def faults(self, world: ScenarioWorld) -> list[str]:
         self._clock.move_to(world.now)
-        differing: list[Teller] = []
+        due = Due.of(world)
         for turn in range(TURNS):
-            differing = list(self._differences(world))
-            if not differing and (not self._ends or self._task is None or self._task.done()):
+            if self._seems_there(due) and not self._differences(due) and self._at_rest:
                 break
             await asyncio.sleep(0 if turn < SOON else 0.001)
             if self._task is not None and self._task.done() and self._task.exception() is not None:
                 return [f"the session failed: {self._task.exception()!r}"]
-        found = [tell() for tell in differing]
+        found = self._differences(due)
         self._notices.clear()
         self._stray.clear()
         self._gate.begun.clear()
@@ -473,21 +493,24 @@ class SessionHost:
         return found
 
     @property
-    def _ends(self) -> bool:
-        machine = self._session.machine
-        return machine is not None and machine.done and not self._session.queue
+    def _at_rest(self) -> bool:
+        machine, task = self._session.machine, self._task
+        ends = machine is not None and machine.done and not self._session.queue
+        return not ends or task is None or task.done()
 
-    def _differences(self, world: ScenarioWorld) -> Iterable[Teller]:
-        notices = [effect for effect in world.effects if is_notice(effect)]
-        asked = [effect for effect in world.effects if is_request(effect)]
-        cancels = {effect.request for effect in world.effects if isinstance(effect, requests.Cancel)}
-        yield from differences(
-            self._session.machine, [*self._notices, *self._stray], world.machine, [*notices]
-        )
-        if self._gate.begun != asked:
-            yield lambda: f"asked: {lines_of(self._gate.begun)}; not {lines_of(asked)}"
-        if set(self._gate.cancelled) != cancels & self._gate.open.keys():
-            yield lambda: f"cancelled: {self._gate.cancelled}; not {sorted(cancels & self._gate.open.keys())}"
+    def _seems_there(self, due: Due) -> bool:
+        """Whether a look at the differences is worth its while: there is as much as is *due*."""
+        seen = len(self._notices) + len(self._stray)
+        return (seen, len(self._gate.begun)) == (len(due.notices), len(due.asked))
+
+    def _differences(self, due: Due) -> list[str]:
+        gate, cancels = self._gate, due.cancels & self._gate.open.keys()
+        found = differences(self._session.machine, [*self._notices, *self._stray], due.machine, due.notices)
+        if gate.begun != due.asked:
+            found.append(f"asked: {lines_of(gate.begun)}; not {lines_of(due.asked)}")
+        if set(gate.cancelled) != cancels:
+            found.append(f"cancelled: {gate.cancelled}; not {sorted(cancels)}")
+        return found
 
     async def _resumed(self) -> list[str]:
         """Lose the process where what is open is open again; what is told again of that is left out."""
@@ -547,16 +570,11 @@ class SessionHost:
                 assert page == whole[since : since + PAGE]
 
 
-PURE: Final[Mapping[str, type[PureHost]]] = {
-    "machine": PureHost,
-    "generator": GeneratorHost,
-    "snapshots": SnapshotHost,
-    "journal": JournalHost,
-}
-"""The hosts that need no event loop."""
+PURE: Final[Sequence[type[PureHost]]] = (PureHost, GeneratorHost, SnapshotHost, JournalHost)
+"""The hosts that need no event loop. They are put to each story side by side."""
 
-HOSTS: Final = (*PURE, "memory", "sqlite", "resumed")
-"""The names of all hosts."""
+SESSIONS: Final = ("memory", "sqlite", "resumed")
+"""The names of those that do."""
 
 Recorded = tuple[tuple[str, ...], ...]
 
@@ -569,8 +587,8 @@ def unanswered(world: ScenarioWorld) -> list[str]:
     return [fault for messages in shown for fault in history_faults(messages)]
 
 
-async def played(scenario: Scenario, host: PureHost | SessionHost) -> Recorded:
-    """What each block of *scenario* leads to, where *host* does what the bare machine does."""
+async def played(scenario: Scenario, *hosts: PureHost | SessionHost) -> Recorded:
+    """What each block of *scenario* leads to, where all *hosts* do what the bare machine does."""
     world = ScenarioWorld(scenario.config)
     recorded: list[tuple[str, ...]] = []
     try:
@@ -578,14 +596,18 @@ async def played(scenario: Scenario, host: PureHost | SessionHost) -> Recorded:
             lines: list[str] = []
             for command in block:
                 lines += world.perform(command, scenario.name)
-                for act in world.acts:
-                    await (host.begin(act) if isinstance(act, RunOpened) else host.put(act))
-                found = [*await host.faults(world), *unanswered(world)]
+                found = unanswered(world)
+                for host in hosts:
+                    for act in world.acts:
+                        await (host.begin(act) if isinstance(act, RunOpened) else host.put(act))
+                    found += [f"{type(host).__name__}: {fault}" for fault in await host.faults(world)]
                 assert not found, f"{scenario.name}:{command.line}: {command.text}: " + "; ".join(found)
             recorded.append(tuple(lines))
-        assert not isinstance(host, SessionHost) or not await host.watched(), scenario.name
+        for host in hosts:
+            assert not isinstance(host, SessionHost) or not await host.watched(), scenario.name
     finally:
-        await host.close()
+        for host in hosts:
+            await host.close()
     return tuple(recorded)
 
 
@@ -593,21 +615,29 @@ HERE = Path(__file__).resolve().parent / "scenarios"
 FILES = sorted(HERE.rglob("*.txt"))
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(HERE).with_suffix("").as_posix())
-def test_a_scenario_leads_to_what_was_recorded(
+of_each = pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: path.relative_to(HERE).with_suffix("").as_posix()
+)
+
+
+@of_each
+def test_a_scenario_leads_to_what_was_recorded(path: Path) -> None:
+    scenario = read(path)
+    hosts = [host(scenario.config) for host in PURE]
+    assert at_once(played(scenario, *hosts)) == scenario.recorded, "make scenarios records it anew"
+
+
+@pytest.mark.parametrize("host", SESSIONS)
+@of_each
+def test_a_session_leads_to_what_was_recorded(
     path: Path, host: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = read(path)
     if host == "resumed":
         # Each object begins where the one before has left a checkpoint, and not at the first entry.
         monkeypatch.setattr(checkpointing, "EVERY", 1)
-    if host in PURE:
-        recorded = at_once(played(scenario, PURE[host](scenario.config)))
-    else:
-        folder: Path | None = request.getfixturevalue("tmp_path") if host == "sqlite" else None
-        recorded = asyncio.run(in_a_session(scenario, folder, resumes=host == "resumed"))
-    assert recorded == scenario.recorded, "make scenarios records it anew"
+    folder: Path | None = request.getfixturevalue("tmp_path") if host == "sqlite" else None
+    assert asyncio.run(in_a_session(scenario, folder, resumes=host == "resumed")) == scenario.recorded
 
 
 @cache

@@ -10,29 +10,24 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
-import subprocess
 import sys
 import termios
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, ClassVar, Never, final
+from typing import Any, ClassVar, final
 
 import attrs
 import pytest
 from rich.cells import cell_len
+from support.forked import PATIENCE, Forked, Piped
 
 from turnwheel.apps.cli import main
 from turnwheel.testing.scripted import Reply, calls, says
-
-PATIENCE = 20.0
-"""Seconds until a test gives up on something to appear."""
 
 CODE = re.compile(r"\x1b\[(\??[0-9;]*)([a-zA-Z])|\x1b|[^\x1b]", re.DOTALL)
 FOREIGN = "OPENAI_API_KEY ANTHROPIC_API_KEY TURNWHEEL_MODEL TURNWHEEL_DEBUG NO_COLOR FORCE_COLOR VISUAL"
@@ -220,67 +215,6 @@ class Paper:
 
 
 @final
-class Forked:
-    """This very process once more, with turnwheel in its place: begun in a moment, since all is imported."""
-
-    def __init__(self, arguments: Sequence[str], terminal: int, env: Mapping[str, str]) -> None:
-        self.returncode: int | None = None
-        with warnings.catch_warnings():
-            # The one other thread is a model server, which holds no lock that turnwheel needs.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
-        if not self.pid:
-            _become(arguments, terminal, env)
-
-    def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def poll(self) -> int | None:
-        return self._reaped(os.WNOHANG)
-
-    def wait(self, timeout: float = PATIENCE) -> int:
-        deadline = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        return code
-
-    def _reaped(self, options: int) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, options)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
-
-
-def _become(arguments: Sequence[str], terminal: int, env: Mapping[str, str]) -> Never:
-    code = 99
-    try:
-        os.setsid()
-        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-        for descriptor in range(3):
-            os.dup2(terminal, descriptor)
-        os.closerange(3, 256)
-        if "OUTPUT" in env:
-            os.dup2(os.open(env["OUTPUT"], os.O_WRONLY | os.O_CREAT), 1)
-        for number in (signal.SIGINT, signal.SIGALRM, signal.SIGHUP, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
-        os.environ.clear()
-        os.environ.update(env)
-        signs = env.get("PYTHONIOENCODING", "utf-8")
-        sys.stdin = open(0, encoding=signs, closefd=False)  # noqa: SIM115  # as long as the process lives
-        sys.stdout = open(1, "w", encoding=signs, closefd=False)  # noqa: SIM115  # as above
-        sys.stderr = open(2, "w", encoding=signs, closefd=False)  # noqa: SIM115  # as above
-        code = main(arguments)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
-
-
-@final
 class Terminal:
     """The CLI with *arguments* in a terminal of its own: `raw` is all it wrote, `text` how that looks."""
 
@@ -288,7 +222,7 @@ class Terminal:
         self._terminal, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
         env = {**os.environ, "TERM": "xterm-256color", **more}
-        self.process = Forked(arguments, inner, env)
+        self.process = Forked(arguments, (inner, inner, inner), env)
         self._before = termios.tcgetattr(inner)
         self._open: tuple[int, ...] = (self._terminal, inner)
         self.raw = ""
@@ -369,39 +303,33 @@ class Talk:
     """`turnwheel ... --json` with *arguments* in a process of its own, spoken to line by line."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "turnwheel.apps.cli", *arguments]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self._piped = Piped(*arguments)
+        self.process = self._piped.process
         self.notices: list[dict[str, Any]] = []
 
     def say(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
+        self._piped.stdin.write(f"{line}\n")
+        self._piped.stdin.flush()
 
     def until(self, kind: str) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._piped.stdout:
             notice: dict[str, Any] = json.loads(line)
             self.notices.append(notice)
             if notice["type"] == kind:
                 return notice
-        pytest.fail(f"no {kind}: {self.process.communicate()}")
+        pytest.fail(f"no {kind}: {self._piped.communicate()}")
 
     def warned(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.readline()
+        return self._piped.stderr.readline()
 
     def ends(self) -> tuple[int, str]:
         """No more lines: the exit code, and what is on stderr."""
-        out, err = self.process.communicate(timeout=PATIENCE)
+        out, err = self._piped.communicate()
         self.notices += map(json.loads, out.splitlines())
-        return self.process.returncode, err
+        return self.process.wait(), err
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        self._piped.close()
 
 
 @pytest.fixture

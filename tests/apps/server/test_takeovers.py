@@ -242,6 +242,7 @@ async def test_a_run_that_an_answer_wakes_has_its_lease_when_the_answer_is_taken
         await until_gone(store)
         await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
         assert {*await store.leases()} == {"s"}
+        await server.server.drain(0.01)
 
 
 async def test_an_input_goes_to_the_server_that_went_on_with_what_rested_here() -> None:

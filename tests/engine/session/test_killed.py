@@ -6,13 +6,12 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.forked import Piped
 
 from turnwheel import DoneReason, SQLiteStore
 from turnwheel.effects.messages import Outcome, Role
@@ -20,7 +19,6 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.states.state import Done
 
-Process = subprocess.Popen[str]
 Lines = list[dict[str, Any]]
 
 
@@ -30,28 +28,21 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._store = folder / "sessions.db"
-        self._started: list[Process] = []
+        self._started: list[Piped] = []
 
-    def start(self, *arguments: str) -> Process:
+    def start(self, *arguments: str) -> Piped:
         unset = {"OPENAI_API_KEY", "TURNWHEEL_MODEL"}
         env = {name: value for name, value in os.environ.items() if name not in unset}
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            cwd=self.folder,
-            env={**env, "TURNWHEEL_STORE": str(self._store)},
-        )
+        env["TURNWHEEL_STORE"] = str(self._store)
+        process = Piped(*arguments, env=env, folder=self.folder)
+        process.stdin.close()
         self._started.append(process)
         return process
 
-    def run(self, *arguments: str) -> Process:
-        return self.start("-m", "turnwheel.apps.cli", "run", "--json", *arguments)
+    def run(self, *arguments: str) -> Piped:
+        return self.start("run", "--json", *arguments)
 
-    def begin(self, prompt: str, *options: str, model: str = "bash") -> Process:
+    def begin(self, prompt: str, *options: str, model: str = "bash") -> Piped:
         """Start a run of the session ``s``; the model that answers without a key does what *prompt* says."""
         return self.run("--session", "s", "--model", f"openai:stand-in-{model}", *options, prompt)
 
@@ -61,9 +52,9 @@ class Desk:
 
     def answer(self, how: str, request: object) -> str:
         """Have *request* answered by a command; its words."""
-        process = self.start("-m", "turnwheel.apps.cli", how, "s", str(request))
+        process = self.start(how, "s", str(request))
         words, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
+        assert process.process.wait() == 0
         return words
 
     def fifo(self, name: str = "fifo") -> Path:
@@ -99,8 +90,7 @@ class Desk:
 
     def close(self) -> None:
         for process in self._started:
-            with process:  # closes its pipes and waits for it
-                process.kill()
+            process.close()
 
 
 @pytest.fixture
@@ -110,13 +100,11 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk.close()
 
 
-def wait_for(process: Process, kind: str) -> dict[str, Any]:
-    assert process.stdout is not None
+def wait_for(process: Piped, kind: str) -> dict[str, Any]:
     for line in process.stdout:
         notice: dict[str, Any] = json.loads(line)
         if notice["type"] == kind:
             return notice
-    assert process.stderr is not None
     pytest.fail(f"no {kind}: {process.stderr.read()}")
 
 
@@ -124,15 +112,15 @@ def of_kind(notices: Lines, kind: str) -> Lines:
     return [notice for notice in notices if notice["type"] == kind]
 
 
-def finish(process: Process) -> tuple[int, Lines, str]:
+def finish(process: Piped) -> tuple[int, Lines, str]:
     """Wait for *process*; its exit code, the lines of JSON that were left, and its words to people."""
     out, err = process.communicate(timeout=60)
-    return process.returncode, [json.loads(line) for line in out.splitlines()], err
+    return process.process.wait(), [json.loads(line) for line in out.splitlines()], err
 
 
-def kill(process: Process, command: int | None = None) -> None:
-    process.kill()
-    process.wait()
+def kill(process: Piped, command: int | None = None) -> None:
+    process.process.kill()
+    process.process.wait()
     if command is not None:
         os.killpg(command, signal.SIGKILL)
 
@@ -214,7 +202,7 @@ def test_of_two_that_go_on_only_one_does(desk: Desk) -> None:
     first = desk.begin("run: echo $$ > fifo; cat fifo", "--allow", "bash")
     int(fifo.read_text("utf-8"))
     code, notices, err = desk.resume()
-    assert (code, notices, f"is at work in process {first.pid} of" in err) == (2, [], True)
+    assert (code, notices, f"is at work in process {first.process.pid} of" in err) == (2, [], True)
     assert desk.resume("--takeover")[0] == 0
     code, _, err = finish(first)  # it need not wait for its tool to see that
     assert (code, "another process went on with it" in err) == (1, True)
@@ -228,10 +216,9 @@ def test_terminated_twice_while_a_tool_runs(desk: Desk) -> None:
     fifo = desk.fifo()
     first = desk.begin("run: echo $$ > fifo; exec sleep 600", "--allow", "bash")
     command = int(fifo.read_text("utf-8"))
-    first.terminate()
-    assert first.stderr is not None
+    first.process.terminate()
     assert "terminated: open work may end within 10 s" in first.stderr.readline()
-    first.terminate()
+    first.process.terminate()
     code, _, err = finish(first)
     assert (code, "turnwheel run --resume s" in err) == (143, True)
     with pytest.raises(ProcessLookupError):
@@ -245,8 +232,7 @@ def test_drained_while_a_tool_runs(desk: Desk) -> None:
     prompt = "run: echo one >> ran; echo $$ > fifo; cat gate and run: echo two >> ran"
     first = desk.begin(prompt, "--allow", "bash")
     fifo.read_text("utf-8")
-    first.terminate()
-    assert first.stderr is not None
+    first.process.terminate()
     assert "terminated: open work may end" in first.stderr.readline()
     gate.write_text("now", "utf-8")
     code, _, err = finish(first)
@@ -260,7 +246,7 @@ def test_drained_while_a_tool_runs(desk: Desk) -> None:
 def test_terminated_when_it_is_about_to_end(desk: Desk) -> None:
     first = desk.begin("hello", model="slow")
     wait_for(first, "TextDelta")
-    first.terminate()
+    first.process.terminate()
     code, notices, _ = finish(first)
     assert (code, notices[-1]["type"]) == (0, "RunEnded")
     desk.ended_well()

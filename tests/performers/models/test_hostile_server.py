@@ -44,7 +44,7 @@ from turnwheel.testing.clocks import AutoClock
 MOST_TOKENS = 1_000_000_000
 OPEN = Path("/proc/self/fd")  # the files and sockets of this process
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # a client of its own would read all certificates there are
-MOST = defaultdict(lambda: 10 * 1024 * 1024, {"the answer is larger": 2 * 1024 * 1024})
+MOST = defaultdict(lambda: 10 * 1024 * 1024, {"the answer is larger": 512 * 1024})
 HURRY: dict[str, Any] = {"first_byte_timeout": 0.1, "idle_timeout": 0.1, "answer_timeout": 0.4}
 PATIENT = 60.0
 """Seconds that any of it may take, on a machine with much to do."""
