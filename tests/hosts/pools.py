@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import final
 
 from provers.crash.points import Notebook
+from support.balancer import balanced
 from support.postgres import PostgresServer, make_absurd_tables, new_schema
 from support.proxy import Proxy
 from support.restate_cluster import Cluster, answers, free_ports, wait_until
@@ -119,13 +120,18 @@ class AbsurdPool(Pool):
 
 @final
 class RestatePool(Pool):
-    """Workers at one address, which a server of Restate calls; the server's *program* is started here."""
+    """
+    Workers at one address, which a server of Restate calls; the server's *program* is started here.
+
+    They share the address, or a *balancer* has it.
+    """
 
     name = "workers of Restate"
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, *, balancer: bool = False) -> None:
         super().__init__("restate")
         self._program = program
+        self._balancer = balancer
 
     def _given(self, worker: int) -> Sequence[str]:
         port = self._ports[worker] if self._ports else self.cluster.ports[3]
@@ -137,9 +143,11 @@ class RestatePool(Pool):
         self.cluster = cluster = Cluster(self._program, folder)
         await asyncio.to_thread(cluster.start_server)
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
-        # Behind networks, of which each accepts some of the connections to the address of all.
-        self._ports = free_ports(workers if networks else 0)
-        await self._begin(workers, [Proxy(port, cluster.ports[3]) for port in self._ports])
+        self._ports = free_ports(workers if networks or self._balancer else 0)
+        # Of the networks each accepts some of the connections to the address of all.
+        await self._begin(workers, [Proxy(port, cluster.ports[3]) for port in self._ports if networks])
+        if self._balancer and not networks:
+            await self._stack.enter_async_context(balanced(cluster.ports[3], self._ports))
         # A worker does not say when it listens.
         await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.ports[3]}/health"))
         await asyncio.to_thread(cluster.register, cluster.ports[3])

@@ -58,8 +58,8 @@ class Cluster:
         command += ["--listen-mode", "tcp"]
         env["RESTATE_DISABLE_TELEMETRY"] = "true"
         # A worker that hangs holds its connections. Without a balancer in between, the server has to notice.
-        env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__INTERVAL"] = "1s"
-        env["RESTATE_HTTP_KEEP_ALIVE_OPTIONS__TIMEOUT"] = "1s"
+        env["RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL"] = "1s"
+        env["RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT"] = "1s"
         with (self.folder / "server.log").open("ab") as out:
             self._process = subprocess.Popen(
                 command,
