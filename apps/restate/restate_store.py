@@ -21,6 +21,9 @@ from .asks import Append, AskAnswer, AskingStore, Delete, Given, Look, StoreAsk
 if TYPE_CHECKING:
     from ...performers.stores.base import SessionInfo
 
+# Of more connections those that rest are closed: for each one that rests, a call looks at all others.
+_RESTING = 20
+
 # What only the worker that drives a session writes.
 _DRIVEN = RunOpened | TakenOver | HandedOver | Stepped
 
@@ -42,7 +45,10 @@ class RestateStore(AskingStore):
     timeout: float = 30.0
     # Without a bound of connections: who waits for a turn to end must hold up no other call.
     _client: httpx.AsyncClient = attrs.field(
-        init=False, factory=lambda: httpx.AsyncClient(trust_env=False, limits=httpx.Limits())
+        init=False,
+        factory=lambda: httpx.AsyncClient(
+            trust_env=False, limits=httpx.Limits(max_keepalive_connections=_RESTING)
+        ),
     )
 
     async def settled(self, session: str) -> None:

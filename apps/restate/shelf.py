@@ -56,6 +56,8 @@ class Shelf:
     _new_id: Callable[[], str]
     # None for one that is not there.
     _infos: dict[str, Info | None] = attrs.field(factory=dict, init=False)
+    # The entries that were kept by this shelf, by their keys, until there is a page of them.
+    _young: dict[str, bytes] = attrs.field(factory=dict, init=False)
 
     async def answer(self, ask: Ask) -> AskAnswer:
         """Do what is asked."""
@@ -116,7 +118,9 @@ class Shelf:
                 return Accepted()
             info = Info(length=0, created=ask.at, updated=ask.at, incarnation=self._new_id())
         for number, entry in enumerate(ask.entries, length):
-            self._state.keep(_entry(ask.session, number), entry)
+            key = _entry(ask.session, number)
+            self._young[key] = entry
+            self._state.keep(key, entry)
         after = length + len(ask.entries)
         self._note(
             ask.session,
@@ -135,6 +139,8 @@ class Shelf:
         """Make one page of the entries of *page*, unless they are too large."""
         numbers = range(page * PAGE_ENTRIES, (page + 1) * PAGE_ENTRIES)
         entries = await self._entries(session, numbers)
+        for number in numbers:
+            self._young.pop(_entry(session, number), None)
         if sum([len(entry) for entry in entries]) <= PAGE_BYTES:
             self._state.keep(_page(session, page), asks.encode(entries))
             for number in numbers:
@@ -164,7 +170,11 @@ class Shelf:
 
     async def _entries(self, session: str, numbers: range) -> Sequence[bytes]:
         """The entries *numbers*, which are of one page."""
-        found = await self._state.read([_entry(session, number) for number in numbers])
+        keys = [_entry(session, number) for number in numbers]
+        unknown = [key for key in keys if key not in self._young]
+        read = await self._state.read(unknown)
+        known = {**self._young, **dict(zip(unknown, read, strict=True))}
+        found = [known[key] for key in keys]
         if None not in found:
             return [entry for entry in found if entry is not None]
         # A turn has made the page since this shelf looked how long the journal is.

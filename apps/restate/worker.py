@@ -251,13 +251,14 @@ class _Invocation:
             self._step = self._context.run_typed("step", taken, restate.RunOptions(serde=_BYTES))
         if self._signal is None:
             self._signal = self._context.signal("input", _BYTES)
-        who, came = await restate.select(step=self._step, signal=self._signal)
-        if who == "signal":
+        # And not by `select`, which leaves a generator behind for the event loop to close.
+        done, _ = await restate.wait_completed(self._step, self._signal)
+        came: bytes = await done[0]
+        if done[0] is self._signal:
             self._signal = None
             return asks.decode_input(came)
         self._step = None
-        found: bytes = came
-        return found
+        return came
 
     def reply(self, awakeable: str, answer: AskAnswer) -> None:
         """Give *answer* to the handler that waits for *awakeable*."""

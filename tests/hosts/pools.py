@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import final
 
 from provers.crash.points import Notebook
+from support.balancer import balanced
 from support.postgres import PostgresServer, make_absurd_tables, new_schema
 from support.proxy import Proxy
 from support.restate_cluster import Cluster, answers, free_ports, wait_until
@@ -122,12 +123,16 @@ class AbsurdPool(Pool):
 
 @final
 class RestatePool(Pool):
-    """Workers at one address, called by Restate, whose *program* is started here on so many *nodes*."""
+    """
+    Workers that Restate calls, whose *program* is started here on so many *nodes*.
 
-    def __init__(self, program: str, nodes: int = 1) -> None:
+    They share an address, or a *balancer* has it.
+    """
+
+    def __init__(self, program: str, nodes: int = 1, *, balancer: bool = False) -> None:
         super().__init__("restate")
         self.name = "workers of Restate" if nodes == 1 else f"workers of Restate on {nodes} nodes"
-        self._program, self._nodes = program, nodes
+        self._program, self._nodes, self._balancer = program, nodes, balancer
 
     def _given(self, worker: int) -> Sequence[str]:
         old = self._ports[worker] if self._ports else self.cluster.port
@@ -140,10 +145,12 @@ class RestatePool(Pool):
         self.cluster = cluster = Cluster(self._program, folder, self._nodes)
         await asyncio.to_thread(cluster.start_server)
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
-        # Behind networks, of which each accepts some of the connections to the address of all.
-        self._ports = free_ports(workers if networks else 0)
+        self._ports = free_ports(workers if networks or self._balancer else 0)
         (self._newer_port,) = free_ports(1)
-        await self._begin(workers, [Proxy(port, cluster.port) for port in self._ports])
+        # Of the networks each accepts some of the connections to the address of all.
+        await self._begin(workers, [Proxy(port, cluster.port) for port in self._ports if networks])
+        if self._balancer and not networks:
+            await self._stack.enter_async_context(balanced(cluster.port, self._ports))
         # A worker does not say when it listens.
         await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.port}/health"))
         await asyncio.to_thread(cluster.register, cluster.port)

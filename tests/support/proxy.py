@@ -63,13 +63,17 @@ class Proxy:
         if self._resets:
             writer.transport.abort()
             return
-        with suppress(OSError):
+        try:
             there_reader, there_writer = await self._connect()
-            self._writers |= {writer, there_writer}
-            for pair in ((reader, there_writer), (there_reader, writer)):
-                task = asyncio.ensure_future(self._pass_on(*pair))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+        except OSError:
+            # As of a server that is gone.
+            writer.transport.abort()
+            return
+        self._writers |= {writer, there_writer}
+        for pair in ((reader, there_writer), (there_reader, writer)):
+            task = asyncio.ensure_future(self._pass_on(*pair))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if isinstance(self._there, int):

@@ -59,8 +59,8 @@ class Node:
         settings = {name: f"127.0.0.1:{port}" for name, port in zip(names, self.ports, strict=True)}
         settings["DISABLE_TELEMETRY"] = "true"
         # A worker that hangs holds its connections. Without a balancer in between, the server has to notice.
-        settings["HTTP_KEEP_ALIVE_OPTIONS__INTERVAL"] = "1s"
-        settings["HTTP_KEEP_ALIVE_OPTIONS__TIMEOUT"] = "1s"
+        settings["WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL"] = "1s"
+        settings["WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT"] = "1s"
         env = {f"RESTATE_{name}": value for name, value in {**settings, **self.more}.items()}
         name = self.folder.name
         command = [self.program, "--base-dir", str(self.folder), "--node-name", name, "--no-logo"]

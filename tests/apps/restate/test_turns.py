@@ -216,6 +216,21 @@ async def test_a_long_journal_is_read_in_pages() -> None:
     assert store.state.values == {}
 
 
+async def test_a_turn_reads_nothing_back_that_it_wrote() -> None:
+    kept, entries = Kept(), [str(number).encode() for number in range(3 * PAGE_ENTRIES)]
+    first, second = entries[: PAGE_ENTRIES + 2], entries[PAGE_ENTRIES + 2 :]
+    for begun, turn in ((0, first), (len(first), second)):
+        shelf, kept.reads = Shelf(kept, lambda: "made"), 0
+        for number, entry in enumerate(turn, begun):
+            ask = Append(session="s", expected=number, entries=(entry,), about=None, incarnation="", at=0.0)
+            await shelf.answer(ask)
+        # How long the journal is, and what an earlier turn left of the page.
+        assert kept.reads == 1 + begun % PAGE_ENTRIES
+    found = await Shelf(kept, lambda: "none").answer(Load(session="s", start=0, incarnation=""))
+    assert isinstance(found, Bodies)
+    assert [*found.bodies] == entries
+
+
 async def test_a_page_that_is_made_while_it_is_read_is_found() -> None:
     state, written = Kept(), [str(number).encode() for number in range(PAGE_ENTRIES)]
     writer, reader = Shelf(state, lambda: "one"), Shelf(state, str)
