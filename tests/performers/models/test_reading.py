@@ -373,6 +373,28 @@ def test_an_id_and_a_name_that_are_longer_than_any_are_cut(arguments: str) -> No
     )
 
 
+def test_the_arguments_of_a_start_are_told_when_the_block_closes() -> None:
+    parser, start = MessagesParser(), {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}
+    opened = parser.feed(event("content_block_start", {"index": 0, "content_block": start}))
+    assert opened == [CallPiece(0, "a", "f")]
+    assert parser.feed(event("content_block_stop", {"index": 0})) == [CallPiece(0, arguments='{"x": 1}')]
+
+
+def test_no_tokens_and_tokens_that_are_not_known_yet_differ() -> None:
+    parser, none = MessagesParser(), {"input_tokens": 0, "output_tokens": 0}
+    assert parser.usage is None
+    parser.feed(event("message_start", {"message": {"usage": none}}))
+    assert parser.usage is None
+    parser.feed(event("message_delta", {"delta": {}, "usage": none}))
+    assert parser.usage == Usage()
+
+
+def test_the_id_of_a_block_that_is_longer_than_any_is_cut() -> None:
+    start = {"type": "tool_use", "id": "x" * MAX_LABEL + "y", "name": "f"}
+    pieces = MessagesParser().feed(event("content_block_start", {"index": 0, "content_block": start}))
+    assert pieces == [CallPiece(0, "x" * MAX_LABEL + "...", "f")]
+
+
 def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
     pieces, ending = read(
         "openai",
