@@ -92,7 +92,7 @@ class CallAssembler:
     def read(self, delta: Object) -> list[Piece]:
         """The pieces of the calls in *delta*."""
         pieces: list[Piece] = []
-        bits = delta.get("tool_calls")
+        bits = delta.get("tool_calls") or ()
         for bit in bits if bits.__class__ is list else ():
             if bit.__class__ is not dict:
                 continue
@@ -121,7 +121,7 @@ class CallAssembler:
 
     def _more(self, bit: Object) -> CallPiece | None:
         """The piece of *bit* where it has more arguments of a named call and nothing else, as most do."""
-        index, function = bit.get("index"), bit.get("function")
+        index, function = bit.get("index"), bit.get("function") or {}
         if index.__class__ is not int or function.__class__ is not dict or "extra_content" in bit:
             return None
         arguments, call = function.get("arguments"), self._by_index.get(index)
