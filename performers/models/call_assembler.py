@@ -55,9 +55,9 @@ class _OpenCall:
 
     def is_whole(self) -> bool:
         """Whether the arguments so far are a JSON object, so that more of them cannot belong here."""
+        if self._whole is None:
+            return False
         new = "".join(self.arguments[self._seen :])
-        if not new or self._whole is None:
-            return bool(self._whole)
         self._seen = len(self.arguments)
         rest = _LITERAL.sub(lambda found: "" if found[1] == '"' else f'"{found[1]}', self._quoted + new)
         outside, quote, hiding = rest.partition('"')
@@ -129,7 +129,7 @@ class CallAssembler:
             return None
         if bit.get("id") or function.get("name"):  # it may begin another call
             return None
-        call.begun, self._last = True, call
+        self._last = call
         call.arguments.append(arguments)
         return CallPiece(call.number, arguments=arguments)
 
@@ -152,11 +152,10 @@ class CallAssembler:
             call.named = bool(call.name and (arguments or call.begun))
             new_name = call.name if call.named else ""
         call.begun = call.begun or bool(arguments)
-        if new_id or name or arguments or opaque:
-            call.arguments.append(arguments)
-            # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
-            named = shorten_id(new_id), shorten_label(new_name)
-            pieces.append(CallPiece(call.number, *named, arguments, opaque))
+        call.arguments.append(arguments)
+        # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
+        named = shorten_id(new_id), shorten_label(new_name)
+        pieces.append(CallPiece(call.number, *named, arguments, opaque))
 
     def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> _OpenCall:
         """The call that a bit belongs to; one without index or id belongs to the call before it."""

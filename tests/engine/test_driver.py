@@ -195,6 +195,26 @@ async def test_an_inbox_that_is_woken_gives_out_nothing_once() -> None:
     assert await waits is STOP
 
 
+async def test_a_driver_that_is_woken_tells_and_journals_nothing() -> None:
+    journals = Recorder(), Recorder()
+    for woken, journal in enumerate(journals):
+        driver = driver_of(ScriptedModel(says("hi")), journal=journal)
+        if woken:
+            driver.inbox.wake()
+        assert None not in await driven(driver)
+    assert len(journals[0].entries) == len(journals[1].entries)
+
+
+async def test_an_interrupt_from_before_the_takeover_comes_before_the_first_request() -> None:
+    model = ScriptedModel(says("hi"))
+    driver = driver_of(model)
+    driver.post(STOP)
+    async for _ in told(driver):
+        await turns(3)
+    assert driver.machine.done
+    assert model.requests == []
+
+
 # Stopping
 
 

@@ -480,3 +480,10 @@ async def test_where_it_is_not_offered_nothing_is_said_of_it() -> None:
         (only,) = results(session)
     assert READER not in only.content
     assert "[... 32000 of 36000 characters are left out ...]" in only.content
+
+
+@pytest.mark.parametrize(("tools", "held"), [([dump], 0), ([dump, read_result], len(WHOLE))])
+async def test_without_a_store_a_text_is_held_only_where_it_can_be_read(tools: list[Any], held: int) -> None:
+    async with agent(ScriptedModel(calls(("dump", {})), says("done")), tools=tools).session() as session:
+        await session.run("go")
+        assert session._log.state.full_results.held == held  # pyright: ignore[reportPrivateUsage]  # memory that no caller sees

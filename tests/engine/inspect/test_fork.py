@@ -255,6 +255,17 @@ async def test_another_prompt_is_asked() -> None:
     assert (sent.text, sent.files, sent.sender) == ("c", (PICTURE,), "ann")
 
 
+async def test_a_prompt_that_came_during_a_run_gives_way_to_a_prompt() -> None:
+    shop = Shop(calls(("look", {})), says("Done."), says("Done too."))
+    async for notice in shop.session().stream("go"):
+        if isinstance(notice, notices.ToolStarted):
+            await shop.session().send("b")
+    step = await shop.at(events.UserSent)
+    await Shop(says("So be it."), says("So be that."), store=shop.store).fork(step, "c")
+    sent = [one.event.text for one in await shop.steps("f") if isinstance(one.event, events.UserSent)]
+    assert sent[-1] == "c"
+
+
 async def test_another_steer_is_read() -> None:
     shop = Shop(calls(("look", {})), calls(("put", {"what": "x"})), says("Done."))
     session = shop.session()

@@ -503,6 +503,18 @@ async def test_what_another_process_sends_is_answered_too() -> None:
     assert said(mine) == ["from elsewhere"]
 
 
+async def test_without_a_store_what_is_sent_past_it_is_answered_too() -> None:
+    model = ScriptedModel(*ANSWERS)
+    mine = Agent(model="scripted", performers={CallModel: model}, clock=AutoClock(100.0)).session("s")
+    async with Singleton(mine, poll=0.0) as one:
+        await one.post("one")
+        await one.idle()
+        await mine.send("two")
+        await until(lambda: len(model.requests) > 1)
+        await one.idle()
+    assert said(mine) == ["one", "two"]
+
+
 async def test_a_run_that_fails_does_not_end_the_work() -> None:
     mine = session(fails(Failure.AUTH), says("fine"))
     async with Singleton(mine) as one:

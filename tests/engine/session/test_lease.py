@@ -234,6 +234,19 @@ async def test_it_is_renewed_while_a_tool_runs(one: House) -> None:
     assert (await running).text == "done"
 
 
+async def test_it_is_renewed_only_when_that_is_due(one: House) -> None:
+    session = one.session(DIGS, says("done"), lease=60.0)
+    async with session:
+        running = asyncio.ensure_future(session.run("go"))
+        await until(lambda: one.ran)
+        taken = await lease_of(one)
+        assert taken is not None
+        await session._runner.lease.keep()  # pyright: ignore[reportPrivateUsage]  # what a poller does at each look
+        assert await lease_of(one) == taken
+        one.release()
+        await running
+
+
 async def test_a_session_that_is_closed_gives_it_up_although_its_stream_is_never_read_again(
     one: House,
 ) -> None:

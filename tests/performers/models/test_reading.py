@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from turnwheel.effects.messages import StopReason
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
+from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
 from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
 from turnwheel.testing.wire_rules import reading_faults
@@ -170,6 +172,9 @@ def filled(value: attrs.AttrsInstance) -> str:
 def test_an_answer_is_read(dialect: str, stream: bytes, expected: list[str]) -> None:
     whole = read(dialect, stream)
     assert in_words(merged(whole[0]), whole[1]) == expected
+    calls = [piece for piece in whole[0] if isinstance(piece, CallPiece)]
+    for told in ([call.index for call in calls if call.name], [call.index for call in calls if call.wire_id]):
+        assert len(told) == len({*told}), "the name or the id of a call is told twice"
     assert reading_faults(PARSERS[dialect], stream) == []  # byte by byte, and at random splits
     assert [at for at in range(len(stream)) if read(dialect, stream[:at], stream[at:]) != whole] == []
     if "it began with" not in expected[-1]:  # there the message quotes the line ends
@@ -247,6 +252,147 @@ def test_a_chat_that_is_done_outlives_its_connection_without_a_finish_reason() -
     parser = ChatParser()
     parser.feed(stream_of("openai", 'delta {"content": "a"}', "done"))
     assert parser.end(cut("reset", Failure.CONNECTION)) == Complete(stop=StopReason.UNKNOWN, usage=Usage())
+
+
+# What servers call their counts, and what these count in our words.
+USAGES: dict[str, tuple[dict[str, object], Usage]] = {
+    "openai": (
+        {
+            "prompt_tokens": 70,
+            "completion_tokens": 50,
+            "total_tokens": 120,
+            "prompt_tokens_details": {"cached_tokens": 30, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 40},
+        },
+        Usage(input=70, output=50, cached=30, reasoning=40),
+    ),
+    "the names of the newer api": (
+        {
+            "input_tokens": 70,
+            "output_tokens": 50,
+            "total_tokens": 120,
+            "input_tokens_details": {"cached_tokens": 30},
+            "output_tokens_details": {"reasoning_tokens": 40},
+        },
+        Usage(input=70, output=50, cached=30, reasoning=40),
+    ),
+    "deepseek": (
+        {
+            "prompt_tokens": 70,
+            "completion_tokens": 50,
+            "prompt_cache_hit_tokens": 30,
+            "prompt_cache_miss_tokens": 40,
+        },
+        Usage(input=70, output=50, cached=30),
+    ),
+    "deepseek, in both forms": (
+        {"prompt_tokens": 70, "prompt_tokens_details": {"cached_tokens": 30}, "prompt_cache_hit_tokens": 30},
+        Usage(input=70, cached=30),
+    ),
+    "openrouter": (
+        {"prompt_tokens": 70, "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20}},
+        Usage(input=70, cached=30, cache_write=20),
+    ),
+    "litellm": (
+        {
+            "prompt_tokens": 70,
+            "prompt_tokens_details": {"cached_tokens": 30, "cache_creation_tokens": 20},
+            "cache_creation_input_tokens": 20,
+            "cache_read_input_tokens": 30,
+        },
+        Usage(input=70, cached=30, cache_write=20),
+    ),
+    "a proxy that tells of writing beside the details": (
+        {
+            "prompt_tokens": 70,
+            "prompt_tokens_details": {"cached_tokens": 30},
+            "cache_creation_input_tokens": 20,
+        },
+        Usage(input=70, cached=30, cache_write=20),
+    ),
+    "xai counts thinking beside the output": (
+        {
+            "prompt_tokens": 70,
+            "completion_tokens": 50,
+            "total_tokens": 160,
+            "completion_tokens_details": {"reasoning_tokens": 40},
+        },
+        Usage(input=70, output=90, reasoning=40),
+    ),
+    "whole numbers as floats": ({"prompt_tokens": 70.0, "completion_tokens": 1.0}, Usage(input=70, output=1)),
+    "one token of each": ({"prompt_tokens": 1, "completion_tokens": 1}, Usage(input=1, output=1)),
+    "a second name for what the first has as null": (
+        {"prompt_tokens": None, "input_tokens": 70, "completion_tokens": 0, "output_tokens": 50},
+        Usage(input=70, output=50),
+    ),
+    "the most that is believed": ({"prompt_tokens": MAX_NUMBER}, Usage(input=MAX_NUMBER)),
+    "more than is believed": ({"prompt_tokens": MAX_NUMBER + 1, "completion_tokens": 7.5}, Usage()),
+    "no numbers": ({"prompt_tokens": True, "completion_tokens": "50"}, Usage()),
+}
+
+
+@pytest.mark.parametrize("server", USAGES)
+def test_the_tokens_of_each_server_are_counted(server: str) -> None:
+    sent, counted = USAGES[server]
+    parser = ChatParser()
+    parser.feed(chunk({"choices": [], "usage": sent}))
+    assert parser.usage == counted
+
+
+# Arguments of calls, full of what JSON opens, closes, quotes and hides.
+WORDS = st.text('{}[]"\\: a', max_size=4)
+VALUES = WORDS | st.integers() | st.dictionaries(WORDS, WORDS, max_size=2)
+ARGUMENTS = st.dictionaries(WORDS, VALUES, max_size=3).map(lambda sent: f" {json.dumps(sent)}")
+
+
+@given(st.data())
+def test_calls_of_one_tool_are_told_apart_wherever_their_arguments_are_cut(data: st.DataObject) -> None:
+    sent = data.draw(st.lists(ARGUMENTS, min_size=2, max_size=3))
+    parser, pieces = ChatParser(), list[Piece]()
+    for arguments in sent:
+        cuts = sorted(data.draw(st.sets(st.integers(1, len(arguments) - 1), max_size=6)))
+        for start, stop in pairwise([0, *cuts, len(arguments)]):
+            # One index, no ids, and the name with every bit: only the arguments tell.
+            bit = {"index": 0, "function": {"name": "f", "arguments": arguments[start:stop]}}
+            pieces += parser.feed(chunk({"choices": [{"delta": {"tool_calls": [bit]}}]}))
+    assert merged(pieces) == tuple([CallPiece(at, name="f", arguments=one) for at, one in enumerate(sent)])
+
+
+@pytest.mark.parametrize("arguments", ["{}", ""])
+def test_an_id_and_a_name_that_are_longer_than_any_are_cut(arguments: str) -> None:
+    most = "x" * MAX_LABEL
+    bits = [(most, most), (f"{most}a", most), (f"{most}a", "y"), (f"{most}b", f"{most}z"), (f"{most}b", "z")]
+    named = [{"id": wire_id, "function": {"name": name}} for wire_id, name in bits]
+    filled = [{"id": wire_id, "function": {"arguments": arguments}} for wire_id in dict(bits)]
+    delta = json.dumps({"tool_calls": [*named, *filled]})
+    pieces, _ = read("openai", stream_of("openai", f"delta {delta}", "finish tool_calls"))
+    assert merged(pieces) == (
+        CallPiece(0, most, most, arguments),
+        CallPiece(1, f"{most}...", f"{most}...", arguments),
+        CallPiece(2, f"{most}...", f"{most}...", arguments),
+    )
+
+
+def test_the_arguments_of_a_start_are_told_when_the_block_closes() -> None:
+    parser, start = MessagesParser(), {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}
+    opened = parser.feed(event("content_block_start", {"index": 0, "content_block": start}))
+    assert opened == [CallPiece(0, "a", "f")]
+    assert parser.feed(event("content_block_stop", {"index": 0})) == [CallPiece(0, arguments='{"x": 1}')]
+
+
+def test_no_tokens_and_tokens_that_are_not_known_yet_differ() -> None:
+    parser, none = MessagesParser(), {"input_tokens": 0, "output_tokens": 0}
+    assert parser.usage is None
+    parser.feed(event("message_start", {"message": {"usage": none}}))
+    assert parser.usage is None
+    parser.feed(event("message_delta", {"delta": {}, "usage": none}))
+    assert parser.usage == Usage()
+
+
+def test_the_id_of_a_block_that_is_longer_than_any_is_cut() -> None:
+    start = {"type": "tool_use", "id": "x" * MAX_LABEL + "y", "name": "f"}
+    pieces = MessagesParser().feed(event("content_block_start", {"index": 0, "content_block": start}))
+    assert pieces == [CallPiece(0, "x" * MAX_LABEL + "...", "f")]
 
 
 def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
