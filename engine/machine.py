@@ -25,7 +25,7 @@ from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
-from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled
+from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping
 from ..states.batch.permission import question
 from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
@@ -455,6 +455,17 @@ def _decidable(state: State) -> frozenset[tuple[str, str]]:
             or (isinstance(one.phase, RunningChild) and one.phase.told is not Order.STOP)
         ]
     )
+
+
+def stopped_children(state: State) -> list[tuple[str, Stopping]]:
+    """The calls in *state* whose child runs and has been told to stop, each with how far the batch stops."""
+    if not isinstance(state, Executing | Confirming | Dispatching):
+        return []
+    return [
+        (one.call.id, state.batch.stopping)
+        for one in state.batch.calls
+        if isinstance(one.phase, RunningChild) and one.phase.told is Order.STOP
+    ]
 
 
 def calls_in(state: State | None) -> tuple[str, ...]:

@@ -207,8 +207,7 @@ class OpenSessions:
         if not begins or one.at_work or self.turns is not None:
             yield
         elif one.child:
-            # It is its parent's work.
-            async with self.use(names, one.parent) as parent, self.place(names, parent, begins=True):
+            async with self.main(names, one) as parent, self.place(names, parent, begins=True):
                 yield
         else:
             async with self._tenants.begin(one.name) as there_is:
@@ -284,14 +283,20 @@ class OpenSessions:
 
     async def wake(self, names: Namespace, one: LiveSession) -> None:
         """Let the run of *one* go on by itself; that of a child goes on with its parent's."""
-        if not one.child:
+        async with self.main(names, one) as main:
             if self.turns is None:
-                await one.wake()
-            elif one.unfinished:
-                await self.turns.wake(one.agent, one.name)
+                await main.wake()
+            elif main.unfinished:
+                await self.turns.wake(main.agent, main.name)
+
+    @asynccontextmanager
+    async def main(self, names: Namespace, one: LiveSession) -> AsyncGenerator[LiveSession, None]:
+        """The session whose work *one* is: the parent of a child, or itself."""
+        if not one.child:
+            yield one
             return
         async with self.use(names, one.parent) as parent:
-            await self.wake(names, parent)
+            yield parent
 
     def id_here(self, names: Namespace, row: Listed) -> str | None:
         """The id in *names* of the session *row*; None where this server does not go on with it by itself."""

@@ -38,7 +38,7 @@ from ...performers.base import LEAVING, noop
 from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
-from ..inputs import Input, closed
+from ..inputs import Input, closed, closers
 from ..machine import ChildLink, agent_before, links_of
 from .environment import FAILED_REASONS
 
@@ -88,15 +88,15 @@ class Children:
 
     @property
     def answerable(self) -> list[ChildSession]:
-        """Those of `known` whose questions count: no input that waits is about to stop them."""
-        stopped = self.log.state.overtaken
+        """Those of `known` whose questions count: nothing has told them to stop, or is about to."""
+        stopped = closers(self.log.state)
         return [self.here[link.call] for link in self.links if link.call in {*self.here} - {*stopped}]
 
     def asking(self, request: str, waiting: Iterable[AskApproval]) -> ChildSession | None:
         """
         The child that asks *request*, None where none does.
 
-        Raises `UnknownRequest` with the questions that are *waiting* where that child is about to be stopped.
+        Raises `UnknownRequest` with the questions that are *waiting* where that child is being stopped.
         """
         for link in self.links:
             child = self.here.get(link.call)
