@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -35,7 +35,7 @@ from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
 from .limits import RequestRates, ServerLimits, Streams, body_of
 from .list_feed import ListFeed
-from .metrics import Metrics
+from .metrics import CUT_OFF, Metrics
 from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
@@ -237,7 +237,7 @@ class AgentServer:
         """The endpoint of *operation*: it checks a request, answers it, and counts the answer."""
 
         async def answer(request: Request) -> ASGIApp:
-            names, status = self.names(""), HTTPStatus.INTERNAL_SERVER_ERROR
+            names, status = self.names(""), int(HTTPStatus.INTERNAL_SERVER_ERROR)
             try:
                 self.access.check_page(request, request.method)
                 names = self.names("" if operation.open else self.access.tenant(request))
@@ -246,11 +246,18 @@ class AgentServer:
                 body = await self._body(operation, request)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
-                return _json(given, status) if isinstance(given, bytes) else given
+                return _json(given, operation.status) if isinstance(given, bytes) else given
+            except asyncio.CancelledError:
+                status = CUT_OFF
+                raise
+            except ClientDisconnect:
+                # No fault of the server; the caller does not hear of it any more.
+                status = CUT_OFF
+                return problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did")
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
                 status = refused.status
-                return problem(status, names.hidden(refused.detail), refused.headers)
+                return problem(refused.status, names.hidden(refused.detail), refused.headers)
             finally:
                 self.metrics.count(operation.method, operation.path, status)
 
