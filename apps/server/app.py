@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...effects.errors import ConfigError, StoreConflict, TurnwheelError
+from ...effects.errors import ConfigError, SessionGone, StoreConflict, TurnwheelError
 from ...engine.session.watching import position
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
@@ -302,11 +302,11 @@ def _json(data: bytes, status: HTTPStatus) -> Response:
 
 
 async def _done(operation: Operation, call: HttpCall) -> Any:  # noqa: ANN401  # as the operation gives it
-    """What *operation* gives; done again where another process took the session from a run here meanwhile."""
+    """What *operation* gives; done again where another process took or deleted the session meanwhile."""
     for _ in range(CONFLICTS):
         # Nothing was written. The run here finds out at its next look at the store, and the input goes by way
-        # of the journal then.
-        with suppress(StoreConflict):
+        # of the journal then. Of a session that was deleted, another one may have the name by now.
+        with suppress(StoreConflict, SessionGone):
             return await operation.handler(call)
         await asyncio.sleep(CONFLICT_PAUSE)
     return await operation.handler(call)

@@ -236,7 +236,26 @@ class OpenSessions:
     @asynccontextmanager
     async def begin(self, names: Namespace, agent: str, id: str) -> AsyncGenerator[LiveSession, None]:  # noqa: A002  # as above
         """As `use`, for a session that need not be there yet."""
-        name = names.stored(agent, id)
+        name, loaded = names.stored(agent, id), False
+        while not loaded:
+            one = await self._opened(name, agent, id)
+            one.users += 1
+            try:
+                await one.session.load()
+                # Without its database a server would show questions that another one never asked.
+                await one.session.stored()
+                loaded = True
+                yield one
+            except SessionGone:
+                # Another process deleted it: the next one of this name is another session.
+                self._close(one)
+                if loaded:
+                    raise
+            finally:
+                one.users -= 1
+                self._tidy()
+
+    async def _opened(self, name: str, agent: str, id: str) -> LiveSession:  # noqa: A002  # as above
         while (closing := self._closing.get(name)) is not None:
             await asyncio.wait({closing})
         one = self._open.pop(name, None)
@@ -246,19 +265,7 @@ class OpenSessions:
             feed = SessionFeed(session, self.store, partial=partial)
             one = LiveSession(name, id, agent, session, feed, self.left)
         self._open[name] = one
-        one.users += 1
-        try:
-            await one.session.load()
-            # Without its database a server would show questions that another one never asked.
-            await one.session.stored()
-            yield one
-        except SessionGone:
-            # Another process deleted it: the next one of this name is another session.
-            self._close(one)
-            raise
-        finally:
-            one.users -= 1
-            self._tidy()
+        return one
 
     def _tidy(self) -> None:
         """Close those used longest ago, as far as too many are open."""

@@ -285,6 +285,25 @@ async def test_two_servers_on_one_store_behave() -> None:
         assert over["spend"]["turns"] == 2
 
 
+@pytest.mark.parametrize("begins", ["here", "there"])
+@pytest.mark.parametrize("rests", [False, True])
+async def test_a_session_of_the_name_of_one_that_another_server_deleted_is_another_one(
+    begins: str, *, rests: bool
+) -> None:
+    store = MemoryStore()
+    agent = scripted(PAY if rests else says("Well."), says("Hi."))
+    async with serving(agent, store) as here, serving(scripted(), store) as there:
+        await here.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        await (here.question("s") if rests else here.done("s"))
+        await there.ask("DELETE", "/api/sessions/s", None, 204)
+        await here.get("/api/sessions/s", 404)
+        await (here if begins == "here" else there).post("/api/sessions", {"id": "s"}, 201)
+        await here.ask("HEAD", "/api/sessions/s/events", None, 200)
+        await here.post("/api/sessions/s/messages", {"text": "Hello"}, 202)
+        assert (await here.done("s"))["spend"]["turns"] == 1
+        assert "Pay" not in str(await here.get("/api/sessions/s/export"))
+
+
 async def test_a_server_that_drains_leaves_runs_that_the_next_one_takes_up() -> None:
     store = MemoryStore()
     async with serving(scripted(stalls("Half")), store) as server:
