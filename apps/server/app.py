@@ -35,7 +35,7 @@ from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
 from .limits import RequestRates, ServerLimits, Streams, body_of
 from .list_feed import ListFeed
-from .metrics import CUT_OFF, Metrics
+from .metrics import UNANSWERED, Metrics
 from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
@@ -248,11 +248,11 @@ class AgentServer:
                 status = operation.status
                 return _json(given, operation.status) if isinstance(given, bytes) else given
             except asyncio.CancelledError:
-                status = CUT_OFF
+                status = UNANSWERED
                 raise
             except ClientDisconnect:
                 # No fault of the server; the caller does not hear of it any more.
-                status = CUT_OFF
+                status = UNANSWERED
                 return problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did")
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .open_sessions import OpenSessions
 
 # As what a request counts whose connection ended before there was an answer; proxies have this number, too.
-CUT_OFF = 499
+UNANSWERED = 499
 
 
 @final
