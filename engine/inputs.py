@@ -10,9 +10,10 @@ import attrs
 
 from .. import effects
 from ..effects import validators
+from ..states.batch.batch import Stopping
 from ..states.rules.inputs import refusal
 from .journal.fold import SessionState
-from .machine import Machine, calls_in, questions
+from .machine import Machine, calls_in, questions, stopped_children
 
 DECISIONS = frozenset(get_args(effects.Decision))
 
@@ -80,6 +81,11 @@ CLOSES: dict[type, str] = {
     effects.CallCancelled: "a cancel",
     effects.ApprovalGiven: "an answer",
 }
+# The same for what has stopped a batch with its children. A batch that goes on has stopped single calls.
+STOPPED_BY = {
+    Stopping.HURRIED: CLOSES[effects.UserSteered],
+    Stopping.INTERRUPTED: CLOSES[effects.Interrupted],
+}
 
 
 def check_question(
@@ -102,8 +108,16 @@ def closed(
     request: str, state: SessionState, call: str, waiting: Iterable[effects.AskApproval]
 ) -> effects.UnknownRequest:
     """The error for an answer to *request*, which *call* asked; the questions that are *waiting* are open."""
-    by = CLOSES.get(type(state.overtaken.get(call)), "")
-    return effects.UnknownRequest(request, tuple([question.id for question in waiting]), by)
+    open_ = tuple([question.id for question in waiting])
+    return effects.UnknownRequest(request, open_, closers(state).get(call, ""))
+
+
+def closers(state: SessionState) -> dict[str, str]:
+    """The calls of *state* for which, or for whose child, no answer counts any more; with what is why."""
+    # A child that was told to stop may not have heard of it yet: what it still asks will be withdrawn.
+    stopped = [] if state.machine is None else stopped_children(state.machine.state)
+    by = {call: STOPPED_BY.get(stopping, CLOSES[effects.CallCancelled]) for call, stopping in stopped}
+    return by | {call: CLOSES.get(type(event), "") for call, event in state.overtaken.items()}
 
 
 def located(

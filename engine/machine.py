@@ -25,7 +25,7 @@ from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
-from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled
+from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping, Timer
 from ..states.batch.permission import question
 from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
@@ -421,6 +421,12 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
     return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
 
 
+def dues_in(state: State) -> list[float]:
+    """When the open questions in *state* are over, those without a deadline left out."""
+    asked = [one.phase.deadline for one in calls_at(state) if isinstance(one.phase, Asked)]
+    return [deadline.due for deadline in asked if isinstance(deadline, Timer)]
+
+
 def overtaken(machine: Machine, posted: Iterable[Post]) -> dict[str, Post]:
     """
     The calls of *machine* that no person can decide about once what was *posted* is applied.
@@ -455,6 +461,17 @@ def _decidable(state: State) -> frozenset[tuple[str, str]]:
             or (isinstance(one.phase, RunningChild) and one.phase.told is not Order.STOP)
         ]
     )
+
+
+def stopped_children(state: State) -> list[tuple[str, Stopping]]:
+    """The calls in *state* whose child runs and has been told to stop, each with how far the batch stops."""
+    if not isinstance(state, Executing | Confirming | Dispatching):
+        return []
+    return [
+        (one.call.id, state.batch.stopping)
+        for one in state.batch.calls
+        if isinstance(one.phase, RunningChild) and one.phase.told is Order.STOP
+    ]
 
 
 def calls_in(state: State | None) -> tuple[str, ...]:

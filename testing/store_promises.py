@@ -12,7 +12,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from inspect import iscoroutinefunction, signature
+from inspect import isawaitable, iscoroutinefunction, signature
+from itertools import count
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
@@ -476,9 +477,12 @@ async def a_closed_store_says_so(store: Store) -> None:
         calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
     if hasattr(store, "news"):
         calls["news"] = (("s",), None)
+    if hasattr(store, "on_news"):
+        calls["on_news"] = (lambda _: None,)
     for name, given in calls.items():
         try:
-            found = await getattr(store, name)(*given)
+            found = getattr(store, name)(*given)
+            found = await found if isawaitable(found) else found
         except StoreError:
             continue
         broken(f"{name} of a closed store", found, StoreError)
@@ -625,6 +629,47 @@ async def what_others_write_is_told(share: Opened) -> None:
         same("what was written to by another", found, ["s"])
     await other.append("t", 0, [b"x"])
     same("what was begun by another", (await _news(store, ("s", "t"), mark))[1], ["t"])
+
+
+# Seconds within which a store has called, and writings until one that is no longer listened to is not called.
+CALLED_WITHIN, MOST_CALLED = 10.0, 20
+
+
+async def who_listens_is_called_where_another_one_wrote(share: Opened) -> None:
+    """From any thread, with what is true of that session, until they listen no more."""
+    store, other = await share(), await share()
+    on_news = getattr(store, "on_news", None)
+    if on_news is None:
+        return
+    loop, calls = asyncio.get_running_loop(), asyncio.Queue[Callable[[str], bool]]()
+    stop = on_news(lambda concerns: loop.call_soon_threadsafe(calls.put_nowait, concerns))
+    for session in ("s", "t"):
+        heard = await _heard(other, session, calls)
+        same(f"whether it called where {session!r} was written to", heard, promised=True)
+    stop()
+    for length in range(MOST_CALLED):
+        await other.append("u", length, [b"x"])
+        # One that was under way may still come.
+        await asyncio.sleep(LATER)
+        if calls.empty():
+            return
+        while not calls.empty():
+            calls.get_nowait()
+    broken(f"how often it called after it was told to stop, of {MOST_CALLED} times", MOST_CALLED, 0)
+
+
+async def _heard(writer: Store, session: str, calls: asyncio.Queue[Callable[[str], bool]]) -> bool:
+    """Whether a call concerns *session*, which *writer* writes to until then."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CALLED_WITHIN):
+            # It may take a moment until it listens, and a call may be lost.
+            for length in count():
+                await writer.append(session, length, [b"x"])
+                with suppress(TimeoutError):
+                    concerns = await asyncio.wait_for(calls.get(), LATER)
+                    if concerns(session):
+                        return True
+    return False
 
 
 async def many_may_make_the_place_at_once(share: Opened) -> None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Self, TypedDict, final
 
 import absurd_sdk
 import psycopg
 
-from ...effects.errors import ConfigError, StoreError
+from ...effects.errors import ConfigError, StoreError, TurnwheelError
 from ...engine.agent import Agent
 
 if TYPE_CHECKING:
@@ -71,17 +71,29 @@ class TurnQueue:
         """
         The session *id* of *agent*, to `send`, `steer`, `approve` or `interrupt`; a turn follows at the end.
 
-        Raises `ConfigError` for an unknown agent, and `StoreError` where the turn could not be queued. What
-        was written is kept then: do the same again, with the same ids.
+        It follows also where something is raised inside, which goes on. Raises `ConfigError` for an unknown
+        agent, and `StoreError` where the turn could not be queued. What was written is kept then: do the same
+        again, with the same ids.
         """
         if agent not in self._agents:
             msg = f"there is no agent {agent!r}; the agents are {', '.join(map(repr, self._agents))}"
             raise ConfigError(msg)
         async with self._agents[agent].session(id, self._store) as session:
             await session.load()
-            yield session
-            if session.unfinished or session.queue:
-                await self.wake(agent, id)
+            try:
+                yield session
+            except BaseException:
+                # A turn that cannot be queued is less than what the caller did not expect either.
+                with suppress(TurnwheelError):
+                    # It may have been cancelled within an append, which is kept all the same.
+                    await session.load()
+                    await self._follow(agent, session)
+                raise
+            await self._follow(agent, session)
+
+    async def _follow(self, agent: str, session: Session) -> None:
+        if session.unfinished or session.queue:
+            await self.wake(agent, session.id)
 
     async def wake(self, agent: str, id: str) -> None:  # noqa: A002  # as above
         """Queue a turn of the session *id* of *agent*. Raises `StoreError` where that fails."""

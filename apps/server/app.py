@@ -20,12 +20,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...effects.errors import ConfigError, StoreConflict, TurnwheelError
+from ...effects.errors import ConfigError, SessionGone, StoreConflict, TurnwheelError
 from ...engine.session.watching import position
 from ...performers.base import warn
 from ..console.routes import ConsoleRoutes
@@ -35,7 +35,7 @@ from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
 from .limits import RequestRates, ServerLimits, Streams, body_of
 from .list_feed import ListFeed
-from .metrics import Metrics
+from .metrics import UNANSWERED, Metrics
 from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
@@ -237,7 +237,7 @@ class AgentServer:
         """The endpoint of *operation*: it checks a request, answers it, and counts the answer."""
 
         async def answer(request: Request) -> ASGIApp:
-            names, status = self.names(""), HTTPStatus.INTERNAL_SERVER_ERROR
+            names, status = self.names(""), int(HTTPStatus.INTERNAL_SERVER_ERROR)
             try:
                 self.access.check_page(request, request.method)
                 names = self.names("" if operation.open else self.access.tenant(request))
@@ -246,11 +246,18 @@ class AgentServer:
                 body = await self._body(operation, request)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
-                return _json(given, status) if isinstance(given, bytes) else given
+                return _json(given, operation.status) if isinstance(given, bytes) else given
+            except asyncio.CancelledError:
+                status = UNANSWERED
+                raise
+            except ClientDisconnect:
+                # No fault of the server; the caller does not hear of it any more.
+                status = UNANSWERED
+                return problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did")
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
                 status = refused.status
-                return problem(status, names.hidden(refused.detail), refused.headers)
+                return problem(refused.status, names.hidden(refused.detail), refused.headers)
             finally:
                 self.metrics.count(operation.method, operation.path, status)
 
@@ -295,11 +302,11 @@ def _json(data: bytes, status: HTTPStatus) -> Response:
 
 
 async def _done(operation: Operation, call: HttpCall) -> Any:  # noqa: ANN401  # as the operation gives it
-    """What *operation* gives; done again where another process took the session from a run here meanwhile."""
+    """What *operation* gives; done again where another process took or deleted the session meanwhile."""
     for _ in range(CONFLICTS):
         # Nothing was written. The run here finds out at its next look at the store, and the input goes by way
-        # of the journal then.
-        with suppress(StoreConflict):
+        # of the journal then. Of a session that was deleted, another one may have the name by now.
+        with suppress(StoreConflict, SessionGone):
             return await operation.handler(call)
         await asyncio.sleep(CONFLICT_PAUSE)
     return await operation.handler(call)

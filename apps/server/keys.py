@@ -3,9 +3,9 @@ Requests with an `Idempotency-Key`: each is done once, and a repeat is answered 
 
 Theory of operation. What came under keys for a session stands in a journal beside its own, named as that of a
 child, so it goes when the session goes. A request is noted there with the digest of its body before it is
-done, and its answer behind it. One that is refused has changed nothing and frees its key. A crash leaves a
-note without an answer: then the same request is done again, and the ids that are derived from the key make it
-the same message, session or fork.
+done, and its answer behind it. One that is refused has changed nothing and frees its key, and so does who
+deletes the session that it made. A crash leaves a note without an answer: then the same request is done
+again, and the ids that are derived from the key make it the same message, session or fork.
 """
 
 from __future__ import annotations
@@ -53,6 +53,15 @@ class Note(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 @final
+class _Made(msgspec.Struct):
+    """What the answer that made a session says of it; *created* tells it from others of its name."""
+
+    id: str
+    agent: str
+    created: float
+
+
+@final
 @attrs.frozen
 class _Notes:
     """A journal of notes as far as it was read: for each key that is taken, where its latest note stands."""
@@ -88,6 +97,8 @@ class KeyedAnswers:
         asked = Note(key=key, body=_digest(msgspec.json.encode(call.body, order="deterministic")))
         async with self._under_way.setdefault(f"{session}\n{key}", asyncio.Lock()):
             known = await self._write(session, asked, first=True)
+            if known is not None and await self._outlived(operation, call, known):
+                known = None
             if known is not None and known.body != asked.body:
                 detail = "this Idempotency-Key came with another body before; take a new key"
                 raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
@@ -102,6 +113,15 @@ class KeyedAnswers:
                 raise
             await self._write(session, Note(key=key, body=asked.body, answer=data.decode()))
             return data
+
+    async def _outlived(self, operation: Operation, call: HttpCall, known: Note) -> bool:
+        """Whether what is *known* of *operation* is of a session that it made and that is gone."""
+        # The note stands with what the key names: with its source, or under a name that it did not get.
+        if operation.status is not HTTPStatus.CREATED or not known.answer:
+            return False
+        made = msgspec.json.decode(known.answer, type=_Made)
+        info = await self._opens.store.info(call.names.stored(made.agent, made.id))
+        return info is None or info.created != made.created
 
     async def _session(self, call: HttpCall) -> str:
         """The name of the session that *call* is about; of one that is to begin, as its key decides."""

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, final
 
 import attrs
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from ...effects.validators import MAX_ATTACHED, positive
 from ...performers.base import SystemClock
@@ -110,13 +110,9 @@ async def body_of(request: Request, most: int) -> bytes:
         raise too_large
     parts: list[bytes] = []
     size = 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise too_large
-            parts.append(part)
-    except ClientDisconnect as error:
-        # No fault of the server; the caller does not hear of it any more.
-        raise Refused(HTTPStatus.BAD_REQUEST, "the connection ended before the body did") from error
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise too_large
+        parts.append(part)
     return b"".join(parts)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .limits import Streams
     from .open_sessions import OpenSessions
 
+# As what a request counts whose connection ended before there was an answer; proxies have this number, too.
+UNANSWERED = 499
+
 
 @final
 class Metrics:

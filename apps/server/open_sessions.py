@@ -207,8 +207,7 @@ class OpenSessions:
         if not begins or one.at_work or self.turns is not None:
             yield
         elif one.child:
-            # It is its parent's work.
-            async with self.use(names, one.parent) as parent, self.place(names, parent, begins=True):
+            async with self.main(names, one) as parent, self.place(names, parent, begins=True):
                 yield
         else:
             async with self._tenants.begin(one.name) as there_is:
@@ -237,7 +236,26 @@ class OpenSessions:
     @asynccontextmanager
     async def begin(self, names: Namespace, agent: str, id: str) -> AsyncGenerator[LiveSession, None]:  # noqa: A002  # as above
         """As `use`, for a session that need not be there yet."""
-        name = names.stored(agent, id)
+        name, loaded = names.stored(agent, id), False
+        while not loaded:
+            one = await self._opened(name, agent, id)
+            one.users += 1
+            try:
+                await one.session.load()
+                # Without its database a server would show questions that another one never asked.
+                await one.session.stored()
+                loaded = True
+                yield one
+            except SessionGone:
+                # Another process deleted it: the next one of this name is another session.
+                self._close(one)
+                if loaded:
+                    raise
+            finally:
+                one.users -= 1
+                self._tidy()
+
+    async def _opened(self, name: str, agent: str, id: str) -> LiveSession:  # noqa: A002  # as above
         while (closing := self._closing.get(name)) is not None:
             await asyncio.wait({closing})
         one = self._open.pop(name, None)
@@ -247,19 +265,7 @@ class OpenSessions:
             feed = SessionFeed(session, self.store, partial=partial)
             one = LiveSession(name, id, agent, session, feed, self.left)
         self._open[name] = one
-        one.users += 1
-        try:
-            await one.session.load()
-            # Without its database a server would show questions that another one never asked.
-            await one.session.stored()
-            yield one
-        except SessionGone:
-            # Another process deleted it: the next one of this name is another session.
-            self._close(one)
-            raise
-        finally:
-            one.users -= 1
-            self._tidy()
+        return one
 
     def _tidy(self) -> None:
         """Close those used longest ago, as far as too many are open."""
@@ -284,14 +290,20 @@ class OpenSessions:
 
     async def wake(self, names: Namespace, one: LiveSession) -> None:
         """Let the run of *one* go on by itself; that of a child goes on with its parent's."""
-        if not one.child:
+        async with self.main(names, one) as main:
             if self.turns is None:
-                await one.wake()
-            elif one.unfinished:
-                await self.turns.wake(one.agent, one.name)
+                await main.wake()
+            elif main.unfinished:
+                await self.turns.wake(main.agent, main.name)
+
+    @asynccontextmanager
+    async def main(self, names: Namespace, one: LiveSession) -> AsyncGenerator[LiveSession, None]:
+        """The session whose work *one* is: the parent of a child, or itself."""
+        if not one.child:
+            yield one
             return
         async with self.use(names, one.parent) as parent:
-            await self.wake(names, parent)
+            yield parent
 
     def id_here(self, names: Namespace, row: Listed) -> str | None:
         """The id in *names* of the session *row*; None where this server does not go on with it by itself."""

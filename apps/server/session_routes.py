@@ -222,14 +222,18 @@ class SessionRoutes:
         """Answer a question; the run goes on by itself."""
         given: NewDecision = call.body
         request, decision = call.request.path_params["question"], decision_of(given)
-        async with self.opens.use(call.names, call.session) as one:
-            asked = next((each for each in one.session.waiting if each.id == request), None)
-            machine = one.session.machine
+        # At a child's parent, which knows whether the child is about to be stopped.
+        async with (
+            self.opens.use(call.names, call.session) as one,
+            self.opens.main(call.names, one) as main,
+        ):
+            asked = next((each for each in main.session.waiting if each.id == request), None)
+            machine = main.session.machine
             if asked is not None and machine is not None:
                 check_decision(decision, asked, machine)
-            async with self.opens.place(call.names, one, begins=asked is not None):
+            async with self.opens.place(call.names, main, begins=asked is not None):
                 try:
-                    await one.session.approve(request, decision, by=call.caller)
+                    await main.session.approve(request, decision, by=call.caller)
                 except UnknownRequest as error:
                     # The same answer again may come because the server that took it is gone.
                     await self.opens.wake(call.names, one)

@@ -1,6 +1,7 @@
 // The frame: which view the address names, the theme, the plain view, and the token of a guarded server.
 
 import { get, token } from "./api.js";
+import { takeDropped } from "./attachments.js";
 import { $, h } from "./dom.js";
 import { CompareView } from "./fork.js";
 import { since, until } from "./format.js";
@@ -68,6 +69,8 @@ bind([
   ["t", "Light, dark, or as the system", theme],
   ["p", "Plain view", plain],
 ]);
+
+takeDropped(() => view);
 
 document.addEventListener("token-wanted", () => {
   // The one that was given, now or in this tab before, is not known.

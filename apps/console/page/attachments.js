@@ -14,6 +14,20 @@ const read = (file) =>
     reader.readAsDataURL(file);
   });
 
+// Files that are dropped anywhere are attached in `view`, which gives the one that is shown.
+export function takeDropped(view) {
+  const withFiles = (event) => event.dataTransfer?.types.includes("Files");
+  // Else the browser leaves the page for the file.
+  document.addEventListener("dragover", (event) => withFiles(event) && event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    if (!withFiles(event)) return;
+    event.preventDefault();
+    const attached = view()?.attached;
+    if (attached) attached.add(event.dataTransfer.files);
+    else toast("No message is here to attach a file to.", true);
+  });
+}
+
 export class Attachments {
   // `limit` are the bytes that the server takes with a message.
   constructor(limit) {
@@ -24,17 +38,13 @@ export class Attachments {
     this.list = h("ul", { class: "attached", "aria-label": "Attached files", hidden: true });
   }
 
-  // What is pasted into `box` or dropped on it is attached.
+  // What is pasted into `box` is attached.
   listen(box) {
-    const take = (event, data) => {
-      if (!data?.files.length) return;
+    box.addEventListener("paste", (event) => {
+      if (!event.clipboardData?.files.length) return;
       event.preventDefault();
-      this.add(data.files);
-    };
-    box.addEventListener("paste", (event) => take(event, event.clipboardData));
-    box.addEventListener("drop", (event) => take(event, event.dataTransfer));
-    // Else the browser leaves the page for the file.
-    box.addEventListener("dragover", (event) => event.dataTransfer.types.includes("Files") && event.preventDefault());
+      this.add(event.clipboardData.files);
+    });
   }
 
   chosen() {

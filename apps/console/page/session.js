@@ -35,6 +35,7 @@ export class SessionView {
     this.timers = h("div", { class: "timers" });
     this.status = h("p", { class: "empty" }, "Loading…");
     this.composer = new Composer(id, agents[0].attached, () => this.model.refresh());
+    this.attached = this.composer.attached;
     this.pastWords = h("span");
     this.pastBar = h("div", { class: "past-bar", hidden: true }, this.pastWords, h("span", { class: "spacer" }), h("button", { class: "primary", onclick: () => this.look(-1) }, "Back to live"));
     this.chartBox = h("div", { class: "chart", role: "group", "aria-label": "Statechart" });
@@ -62,7 +63,7 @@ export class SessionView {
       ["e", "Edit its arguments", question("edit")],
       ["d", "Deny it with a reason", question("deny")],
       ["m", "Write a message", () => this.composer.text.focus()],
-      ["+", "Attach a file", () => this.composer.attached.button.click()],
+      ["+", "Attach a file", () => this.attached.button.click()],
       ["i", "Interrupt", () => this.composer.interrupt()],
       ["x", "Cancel the call that runs", () => this.cancelRunning()],
       ["ArrowLeft", "Step back", () => this.slider.move(-1)],

@@ -124,7 +124,7 @@ class PostgresStore:
         new = NewEntries(
             session, self._bytes(session), min(expected, _HIGHEST), tuple(entries), about, incarnation
         )
-        return await _ended(self._opened().append(new))
+        return await _ended(self._asked(lambda thread: thread.append(new)))
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; see `Store.load`."""
@@ -148,14 +148,20 @@ class PostgresStore:
         return _info(rows[0]) if rows else None
 
     async def delete(self, session: str, incarnation: str = "") -> bool:
-        """Forget *session*; whether there was one."""
+        """
+        Forget *session*; whether there was one.
+
+        A call whose answer was lost is sent again. It finds none then, and says so: the session is gone.
+        """
         name = self._bytes(session)
         ((deleted, there),) = await self._call("select * from forget($1, $2)", name, incarnation)
         if not deleted:
             _check_incarnation(session, incarnation, there)
-        else:
-            self._opened().do(lambda parts: parts.listener.tell([name]))
-        return bool(deleted)
+            return False
+        # Another thread may have closed it by now; those who wait look by themselves.
+        with suppress(StoreError):
+            self._asked(lambda thread: thread.do(lambda parts: parts.listener.tell([name])))
+        return True
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
@@ -220,13 +226,12 @@ class PostgresStore:
 
     def on_news(self, hear: Hear) -> Callable[[], None]:
         """Call *hear* where another process wrote; see `CallingStore.on_news`."""
-        thread = self._opened()
-        thread.do(lambda parts: parts.listener.add(hear))
+        self._asked(lambda thread: thread.do(lambda parts: parts.listener.add(hear)))
 
         def stop() -> None:
-            # It may be closed by now, or its thread at an end.
-            with suppress(RuntimeError):
-                thread.do(lambda parts: parts.listener.remove(hear))
+            # One that is closed listens no more.
+            with suppress(StoreError):
+                self._asked(lambda thread: thread.do(lambda parts: parts.listener.remove(hear)))
 
         return stop
 
@@ -240,9 +245,11 @@ class PostgresStore:
             self._thread.join()
 
     async def _call(self, sql: str, *given: object) -> Sequence[DatabaseRow]:
-        return await _ended(self._opened().call(sql, *given))
+        return await _ended(self._asked(lambda thread: thread.call(sql, *given)))
 
-    def _opened(self) -> _StoreThread:
+    def _asked(self, ask: Callable[[_StoreThread], T]) -> T:
+        """What *ask* gives for the thread of the store, which does what it was asked for before it ends."""
+        # As one step: what another thread closes in between would never be done.
         with self._lock:
             if self._closed:
                 msg = f"store {self._place!r} is closed; make a new one to go on"
@@ -251,7 +258,7 @@ class PostgresStore:
                 self._thread = _StoreThread(self._make())
                 # A store that was never closed ends its thread, with the process at the latest.
                 weakref.finalize(self, self._thread.close)
-            return self._thread
+            return ask(self._thread)
 
     def _bytes(self, session: str) -> bytes:
         try:

@@ -164,6 +164,24 @@ async def test_a_prompt_is_answered_by_a_worker(stage: Stage) -> None:
         await stage.free()
 
 
+@pytest.mark.parametrize("error", [LookupError, asyncio.CancelledError])
+async def test_what_was_sent_is_answered_whatever_came_after_it(
+    stage: Stage, error: type[BaseException]
+) -> None:
+    async with stage.way_in() as turns, stage.worker():
+
+        async def fails() -> None:
+            async with turns.session("payer", "s") as session:
+                await session.send("say hello")
+                raise error
+
+        with pytest.raises(error):
+            await fails()
+        async with asyncio.timeout(10):
+            assert await stage.text("s") == "done: say hello"
+        await stage.free()
+
+
 async def test_a_question_holds_no_turn_and_any_worker_goes_on_with_its_answer(stage: Stage) -> None:
     async with stage.way_in() as turns:
         async with stage.worker():

@@ -74,6 +74,27 @@ async def test_files_go_along_with_a_prompt_and_a_message(console: Opens) -> Non
         assert await message.evaluate("e => e.dispatchEvent(new ClipboardEvent('paste', {cancelable: true}))")
 
 
+async def test_a_file_that_is_dropped_anywhere_is_attached_and_never_opened(console: Opens) -> None:
+    async with console(scripted(says("One."))) as opened:
+        page = await opened.page()
+        await sees(page, "No session yet", ".list")
+        notes = ["notes.txt", "text/plain", base64.b64encode(b"Notes").decode()]
+        for place in ("body", "header", "aside"):
+            for kind in ("dragover", "drop"):
+                # False where the page has kept the browser from opening it.
+                assert not await page.locator(place).first.evaluate(GIVES, [kind, *notes])
+        await attached(page, *["notes.txt"] * 3)
+        await begin(page, "Look at them")
+        await sees(page, "One.")
+        assert not await page.locator(".talk").first.evaluate(GIVES, ["drop", *notes])
+        await attached(page, "notes.txt")
+        # Nothing is said here, so nothing takes it.
+        await page.evaluate("location.hash = location.hash.replace(/#.s.([^?]*).*/, '#/compare/$1/$1')")
+        await page.locator(".composer").wait_for(state="detached")
+        assert not await page.locator("body").evaluate(GIVES, ["drop", *notes])
+        await sees(page, "No message is here to attach a file to.", "#toasts")
+
+
 async def test_more_than_the_server_takes_is_said_before_it_is_sent(console: Opens) -> None:
     async with console(scripted(says("One.")), limits=ServerLimits(body=4_000)) as opened:
         page = await opened.page()

@@ -155,6 +155,37 @@ async def test_forks_of_one_name_and_moment_are_one(headers: dict[str, str]) -> 
         await one.post("/api/sessions/s/fork", {"id": "t", "at": 2}, 409)
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "another has its name"])
+@pytest.mark.parametrize(
+    ("at", "body"),
+    [
+        ("/api/sessions", {"id": "t", "prompt": "One?"}),
+        ("/api/sessions", {"agent": "second"}),
+        ("/api/sessions", {}),
+        ("/api/sessions/done/fork", {"at": 2, "id": "t"}),
+    ],
+)
+async def test_a_key_does_not_outlive_the_session_that_was_made_with_it(
+    at: str, body: Any, *, again: bool
+) -> None:
+    async with serving({"default": model(), "second": model()}) as server:
+        await begun(server)
+        first = await server.post(at, body, 201, headers=KEY)
+        await server.ask("DELETE", f"/api/sessions/{first['id']}", None, 204)
+        forks = at.endswith("fork")
+        if again:
+            named = {"at": 2, "id": first["id"]} if forks else {"agent": first["agent"], "id": first["id"]}
+            await server.post(at, named, 201)
+        second = await server.post(at, body, 201, headers=KEY)
+        assert second["id"] == first["id"]
+        assert second["created"] > first["created"]
+        assert (await server.get(f"/api/sessions/{first['id']}"))["created"] == second["created"]
+        # From here on it is as after the first one.
+        answer = await server.post(at, body, 201, headers=KEY)
+        assert answer == second
+        await server.post(at, {**body, "id": "u"}, 422, headers=KEY)
+
+
 async def test_requests_of_one_moment_are_one() -> None:
     store = MemoryStore()
     async with serving(model(), store) as one, serving(model(), store) as other:

@@ -16,6 +16,7 @@ from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.performers.stores.base import SessionInfo, Store
 from turnwheel.testing.scripted import calls, says, stalls
+from turnwheel.testing.stores import StoreOver
 
 PAY = calls(("pay", {"amount": 5}))
 
@@ -284,6 +285,25 @@ async def test_two_servers_on_one_store_behave() -> None:
         assert over["spend"]["turns"] == 2
 
 
+@pytest.mark.parametrize("begins", ["here", "there"])
+@pytest.mark.parametrize("rests", [False, True])
+async def test_a_session_of_the_name_of_one_that_another_server_deleted_is_another_one(
+    begins: str, *, rests: bool
+) -> None:
+    store = MemoryStore()
+    agent = scripted(PAY if rests else says("Well."), says("Hi."))
+    async with serving(agent, store) as here, serving(scripted(), store) as there:
+        await here.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        await (here.question("s") if rests else here.done("s"))
+        await there.ask("DELETE", "/api/sessions/s", None, 204)
+        await here.get("/api/sessions/s", 404)
+        await (here if begins == "here" else there).post("/api/sessions", {"id": "s"}, 201)
+        await here.ask("HEAD", "/api/sessions/s/events", None, 200)
+        await here.post("/api/sessions/s/messages", {"text": "Hello"}, 202)
+        assert (await here.done("s"))["spend"]["turns"] == 1
+        assert "Pay" not in str(await here.get("/api/sessions/s/export"))
+
+
 async def test_a_server_that_drains_leaves_runs_that_the_next_one_takes_up() -> None:
     store = MemoryStore()
     async with serving(scripted(stalls("Half")), store) as server:
@@ -348,6 +368,40 @@ async def test_a_question_of_a_child_is_answered_at_the_child_or_at_its_parent()
         await server.done("s")
         refused = await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "deny"}, 409)
         assert "answered by ann" in refused["detail"]
+
+
+class Deaf(StoreOver):
+    """Keeps no more entries of children while its *ears* are shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ears = asyncio.Event()
+        self.ears.set()
+
+    async def append(self, session: str, *rest: Any, **named: Any) -> str:
+        if "." in session:
+            await self.ears.wait()
+        return await super().append(session, *rest, **named)
+
+
+@pytest.mark.parametrize("at_parent", [False, True])
+async def test_a_child_that_is_being_stopped_takes_no_answer(*, at_parent: bool) -> None:
+    task = calls(("run_agent", {"agent": "helper", "prompt": "pay it"}))
+    agent, store = scripted(task, PAY, children=[ChildSpec(name="helper", tools=("pay",))]), Deaf()
+    async with serving(agent, store) as server, serving(scripted(), store.kept) as other:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        asked = await other.question("s")
+        store.ears.clear()
+        await server.post("/api/sessions/s/interrupt", None, 202)
+        await other.until("s", lambda found: found["state"] == "dispatching.stopping")
+        at = "s" if at_parent else asked["session"]
+        question = f"/api/sessions/{at}/questions/{asked['id']}"
+        refused = await other.post(question, {"decision": "approve"}, 409)
+        store.ears.set()
+        assert "an interrupt came before and closes it" in refused["detail"]
+        assert (await server.done("s"))["reason"] == "interrupted"
+        refused = await other.post(question, {"decision": "approve"}, 409)
+        assert "was withdrawn by an interrupt" in refused["detail"]
 
 
 @attrs.define

@@ -45,7 +45,7 @@ from turnwheel.effects.notices import (
     TextDelta,
 )
 from turnwheel.engine.agent import ask
-from turnwheel.engine.machine import ChildLink
+from turnwheel.engine.machine import ChildLink, stopped_children
 from turnwheel.engine.session import children
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
@@ -54,6 +54,7 @@ from turnwheel.performers.base import PerformContext
 from turnwheel.performers.worker_pool import WorkerPool
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import StoreOver
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -619,6 +620,47 @@ async def test_a_childs_question_is_overtaken_by_an_interrupt_of_its_driven_pare
         await session.approve(question.id)
     await watch.task
     assert session.result().reason is DoneReason.INTERRUPTED
+
+
+class Deaf(StoreOver):
+    """Keeps no more entries of children while its *ears* are shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ears = asyncio.Event()
+        self.ears.set()
+
+    async def append(self, session: str, *rest: Any, **named: Any) -> str:
+        if "." in session:
+            await self.ears.wait()
+        return await super().append(session, *rest, **named)
+
+
+@pytest.mark.parametrize(
+    ("way", "by"),
+    [
+        (Session.interrupt, "an interrupt"),
+        (lambda session: session.steer("never mind", "now"), "a steer"),
+        (lambda session: session.cancel(session.children[0].call), "a cancel"),
+    ],
+)
+async def test_a_child_that_has_been_told_to_stop_asks_nothing_more(way: Any, by: str) -> None:
+    house = House(store := Deaf())
+    session = house.process(hires("payer"), says("done"), **PAYS)
+    watch = Watch(session)
+    await until(lambda: session.waiting)
+    (question,) = session.waiting
+    store.ears.clear()
+    await way(session)
+    # The parent has applied it, and the child has not heard of it yet.
+    await until(lambda: session.machine and stopped_children(session.machine.state))
+    for who in session, await house.process().load():
+        assert who.waiting == ()
+        with pytest.raises(errors.UnknownRequest, match=f"{by} came before and closes it; open: none"):
+            await who.approve(question.id)
+    store.ears.set()
+    await watch.task
+    assert house.ran == ["look it"]
 
 
 async def test_an_approval_that_starts_a_child_is_given_once(one: House) -> None:

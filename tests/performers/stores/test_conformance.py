@@ -13,7 +13,8 @@ import pytest
 
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreConflict, StoreError
-from turnwheel.performers.stores.base import Entries, Mark, SessionInfo, Store
+from turnwheel.performers.stores.base import Entries, Hear, Mark, SessionInfo, Store
+from turnwheel.testing import store_promises
 from turnwheel.testing.store_contract import BrokenStore, Check, Lasts, checks, survives_kill
 from turnwheel.testing.stores import StoreOver
 
@@ -335,6 +336,11 @@ class Mistaken(StoreOver):
                 pass
         return mark, found
 
+    def on_news(self, hear: Hear) -> Callable[[], None]:
+        if self.mistake != "listens when closed":
+            self._open()
+        return super().on_news(hear)
+
     async def close(self) -> None:
         match self.mistake:
             case "stays open":
@@ -352,6 +358,31 @@ class Mistaken(StoreOver):
             case _:
                 pass
         self.closed = True
+
+
+LISTENERS: list[tuple[StoreOver, Hear]] = []
+"""Those of all `Calling`, of which there are those of one check at a time."""
+
+
+class Calling(Mistaken):
+    """One that calls those who listen at the others over the same store."""
+
+    async def append(self, session: str, *rest: Any, **named: Any) -> str:
+        kept = await super().append(session, *rest, **named)
+        told = "another" if self.mistake == "calls of another" else session
+        for store, hear in [*LISTENERS]:
+            if isinstance(store, Mistaken) and store is not self and store.kept is self.kept:
+                await asyncio.to_thread(hear, lambda name: name == told)
+                if self.mistake == "calls once":
+                    LISTENERS.remove((store, hear))
+        return kept
+
+    def on_news(self, hear: Hear) -> Callable[[], None]:
+        super().on_news(hear)
+        if self.mistake == "calls none":
+            return lambda: None
+        LISTENERS.append((self, hear))
+        return lambda: None if self.mistake == "calls for ever" else LISTENERS.remove((self, hear))
 
 
 def compare(session: str, expected: int, kept: Sequence[bytes]) -> None:
@@ -413,7 +444,7 @@ MISTAKES = {
         "deletes any",
     ],
     "an unknown session is empty": ["says yes"],
-    "a closed store says so": ["stays open", "complains"],
+    "a closed store says so": ["stays open", "complains", "listens when closed"],
     "a lease goes only from the one that is there": ["leases to all", "leases once"],
     "a meter goes only from the one that is there": [
         "meters to all",
@@ -438,6 +469,7 @@ LASTING = {  # of what is opened again, and of what others have open
     "of many that change a meter none is lost": "meters look before",
     "what others write is told": "news here",
 }
+CALLED = "who listens is called where another one wrote"
 REOPENED = "what was kept is there when it is opened again"
 CHECKS = {check.name: check for check in checks()}
 
@@ -467,10 +499,21 @@ async def test_a_mistake_of_one_that_lasts_is_found(name: str) -> None:
     assert not await found_by(CHECKS[REOPENED], lambda: Mistaken(again))
 
 
+@pytest.mark.parametrize("mistake", ["calls none", "calls once", "calls of another", "calls for ever"])
+async def test_a_mistake_of_one_that_calls_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_promises, "CALLED_WITHIN", 0.2)
+    monkeypatch.setattr(store_promises, "LATER", 0.01)
+    place, sound = MemoryStore(), MemoryStore()
+    assert await found_by(CHECKS[CALLED], lambda: Calling(place, mistake))
+    LISTENERS.clear()
+    assert not await found_by(CHECKS[CALLED], lambda: Calling(sound))
+    assert not LISTENERS
+
+
 def test_each_promise_is_broken_by_a_mistake() -> None:
     # Nothing is checked that none of these fails, save what says again in other words what others say.
     again = {"a long session is kept whole", "a long history is as it was told", "sessions share nothing"}
-    assert CHECKS.keys() - MISTAKES.keys() - LASTING.keys() - {REOPENED} == again
+    assert CHECKS.keys() - MISTAKES.keys() - LASTING.keys() - {REOPENED, CALLED} == again
 
 
 # What is told

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +22,10 @@ from turnwheel.effects.errors import ConfigError, NewerVersion, SessionGone, Sto
 from turnwheel.engine.session.poller import POLLERS
 from turnwheel.performers import PostgresStore
 from turnwheel.performers.stores.postgres.listener import MOST_TOLD
-from turnwheel.performers.stores.postgres.store import at_work
+from turnwheel.performers.stores.postgres.store import (
+    _StoreThread,  # pyright: ignore[reportPrivateUsage]  # its calls are held back here
+    at_work,
+)
 from turnwheel.testing import ScriptedModel
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.store_contract import Check, checks
@@ -59,6 +63,38 @@ def test_one_that_is_forgotten_ends_its_thread(postgres_server: PostgresServer) 
     gc.collect()
     thread.join()
     assert thread not in at_work
+
+
+CALLS: dict[str, tuple[str, Callable[[PostgresStore], Any]]] = {
+    "append": ("append", lambda store: store.append("s", 0, [b"a"])),
+    "load": ("call", lambda store: store.load("s")),
+}
+
+
+@pytest.mark.parametrize(("name", "ask"), CALLS.values(), ids=CALLS)
+async def test_a_call_that_another_thread_closes_behind_is_done(
+    open_postgres: Open, monkeypatch: pytest.MonkeyPatch, name: str, ask: Callable[[PostgresStore], Any]
+) -> None:
+    store = open_postgres()
+    await store.load("s")
+    passed, closed = getattr(_StoreThread, name), threading.Event()
+
+    def close() -> None:
+        asyncio.run(store.close())
+        closed.set()
+
+    def late(*given: Any) -> Any:
+        # The call has found its store open.
+        threading.Thread(target=close).start()
+        closed.wait(0.3)
+        return passed(*given)
+
+    monkeypatch.setattr(_StoreThread, name, late)
+    await asyncio.wait_for(ask(store), 10)
+    monkeypatch.undo()
+    assert closed.wait(10)
+    with pytest.raises(StoreError, match="is closed"):
+        await ask(store)
 
 
 # What waits at the same time shares a transaction
