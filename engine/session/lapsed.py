@@ -6,9 +6,6 @@ is one of a process at work, so only the others are read. That of this machine's
 runs; that of another machine's only by not being renewed for as long as it says. Of several observers one
 claims a session: it puts a record of its own in the place of the lapsed one, by compare-and-set, before it
 reads the journal. An observer that dies then leaves a record that lapses, too.
-
-A note that a process is wanted at some time is no lease before that. From then on it is one that has lapsed,
-unless a process that waited for this time has put its own lease there.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from uuid import uuid4
 import attrs
 
 from ...effects.errors import Workplace, WorldError
-from .lease import decoded, encoded, held_here, until_of
+from .lease import decoded, encoded, held_here
 
 if TYPE_CHECKING:
     from ...performers.stores.base import LeasingStore
@@ -72,21 +69,7 @@ class LeaseWatch:
         }
         # One that changed since the look before is at work. One that was not there then may be given away.
         stood = [name for name, (_, since) in self._seen.items() if since < now or name not in before]
-        lapsed = frozenset([name for name in stood if self._lapsed(*self._seen[name], now)])
-        left = {name for name, data in there.items() if until_of(data) is not None} - lapsed
-        return Leases({name: data for name, data in there.items() if name not in left}, lapsed)
-
-    def _lapsed(self, data: bytes, since: float, now: float) -> bool:
-        until = until_of(data)
-        if until is not None:
-            # Time for the process that may be there to put its lease in this place.
-            return time.time() >= until + self.seconds
-        record = decoded(data)
-        # What is no record of ours says nothing about a process, and one of this process is late at most.
-        if record is None or record.token in held_here or data in _beginning_here:
-            return False
-        where = record.at_work
-        return now - since >= record.seconds if where is None else where is Workplace.NOWHERE
+        return Leases(there, frozenset([name for name in stood if _lapsed(*self._seen[name], now)]))
 
     async def _lease(self, session: str) -> bytes | None:
         return await self.store.lease(session, None, None) if hasattr(self.store, "lease") else None
@@ -103,23 +86,18 @@ class LeaseWatch:
 
         The work puts its own lease in the place of the claim. A store without leases has none to find.
         """
-        if not self.tells_all:
-            yield True
-            return
-        claim, note = await self.claim(session, None), None
-        if claim is None and (note := await self._note(session)) is not None:
-            claim = await self.claim(session, note)
+        claim = await self.claim(session, None) if self.tells_all else None
         if claim is None:
-            yield False
+            yield not self.tells_all
             return
         _beginning_here.add(claim)
         try:
             yield True
         finally:
             _beginning_here.discard(claim)
-            # The work is done or under way, or did not begin; a claim that stays lapses.
+            # The work is done or under way; a claim that stays lapses.
             with suppress(WorldError):
-                await self.store.lease(session, claim, note)
+                await self.drop(session, claim)
 
     async def drop(self, session: str, lapsed: bytes) -> None:
         """Take away a record behind which there is no work."""
@@ -128,8 +106,13 @@ class LeaseWatch:
     async def vacate(self, session: str, incarnation: str) -> None:
         """Leave a record that has lapsed, for other observers: this process has left the session's run."""
         gone = encoded(self.worker, uuid4().hex, time.time(), 0.0)
-        await self.store.lease(session, await self._note(session), gone, incarnation)
+        await self.store.lease(session, None, gone, incarnation)
 
-    async def _note(self, session: str) -> bytes | None:
-        found = await self._lease(session)
-        return None if found is None or until_of(found) is None else found
+
+def _lapsed(data: bytes, since: float, now: float) -> bool:
+    record = decoded(data)
+    # What is no record of ours says nothing about a process, and one of this process is late at most.
+    if record is None or record.token in held_here or data in _beginning_here:
+        return False
+    where = record.at_work
+    return now - since >= record.seconds if where is None else where is Workplace.NOWHERE

@@ -7,9 +7,6 @@ caller insists. The record protects work and not the journal: the compare-and-se
 goes on, as it does for a store without leases. A clock that is set changes nothing here. On one boot of a
 machine all processes share the monotonic clock; of another machine's process an observer knows only whether
 it renews its record while the observer watches.
-
-A run that rests needs no process and has no lease. Where a question has a deadline, a note in the place of
-the lease says when a process is wanted. To all who want the lease it is none.
 """
 
 from __future__ import annotations
@@ -111,21 +108,6 @@ def encoded(worker: str, token: str, since: float, seconds: float) -> bytes:
     return json.dumps(attrs.asdict(record)).encode()
 
 
-def note_until(when: float) -> bytes:
-    """What is kept in the place of a lease where a process is wanted from *when* on, by the wall clock."""
-    return json.dumps({"until": when}).encode()
-
-
-def until_of(data: bytes) -> float | None:
-    """When a process is wanted, as the note *data* says; None where that is no note."""
-    # Most are leases, and not read for this.
-    if not data.startswith(b'{"until"'):
-        return None
-    with suppress(ValueError, TypeError, KeyError):
-        return float(json.loads(data)["until"])
-    return None
-
-
 # Processes of this machine
 
 
@@ -174,20 +156,16 @@ class SessionLease:
     """
     The lease of the session of *log*, which works in *environment*; it does nothing where there are none.
 
-    *until* says how long a run may be left alone for which it is given up, None for any time. A child has
-    none: it is its parent's work.
+    A child has none: it is its parent's work.
     """
 
     log: SessionLog
     environment: Environment
-    _until: Callable[[], float | None]
     _since: float = attrs.field(default=0.0, init=False)
     # Whether work goes on for which it is to be kept.
     wanted: bool = attrs.field(default=False, init=False)
     # The latest record that was written for this object, or may have been.
     _record: bytes | None = attrs.field(default=None, init=False)
-    # The note that was left in its place.
-    _note: bytes | None = attrs.field(default=None, init=False)
     # When it is to be renewed, by the monotonic clock.
     _due: float = attrs.field(default=0.0, init=False)
     # A renewal and a release at the same time could leave a record behind.
@@ -220,11 +198,6 @@ class SessionLease:
     def held(self) -> bool:
         """Whether a record is there for this object, or may be."""
         return self._record is not None
-
-    @property
-    def outdated(self) -> bool:
-        """Whether what is there for this object is not what is to be there while it rests."""
-        return self.held or (self._note is not None and self._note != self._wanted_note())
 
     @property
     def due(self) -> bool:
@@ -279,7 +252,7 @@ class SessionLease:
 
     async def release(self) -> None:
         """Give it up, where it is here, also when this is cancelled; where the store fails it runs out."""
-        if self._record is not None or self._note is not None:
+        if self._record is not None:
             try:
                 await self._give_up()
             except asyncio.CancelledError:
@@ -289,20 +262,16 @@ class SessionLease:
 
     async def _give_up(self) -> None:
         async with self._lock:
-            held, note = self._record or self._note, self._wanted_note()
-            if self._swap is not None and held not in {None, note}:
+            held = self._record
+            if self._swap is not None and held is not None:
                 with suppress(WorldError):
-                    found = await self._swap(held, note)
+                    found = await self._swap(held, None)
                     # A renewal that was cut off may not have come to the store.
                     there = decoded(found)
                     if there is not None and there.token == self._token:
-                        await self._swap(found, note)
-            self._record, self._note, self._due = None, note, 0.0
+                        await self._swap(found, None)
+            self._record, self._due = None, 0.0
             held_here.discard(self._token)
-
-    def _wanted_note(self) -> bytes | None:
-        until = self._until()
-        return None if until is None else note_until(until)
 
     async def check(self) -> None:
         """Raise `SessionBusy` where another object has it; it waits as `take` does."""
@@ -314,8 +283,7 @@ class SessionLease:
         """Write a record in the place of none, of ours or of one that is *over*; else the one that stays."""
         held = self._record
         if held is None:
-            held, self._since = self._note, time.time()
-        self._note = None
+            self._since = time.time()
         while True:
             # Kept before the store has it: where this is cut off, `release` has to look for it.
             self._record = wanted = self._made()

@@ -43,8 +43,6 @@ class Lease(Protocol):
     @property
     def held(self) -> bool: ...
     @property
-    def outdated(self) -> bool: ...
-    @property
     def due(self) -> bool: ...
     def renewing(self, renewals: dict[str, tuple[bytes, bytes]]) -> AbstractAsyncContextManager[None]: ...
     async def keep(self) -> None: ...
@@ -219,7 +217,7 @@ class Poller:
                     continue
                 # In this order: of a thousand sessions that wait here, most rest.
                 if not one.works:
-                    if lease.outdated:
+                    if lease.held:
                         over.append(lease)
                 elif lease.due:
                     due.append(lease)

@@ -110,8 +110,8 @@ class SessionRunner:
         self.id = log.session
         self.log = log
         self.environment = environment
+        self.lease = SessionLease(log, environment)
         self.children = Children(self.log, environment, opens)
-        self.lease = SessionLease(log, environment, self.children.first_due)
         self.broker = Broker(environment.watch.buffer)
         self.owner = Owner.NONE
         # None while no run goes on in this process.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 from support.http_server import Asking, scripted, serving
 
-from turnwheel import Agent, ChildSpec, MemoryStore, Policy
+from turnwheel import Agent, MemoryStore
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
 from turnwheel.effects.errors import TurnwheelError
-from turnwheel.engine.session.lease import born, encoded, until_of
+from turnwheel.engine.session.lease import born, encoded
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import StoreOver
@@ -197,55 +196,6 @@ async def test_what_belongs_to_others_is_left_to_them() -> None:
         await left(store, "acme/default/elsewhere", dead(), elsewhere)
         await asyncio.sleep(0.1)
         assert {*await store.leases()} == {"of no tenant", "acme/default/elsewhere"}
-
-
-TASK = calls(("run_agent", {"agent": "helper", "prompt": "pay it"}))
-HELPER = ChildSpec(name="helper", tools=("pay",))
-
-
-@pytest.mark.parametrize("replies", [[PAY], [TASK, PAY]], ids=["own", "of a child"])
-@pytest.mark.parametrize("waits", [False, True], ids=["left", "dead"])
-async def test_a_deadline_is_seen_to_by_a_server_that_lives(replies: Any, *, waits: bool) -> None:
-    store, soon = MemoryStore(), Policy(answer_within=0.3)
-    more: dict[str, Any] = {"policy": soon, "children": [HELPER], "lease": 0.15}
-    async with serving(scripted(*[says("Not paid.")] * 2, **more), store) as server:
-        session = scripted(*replies, **more).session("s", store)
-        run = asyncio.create_task(session.run("Go", wait=waits))
-        await until_noted(store)
-        asked = await server.question("s")
-        if waits:
-            # What its process has said by now is what one that dies leaves.
-            await session.close()
-        await asyncio.wait({run})
-        assert await entries_of(store, "s", "TakenOver") == 0
-        over = await server.done("s")
-        assert (over["reason"], over["questions"]) == ("end_turn", [])
-        assert asked["due"] <= time.time()
-        assert await entries_of(store, "s", "TakenOver") == 1
-        await until_gone(store)
-
-
-async def until_noted(store: MemoryStore) -> None:
-    """Until a process is wanted at some time."""
-
-    async def noted() -> bool:
-        return any(until_of(data) is not None for data in (await store.leases()).values())
-
-    await until(noted)
-
-
-async def test_a_deadline_is_left_to_the_server_that_waits_for_it() -> None:
-    store = MemoryStore()
-    more: dict[str, Any] = {"policy": Policy(answer_within=0.2), "lease": 0.6}
-    async with (
-        serving(scripted(PAY, says("Not paid."), **more), store) as one,
-        serving(scripted(**more), store) as other,
-    ):
-        await one.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
-        await other.question("s")
-        assert (await other.done("s"))["reason"] == "end_turn"
-        await until_gone(store)
-        assert await entries_of(store, "s", "TakenOver") == 0
 
 
 class Halting(StoreOver):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Mapping
 
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreError
 from turnwheel.engine.session.lapsed import LeaseWatch
-from turnwheel.engine.session.lease import note_until
 from turnwheel.engine.session.tenant_bound import TenantBound
 from turnwheel.testing.stores import StoreOver
 
@@ -72,15 +70,3 @@ async def test_a_claim_that_cannot_be_taken_back_harms_nothing_and_lapses() -> N
         assert claimed
         assert not (await watch.look()).lapsed
     assert (await watch.look()).lapsed == {"s"}
-
-
-async def test_a_session_that_waits_for_a_deadline_is_not_at_work_and_is_counted_once_it_begins() -> None:
-    store = MemoryStore()
-    bound = TenantBound(LeaseWatch(store, "worker", 9.0), 1, tuple)
-    note = note_until(time.time() + 60.0)
-    for name in ("ann/a/0", "ann/a/1"):
-        await store.lease(name, None, note)
-    async with bound.begin("ann/a/0") as first, bound.begin("ann/a/1") as second:
-        assert (first, second) == (True, False)
-    # What did not begin waits for its deadline as before.
-    assert await store.leases() == dict.fromkeys(("ann/a/0", "ann/a/1"), note)
