@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypedDict, final
 
 import absurd_sdk
@@ -19,6 +19,7 @@ import psycopg
 
 from ...effects.errors import ConfigError, StoreError, TurnwheelError
 from ...engine.agent import Agent
+from ...performers.base import warn
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,9 +72,9 @@ class TurnQueue:
         """
         The session *id* of *agent*, to `send`, `steer`, `approve` or `interrupt`; a turn follows at the end.
 
-        It follows also where something is raised inside, which goes on. Raises `ConfigError` for an unknown
-        agent, and `StoreError` where the turn could not be queued. What was written is kept then: do the same
-        again, with the same ids.
+        It follows also where something is raised inside, which goes on; where it cannot, a warning is logged.
+        Raises `ConfigError` for an unknown agent, and `StoreError` where the turn could not be queued. What
+        was written is kept then: do the same again, with the same ids.
         """
         if agent not in self._agents:
             msg = f"there is no agent {agent!r}; the agents are {', '.join(map(repr, self._agents))}"
@@ -83,11 +84,13 @@ class TurnQueue:
             try:
                 yield session
             except BaseException:
-                # A turn that cannot be queued is less than what the caller did not expect either.
-                with suppress(TurnwheelError):
+                try:
                     # It may have been cancelled within an append, which is kept all the same.
                     await session.load()
                     await self._follow(agent, session)
+                except (TurnwheelError, psycopg.Error) as error:
+                    # Not raised: the caller has to see what it raised itself.
+                    warn(id, "no turn was queued for what was written; queue one with wake", error)
                 raise
             await self._follow(agent, session)
 

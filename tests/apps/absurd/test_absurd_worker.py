@@ -17,6 +17,7 @@ import attrs
 import httpx
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 from support.http_server import serving
 from support.postgres import ON_ONE_WORKER, PostgresServer, make_absurd_tables, new_schema, postgres_server
 from support.session_stage import until
@@ -180,6 +181,16 @@ async def test_what_was_sent_is_answered_whatever_came_after_it(
         async with asyncio.timeout(10):
             assert await stage.text("s") == "done: say hello"
         await stage.free()
+
+
+async def test_a_turn_that_cannot_be_queued_hides_no_error_of_the_block(stage: Stage) -> None:
+    stage.queue = "absent"
+    async with stage.way_in() as turns:
+        with capture_logs() as logs, pytest.raises(LookupError):  # noqa: PT012  # what is sent comes first
+            async with turns.session("payer", "s") as session:
+                await session.send("say hello")
+                raise LookupError
+    assert [log["event"] for log in logs] == ["no turn was queued for what was written; queue one with wake"]
 
 
 async def test_a_question_holds_no_turn_and_any_worker_goes_on_with_its_answer(stage: Stage) -> None:
