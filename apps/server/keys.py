@@ -98,7 +98,7 @@ class KeyedAnswers:
         async with self._under_way.setdefault(f"{session}\n{key}", asyncio.Lock()):
             known = await self._write(session, asked, first=True)
             if known is not None and await self._outlived(operation, call, known):
-                known = None
+                known = await self._write(session, asked, first=True, outlived=known)
             if known is not None and known.body != asked.body:
                 detail = "this Idempotency-Key came with another body before; take a new key"
                 raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
@@ -129,8 +129,14 @@ class KeyedAnswers:
             return (await self._opens.find(call.names, call.session))[1]
         return call.names.stored(call.names.agents[0], call.keyed("session") or "")
 
-    async def _write(self, session: str, note: Note, *, first: bool = False) -> Note | None:
-        """Write *note* and give None; or, where it is to be the *first* and is not, what is there."""
+    async def _write(
+        self, session: str, note: Note, *, first: bool = False, outlived: Note | None = None
+    ) -> Note | None:
+        """
+        Write *note* and give None; or, where it is to be the *first* and is not, what is there.
+
+        What is *outlived* counts as not there.
+        """
         store, journal = self._opens.store, session + NOTES
         about = encode(SessionSummary(kind=SessionKind.CHILD, parent=session), SessionSummary)
         for _ in range(NOTE_TRIES):
@@ -139,7 +145,9 @@ class KeyedAnswers:
                 known = await self._read(journal)
                 if first and (place := known.places.get(note.key)) is not None:
                     entries = await store.load(journal, place, known.incarnation)
-                    return msgspec.json.decode(entries[0], type=Note)
+                    there = msgspec.json.decode(entries[0], type=Note)
+                    if there != outlived:
+                        return there
                 if not (first or known.length):
                     # Deleted meanwhile, with what was the first: nothing of it may be left.
                     return None

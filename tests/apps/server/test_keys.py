@@ -186,6 +186,20 @@ async def test_a_key_does_not_outlive_the_session_that_was_made_with_it(
         await server.post(at, {**body, "id": "u"}, 422, headers=KEY)
 
 
+async def test_of_two_requests_under_a_key_that_is_free_again_one_is_refused() -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as one, serving(model(), store) as other:
+        first = await one.post("/api/sessions", {"prompt": "One?"}, 201, headers=KEY)
+        await one.ask("DELETE", f"/api/sessions/{first['id']}", None, 204)
+        asked = [(one, "Two?"), (other, "Three?"), (one, "Four?")]
+        posts = [
+            server.client.post("/api/sessions", json={"prompt": prompt}, headers=KEY)
+            for server, prompt in asked
+        ]
+        answers = await asyncio.gather(*posts)
+        assert sorted([answer.status_code for answer in answers]) == [201, 422, 422]
+
+
 async def test_requests_of_one_moment_are_one() -> None:
     store = MemoryStore()
     async with serving(model(), store) as one, serving(model(), store) as other:
