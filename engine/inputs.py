@@ -81,7 +81,8 @@ CLOSES: dict[type, str] = {
     effects.CallCancelled: "a cancel",
     effects.ApprovalGiven: "an answer",
 }
-# The same for what has stopped a batch with its children. A batch that goes on has stopped single calls.
+# The same for what has stopped a batch with its children. Of single calls, and of a batch that several things
+# have stopped, it is not known any more.
 STOPPED_BY = {
     Stopping.HURRIED: CLOSES[effects.UserSteered],
     Stopping.INTERRUPTED: CLOSES[effects.Interrupted],
@@ -116,7 +117,7 @@ def closers(state: SessionState) -> dict[str, str]:
     """The calls of *state* for which, or for whose child, no answer counts any more; with what is why."""
     # A child that was told to stop may not have heard of it yet: what it still asks will be withdrawn.
     stopped = [] if state.machine is None else stopped_children(state.machine.state)
-    by = {call: STOPPED_BY.get(stopping, CLOSES[effects.CallCancelled]) for call, stopping in stopped}
+    by = {call: STOPPED_BY.get(stopping, "a stop") for call, stopping in stopped}
     return by | {call: CLOSES.get(type(event), "") for call, event in state.overtaken.items()}
 
 

@@ -23,7 +23,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "turnwheel_http_requests",
-            "Requests that were answered.",
+            "Requests, by how they were answered; 499 where the connection ended before.",
             ["method", "path", "status"],
             registry=self._registry,
         )

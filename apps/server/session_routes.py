@@ -222,11 +222,12 @@ class SessionRoutes:
         """Answer a question; the run goes on by itself."""
         given: NewDecision = call.body
         request, decision = call.request.path_params["question"], decision_of(given)
-        # At a child's parent, which knows whether the child is about to be stopped.
         async with (
             self.opens.use(call.names, call.session) as one,
-            self.opens.main(call.names, one) as main,
+            self.opens.main(call.names, one) as parent,
         ):
+            # A child's question at its parent, which knows whether the child is about to be stopped.
+            main = parent if any(each.id == request for each in one.session.waiting) else one
             asked = next((each for each in main.session.waiting if each.id == request), None)
             machine = main.session.machine
             if asked is not None and machine is not None:

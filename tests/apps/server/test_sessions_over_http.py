@@ -10,8 +10,9 @@ import attrs
 import pytest
 from support.http_server import scripted, serving
 
-from turnwheel import ChildSpec, MemoryStore
+from turnwheel import ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server.limits import ServerLimits
+from turnwheel.effects.config import Concurrency
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.performers.stores.base import SessionInfo, Store
@@ -368,6 +369,19 @@ async def test_a_question_of_a_child_is_answered_at_the_child_or_at_its_parent()
         await server.done("s")
         refused = await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "deny"}, 409)
         assert "answered by ann" in refused["detail"]
+
+
+async def test_a_question_is_answered_where_it_is_asked_or_above() -> None:
+    both = calls(("run_agent", {"agent": "helper", "prompt": "pay it"}), ("pay", {"amount": 5}))
+    at_once = Policy(concurrency=Concurrency.PARALLEL)
+    agent = scripted(both, PAY, children=[ChildSpec(name="helper", tools=("pay",))], policy=at_once)
+    async with serving(agent) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        found = await server.until("s", lambda found: len(found["questions"]) == 2)
+        of = {question["session"]: question["id"] for question in found["questions"]}
+        (child,) = of.keys() - {"s"}
+        await server.post(f"/api/sessions/{child}/questions/{of['s']}", {"decision": "approve"}, 404)
+        await server.post(f"/api/sessions/s/questions/{of[child]}", {"decision": "approve"})
 
 
 class Deaf(StoreOver):

@@ -642,7 +642,7 @@ class Deaf(StoreOver):
     [
         (Session.interrupt, "an interrupt"),
         (lambda session: session.steer("never mind", "now"), "a steer"),
-        (lambda session: session.cancel(session.children[0].call), "a cancel"),
+        (lambda session: session.cancel(session.children[0].call), "a stop"),
     ],
 )
 async def test_a_child_that_has_been_told_to_stop_asks_nothing_more(way: Any, by: str) -> None:
