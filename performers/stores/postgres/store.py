@@ -258,7 +258,12 @@ class PostgresStore:
                 self._thread = _StoreThread(self._make())
                 # A store that was never closed ends its thread, with the process at the latest.
                 weakref.finalize(self, self._thread.close)
-            return ask(self._thread)
+            try:
+                return ask(self._thread)
+            except RuntimeError as error:
+                # The interpreter ends, and its threads have ended.
+                msg = f"store {self._place!r} is closed, since this process ends"
+                raise StoreError(msg) from error
 
     def _bytes(self, session: str) -> bytes:
         try:
