@@ -152,10 +152,12 @@ class CallAssembler:
             call.named = bool(call.name and (arguments or call.begun))
             new_name = call.name if call.named else ""
         call.begun = call.begun or bool(arguments)
-        call.arguments.append(arguments)
-        # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
-        named = shorten_id(new_id), shorten_label(new_name)
-        pieces.append(CallPiece(call.number, *named, arguments, opaque))
+        # Else it is an id that came before, and no piece.
+        if new_id or name or arguments or opaque:
+            call.arguments.append(arguments)
+            # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
+            named = shorten_id(new_id), shorten_label(new_name)
+            pieces.append(CallPiece(call.number, *named, arguments, opaque))
 
     def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> _OpenCall:
         """The call that a bit belongs to; one without index or id belongs to the call before it."""
