@@ -20,7 +20,8 @@ from pathlib import Path
 
 from provers.options import whole
 
-from hosts.kills import PARTS, Harm, harm_often
+from hosts.host import Harm
+from hosts.kills import PARTS, harm_often
 from hosts.known import HOSTS, LARGE
 
 # Seconds within which 99 of 100 takeovers have to be done; without a network a call is patient for longer.

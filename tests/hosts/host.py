@@ -8,6 +8,7 @@ To add one, implement `Host` and add it to `HOSTS` of `hosts.known`. Workers mak
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias, final
 
@@ -76,17 +77,26 @@ class Look:
     questions: tuple[str, ...] = ()
 
 
+class Harm(StrEnum):
+    """What is done while sessions are at work: to a worker, to the server that keeps them, or between."""
+
+    KILL = "kill"
+    FREEZE = "freeze"
+    CRASH = "crash"
+    CUT = "cut"
+
+
 class Host(Protocol):
     """Sessions over several worker processes."""
 
     @property
     def name(self) -> str: ...
 
-    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
+    async def start(self, folder: Path, workers: int, pace: float, harm: Harm | None = None) -> None:
         """
         Begin; what it keeps goes into *folder*, and a tool takes *pace* seconds.
 
-        With *networks* that of each worker, by which it reaches the server of the sessions, can be cut.
+        It is to bear *harm*: others go on soon. Where there is none, it is patient with what is slow.
         """
         ...
 

@@ -15,7 +15,6 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import final
 
@@ -24,7 +23,7 @@ from provers.audit.journals import Kept
 from provers.crash.points import Notebook
 
 from hosts.desk import NOTES
-from hosts.host import Answer, Host
+from hosts.host import Answer, Harm, Host
 from hosts.judge import faults
 from hosts.scripts import LONGEST, Client
 from turnwheel.engine.journal.encoding import decode_entry
@@ -54,15 +53,6 @@ JOBS = (
 PARTS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
-class Harm(StrEnum):
-    """What is done while sessions are at work: to a worker, to the server that keeps them, or between."""
-
-    KILL = "kill"
-    FREEZE = "freeze"
-    CRASH = "crash"
-    CUT = "cut"
-
-
 @final
 @attrs.define
 class Figures:
@@ -86,7 +76,7 @@ async def harm_often(
 ) -> Figures:
     """Do *harm* so many *times*, with so many new *sessions* at work each time."""
     figures, chance = Figures(), random.Random(seed)
-    await host.start(folder, WORKERS, PACE, networks=harm is Harm.CUT)
+    await host.start(folder, WORKERS, PACE, harm)
     try:
         for number in range(times):
             names = [f"k{number}s{session}" for session in range(sessions)]

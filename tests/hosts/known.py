@@ -41,8 +41,8 @@ def absurd() -> Generator[Host]:
 
 @contextmanager
 def restate() -> Generator[Host]:
-    """Workers that a Restate server of their own calls, by way of a balancer."""
-    yield RestatePool(server_program(), balancer=True)
+    """Workers that a Restate server of their own calls."""
+    yield RestatePool(server_program())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from support.proxy import Proxy
 from support.restate_cluster import Cluster, answers, free_ports, wait_until
 
 from hosts.desk import NOTES, make_agent
-from hosts.host import Input, Look
+from hosts.host import Harm, Input, Look
 from hosts.processes import PATIENCE, SERVICE, Workers, journals_of, leased, open_store
 from hosts.sessions import give, look_at
 from turnwheel import Agent, Session
@@ -31,8 +31,8 @@ class Pool(Workers):
 
     _store: Store
 
-    async def _open(self, folder: Path, pace: float) -> None:
-        self._folder, self._pace = folder, pace
+    async def _open(self, folder: Path, pace: float, harm: Harm | None) -> None:
+        self._place(folder, pace, harm)
         # What clients look with.
         self._agent: Agent = make_agent(folder, pace, cwd=folder)
         self._looks: dict[str, Session] = {}
@@ -90,18 +90,19 @@ class AbsurdPool(Pool):
 
     def _given(self, worker: int) -> Sequence[str]:
         place = f"{self._dsn(self._server, worker)}#{self._schema}"
-        return str(self._folder), str(self._pace), place, self._queue
+        return place, self._queue
 
-    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
+    async def start(self, folder: Path, workers: int, pace: float, harm: Harm | None = None) -> None:
         """Begin *workers* processes."""
-        await self._open(folder, pace)
+        await self._open(folder, pace, harm)
         await asyncio.to_thread(make_absurd_tables, self._server)
         await self._server.run(f"select absurd.create_queue('{self._queue}')")
         self._store = self._database = store = open_store(f"{self._server.dsn}#{self._schema}")
         # Before several processes make it at once.
         await store.list(1)
         self._turns = TurnQueue(self._server.dsn, {SERVICE: self._agent}, store, queue=self._queue)
-        await self._begin(workers, [Proxy(self._server.socket) for _ in range(workers if networks else 0)])
+        cut = workers if harm is Harm.CUT else 0
+        await self._begin(workers, [Proxy(self._server.socket) for _ in range(cut)])
 
     async def stop(self) -> None:
         """End all processes, and let go of the queue."""
@@ -126,30 +127,32 @@ class RestatePool(Pool):
     """
     Workers that Restate calls, whose *program* is started here on so many *nodes*.
 
-    They share an address, or a *balancer* has it.
+    They share an address; where one is to hang, a balancer has it.
     """
 
-    def __init__(self, program: str, nodes: int = 1, *, balancer: bool = False) -> None:
+    def __init__(self, program: str, nodes: int = 1) -> None:
         super().__init__("restate")
         self.name = "workers of Restate" if nodes == 1 else f"workers of Restate on {nodes} nodes"
-        self._program, self._nodes, self._balancer = program, nodes, balancer
+        self._program, self._nodes = program, nodes
 
     def _given(self, worker: int) -> Sequence[str]:
         old = self._ports[worker] if self._ports else self.cluster.port
         port = self._newer_port if worker in self._newer else old
-        return str(self._folder), str(self._pace), f"127.0.0.1:{port}"
+        return (f"127.0.0.1:{port}",)
 
-    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
+    async def start(self, folder: Path, workers: int, pace: float, harm: Harm | None = None) -> None:
         """Begin the server and *workers* processes."""
-        await self._open(folder, pace)
-        self.cluster = cluster = Cluster(self._program, folder, self._nodes)
+        await self._open(folder, pace, harm)
+        self.cluster = cluster = Cluster(self._program, folder, self._nodes, patient=harm is None)
         await asyncio.to_thread(cluster.start_server)
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
-        self._ports = free_ports(workers if networks or self._balancer else 0)
+        own = harm in {Harm.CUT, Harm.FREEZE}
+        self._ports = free_ports(workers if own else 0)
         (self._newer_port,) = free_ports(1)
         # Of the networks each accepts some of the connections to the address of all.
-        await self._begin(workers, [Proxy(port, cluster.port) for port in self._ports if networks])
-        if self._balancer and not networks:
+        networks = [Proxy(port, cluster.port) for port in self._ports if harm is Harm.CUT]
+        await self._begin(workers, networks)
+        if harm is Harm.FREEZE:
             await self._stack.enter_async_context(balanced(cluster.port, self._ports))
         # A worker does not say when it listens.
         await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.port}/health"))

@@ -19,7 +19,7 @@ from support.postgres import PostgresServer, new_schema
 from support.proxy import Proxy
 
 from hosts.desk import make_agent
-from hosts.host import Answer, Cancel, Input, Interrupt, Look, Prompt, Steer, Think
+from hosts.host import Answer, Cancel, Harm, Input, Interrupt, Look, Prompt, Steer, Think
 from hosts.newer import NEWER
 from hosts.sessions import give, look_at
 from turnwheel import Agent, MemoryStore, Session, SQLiteStore
@@ -34,6 +34,9 @@ OVER = re.compile("is over|was answered|was withdrawn|is answered|answered by|wi
 
 # Seconds that a client tries to put something in, and that a worker may take to come up.
 PATIENCE = 60.0
+
+# Seconds without a sign of life after which others go on: where a worker is harmed, and where none is.
+SOON, PATIENT = 2.0, 20.0
 
 # The name of the agent, where a host has several.
 SERVICE = "assistant"
@@ -77,13 +80,17 @@ class Workers:
         self._workers: dict[int, tuple[asyncio.subprocess.Process, str]] = {}
         self._frozen: set[int] = set()
         self._all: list[asyncio.subprocess.Process] = []
+        self._harm: Harm | None = None
         self._networks: list[Proxy] = []
         self._newer: set[int] = set()
         self._stack = AsyncExitStack()
 
     def _given(self, worker: int) -> Sequence[str]:
-        """What the new process of *worker* is told."""
+        """What the new process of *worker* is told of where it works."""
         raise NotImplementedError
+
+    def _place(self, folder: Path, pace: float, harm: Harm | None) -> None:
+        self._folder, self._pace, self._harm = folder, pace, harm
 
     async def _begin(self, workers: int, networks: Sequence[Proxy] = ()) -> None:
         self._networks = [await self._stack.enter_async_context(each) for each in networks]
@@ -118,6 +125,9 @@ class Workers:
             "-m",
             "hosts.worker",
             self._kind,
+            str(self._folder),
+            str(self._pace),
+            str(PATIENT if self._harm is None else SOON),
             *self._given(worker),
             env={**os.environ, "PYTHONPATH": str(TESTS), **({NEWER: "yes"} if worker in self._newer else {})},
             stdout=asyncio.subprocess.PIPE,
@@ -163,30 +173,30 @@ class Servers(Workers):
         self._turns = count()
 
     def _given(self, worker: int) -> Sequence[str]:
-        return str(self._folder), str(self._pace), self._place(worker)
+        return (self._store_of(worker),)
 
-    def _place(self, worker: int | None = None) -> str:
+    def _store_of(self, worker: int | None = None) -> str:
         if self._server is None:
             return str(self._folder / "sessions.db")
         dsn = self._server.dsn if worker is None else self._dsn(self._server, worker)
         return f"{dsn}#{self._schema}"
 
-    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
+    async def start(self, folder: Path, workers: int, pace: float, harm: Harm | None = None) -> None:
         """Begin *workers* processes."""
-        self._folder, self._pace = folder, pace
-        self._store = open_store(self._place())
+        self._place(folder, pace, harm)
+        self._store = open_store(self._store_of())
         # Before several processes make it at once.
         await self._store.list(1)
         limits = httpx.Limits(max_connections=100)
         self._client = httpx.AsyncClient(timeout=5.0, limits=limits)
-        there = self._server.socket if networks and self._server is not None else None
+        there = self._server.socket if harm is Harm.CUT and self._server is not None else None
         await self._begin(workers, [Proxy(there) for _ in range(workers)] if there else [])
 
     def freeze(self, worker: int) -> int:
         """Stop one where it is, but not in the middle of a write to a file: its lock would stay."""
         while True:
             pid = super().freeze(worker)
-            if self._server is not None or not is_locked(self._place()):
+            if self._server is not None or not is_locked(self._store_of()):
                 return pid
             self.thaw(worker)
 
@@ -261,9 +271,9 @@ class InProcess:
 
     name = "in process"
 
-    async def start(self, folder: Path, workers: int, pace: float, *, networks: bool = False) -> None:
-        """Begin; there are no *workers*, and no *networks*."""
-        del workers, networks
+    async def start(self, folder: Path, workers: int, pace: float, harm: Harm | None = None) -> None:
+        """Begin; there are no *workers*, and nothing to *harm*."""
+        del workers, harm
         self._store = MemoryStore()
         self._agent: Agent = make_agent(folder, pace, cwd=folder)
         self._sessions: dict[str, Session] = {}

@@ -13,9 +13,9 @@ import pytest
 from provers.crash.points import Notebook
 
 from hosts.desk import NOTES
-from hosts.host import Answer, Host
+from hosts.host import Answer, Harm, Host
 from hosts.judge import faults, story
-from hosts.kills import PAUSE, Harm, harm_often
+from hosts.kills import PAUSE, harm_often
 from hosts.known import HOSTS, LARGE
 from hosts.newer import become_newer
 from hosts.processes import InProcess
@@ -95,7 +95,7 @@ async def test_a_newer_version_follows_an_older_one(
         await client.put(Answer(await client.question()))
         await client.over()
 
-    await host.start(tmp_path, 2, 0.2)
+    await host.start(tmp_path, 2, 0.2, Harm.KILL)
     try:
         clients = [Client(host, f"s{number}", tmp_path, pause=PAUSE) for number in range(20)]
         async with asyncio.TaskGroup() as working:

@@ -1,9 +1,9 @@
 """
-A worker of a host: ``python -m hosts.worker KIND FOLDER PACE ...`` works, and prints a line when it does.
+A worker of a host: `python -m hosts.worker KIND FOLDER PACE LEASE ...` prints a line when it is at work.
 
-    server FOLDER PACE STORE          serves the suite's agent over the store, and prints its address
-    absurd FOLDER PACE STORE QUEUE    takes turns from the queue in the database of the store
-    restate FOLDER PACE BIND          serves the suite's agent for a server of Restate
+    server FOLDER PACE LEASE STORE          serves the suite's agent over the store, and prints its address
+    absurd FOLDER PACE LEASE STORE QUEUE    takes turns from the queue in the database of the store
+    restate FOLDER PACE LEASE BIND          serves the suite's agent for a server of Restate
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ async def take_turns(agent: Agent, place: str, queue: str) -> None:
     """Take the turns of *queue*."""
     dsn, _, _ = place.partition("#")
     print("at work", flush=True)
-    await AbsurdWorker(dsn, {SERVICE: agent}, open_store(place), queue=queue).run()
+    claim = round(agent.lease)
+    await AbsurdWorker(dsn, {SERVICE: agent}, open_store(place), queue=queue, claim=claim).run()
 
 
 async def serve_restate(agent: Agent, bind: str) -> None:
     """Serve *agent* for Restate at *bind*."""
     print("at work", flush=True)
-    await RestateWorker({SERVICE: agent}, beat=0.5).serve(bind)
+    await RestateWorker({SERVICE: agent}, beat=agent.lease / 4).serve(bind)
 
 
 KINDS: Mapping[str, Callable[..., Awaitable[Any]]] = {
@@ -57,9 +58,10 @@ KINDS: Mapping[str, Callable[..., Awaitable[Any]]] = {
 }
 
 
-async def main(kind: str, folder: str, pace: str, *more: str) -> None:
+async def main(kind: str, folder: str, pace: str, lease: str, *more: str) -> None:
     """Work until the process is ended."""
-    await KINDS[kind](make_agent(Path(folder), float(pace), cwd=Path(folder)), *more)
+    agent = make_agent(Path(folder), float(pace), cwd=Path(folder), lease=float(lease))
+    await KINDS[kind](agent, *more)
 
 
 if __name__ == "__main__":

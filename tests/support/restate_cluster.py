@@ -58,9 +58,6 @@ class Node:
         names = ("INGRESS__BIND_ADDRESS", "ADMIN__BIND_ADDRESS", "BIND_ADDRESS")
         settings = {name: f"127.0.0.1:{port}" for name, port in zip(names, self.ports, strict=True)}
         settings["DISABLE_TELEMETRY"] = "true"
-        # A worker that hangs holds its connections. Without a balancer in between, the server has to notice.
-        settings["WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL"] = "1s"
-        settings["WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT"] = "1s"
         env = {f"RESTATE_{name}": value for name, value in {**settings, **self.more}.items()}
         name = self.folder.name
         command = [self.program, "--base-dir", str(self.folder), "--node-name", name, "--no-logo"]
@@ -87,11 +84,16 @@ class Node:
 
 @attrs.define(eq=False)
 class Cluster:
-    """The server *program* on so many *nodes*, in *folder*; clients ask the first. Workers are at *port*."""
+    """
+    The server *program* on so many *nodes*, in *folder*; clients ask the first. Workers are at *port*.
+
+    One that is not *patient* gives up connections to a worker that does not answer.
+    """
 
     program: str
     folder: Path
     nodes: int = 1
+    patient: bool = attrs.field(default=True, kw_only=True)
     port: int = attrs.field(factory=lambda: free_ports(1)[0])
     _all: list[Node] = attrs.field(init=False)
     _crashes: Iterator[int] = attrs.field(factory=count, init=False)
@@ -99,8 +101,11 @@ class Cluster:
     def __attrs_post_init__(self) -> None:
         ports = [free_ports(3) for _ in range(self.nodes)]
         shared: dict[str, str] = {}
+        if not self.patient:
+            shared["WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL"] = "1s"
+            shared["WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT"] = "1s"
         if self.nodes > 1:
-            shared = {
+            shared |= {
                 "CLUSTER_NAME": "tests",
                 "BIFROST__DEFAULT_PROVIDER": "replicated",
                 "METADATA_SERVER__TYPE": "replicated",
@@ -113,7 +118,7 @@ class Cluster:
         for number, each in enumerate(ports):
             own = {"ADVERTISED_ADDRESS": _url(each[2]), "AUTO_PROVISION": "false" if number else "true"}
             folder = self.folder / f"node{number}"
-            self._all.append(Node(self.program, folder, each, {**shared, **own} if shared else {}))
+            self._all.append(Node(self.program, folder, each, {**shared, **own}))
 
     @property
     def ingress(self) -> str:
