@@ -45,14 +45,13 @@ from turnwheel.effects.notices import (
     TextDelta,
 )
 from turnwheel.engine.agent import ask
-from turnwheel.engine.machine import ChildLink, calls_at
+from turnwheel.engine.machine import ChildLink, stopped_children
 from turnwheel.engine.session import children
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.worker_pool import WorkerPool
-from turnwheel.states.batch.batch import Order
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import StoreOver
@@ -654,7 +653,7 @@ async def test_a_child_that_has_been_told_to_stop_asks_nothing_more(way: Any, by
     store.ears.clear()
     await way(session)
     # The parent has applied it, and the child has not heard of it yet.
-    await until(lambda: session.machine and calls_at(session.machine.state)[0].phase.told is Order.STOP)
+    await until(lambda: session.machine and stopped_children(session.machine.state))
     for who in session, await house.process().load():
         assert who.waiting == ()
         with pytest.raises(errors.UnknownRequest, match=f"{by} came before and closes it; open: none"):

@@ -379,7 +379,7 @@ class Calling(Mistaken):
 
     def on_news(self, hear: Hear) -> Callable[[], None]:
         super().on_news(hear)
-        if self.mistake == "calls nobody":
+        if self.mistake == "calls none":
             return lambda: None
         LISTENERS.append((self, hear))
         return lambda: None if self.mistake == "calls for ever" else LISTENERS.remove((self, hear))
@@ -499,7 +499,7 @@ async def test_a_mistake_of_one_that_lasts_is_found(name: str) -> None:
     assert not await found_by(CHECKS[REOPENED], lambda: Mistaken(again))
 
 
-@pytest.mark.parametrize("mistake", ["calls nobody", "calls once", "calls of another", "calls for ever"])
+@pytest.mark.parametrize("mistake", ["calls none", "calls once", "calls of another", "calls for ever"])
 async def test_a_mistake_of_one_that_calls_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_promises, "CALLED_WITHIN", 0.2)
     monkeypatch.setattr(store_promises, "LATER", 0.01)
