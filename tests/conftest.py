@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings, strategies as st
 from support.postgres import open_postgres, postgres_server
 
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "real" in item.path.parts:
             # The servers are started once a session: one process has them all.
             item.add_marker(pytest.mark.xdist_group("real"))
+
+
+def pytest_runtest_teardown() -> None:
+    # Even `capture_logs` leaves structlog configured, and the next test would print what we log.
+    structlog.reset_defaults()
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

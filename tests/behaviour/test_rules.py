@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-import structlog
+from structlog.testing import capture_logs
 
 from turnwheel import Agent, Deny, Policy, Rule, SQLiteStore, builtin_tools
 from turnwheel.effects import AskApproval, CallModel
@@ -415,12 +415,8 @@ async def test_why_a_call_could_not_be_looked_at_is_logged(
 
     monkeypatch.setattr(inspection, "found_path", fail)
     place = Place(folder, "deny read:path=secrets/*")
-    try:
-        with structlog.testing.capture_logs() as lines:
-            structlog.configure(processors=structlog.get_config()["processors"])
-            assert await place.call("read", path="notes.txt") == "denied: no"
-    finally:
-        structlog.reset_defaults()
+    with capture_logs() as lines:
+        assert await place.call("read", path="notes.txt") == "denied: no"
     line = next(line for line in lines if line["log_level"] == "warning")
     assert (line["event"], line["tool"]) == ("a call could not be looked at", "read")
     assert line["error"] == "RecursionError"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import structlog
 from behaviour.conftest import Stage
 
 from turnwheel import Agent, Compaction, DoneReason, Limits, Loops, Policy, Retries, Settings
@@ -308,14 +306,7 @@ async def test_who_wants_no_bits_gets_each_text_whole(stage: Stage, reply: Reply
     assert [notice.text for notice in stage.seen(TextDelta)] == texts
 
 
-@pytest.fixture
-def unconfigured() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
-
-
 @pytest.mark.behaviour("a-log-may-be-kept")
-@pytest.mark.usefixtures("unconfigured")
 async def test_each_step_can_be_logged_to_a_file(stage: Stage, tmp_path: Path) -> None:
     settings = Settings.load(env=NOTHING, api_key="sk-secret", debug={"file": tmp_path / "logs" / "a.log"})
     await agent_of(settings, stage, says("hello")).run("go")

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-import structlog
 from provers.tasks import turns
+from structlog.testing import capture_logs
 
 from turnwheel import (
     Agent,
@@ -151,12 +151,8 @@ async def test_code_of_the_host_that_raises_is_logged_with_its_traceback() -> No
         hooks=[review],
         approver=approver,
     )
-    try:
-        with structlog.testing.capture_logs() as lines:
-            structlog.configure(processors=structlog.get_config()["processors"])
-            assert (await agent.run("go")).text == "well"
-    finally:
-        structlog.reset_defaults()
+    with capture_logs() as lines:
+        assert (await agent.run("go")).text == "well"
     warned = [line for line in lines if line["log_level"] == "warning"]
     about = [line.get("tool") or line.get("hook") or line.get("request") for line in warned]
     assert list(zip([line["event"] for line in warned], about, strict=True)) == [

@@ -16,7 +16,7 @@ from typing import Any, assert_type, cast
 
 import attrs
 import pytest
-import structlog
+from structlog.testing import capture_logs
 from support.odd_values import Mute, Secretive, fail
 
 from turnwheel.effects.errors import ArgumentError, ConfigError
@@ -319,12 +319,8 @@ async def test_an_async_hook_that_blocks_the_event_loop_is_named_in_the_log(
     def hold_up(_: HookCall) -> None:
         now[0] += 1.5
 
-    try:
-        with structlog.testing.capture_logs() as lines:
-            structlog.configure(processors=structlog.get_config()["processors"])
-            await asked(scene, *both(hold_up))
-    finally:
-        structlog.reset_defaults()
+    with capture_logs() as lines:
+        await asked(scene, *both(hold_up))
     told = [(line["event"], line["hook"], line["seconds"]) for line in lines]
     assert told == [("a hook blocked the event loop", "coroutine", 1.5)]
 

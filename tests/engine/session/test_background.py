@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-import structlog
+from structlog.testing import capture_logs
 
 from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
 from turnwheel.effects.errors import (
@@ -170,12 +170,10 @@ async def test_a_run_that_an_input_began_and_that_fails_is_logged() -> None:
                 raise StoreError(msg)
             return await super().append(session, expected, entries, about, incarnation)
 
-    with structlog.testing.capture_logs() as logs:
-        structlog.configure(processors=structlog.get_config()["processors"])
+    with capture_logs() as logs:
         mine = session(says("done"), store=Full())
         await mine.send("go", start=True)
         await until(lambda: logs)
-    structlog.reset_defaults()
     assert [(log["event"], log["error"]) for log in logs] == [
         ("a run in the background failed", "StoreError")
     ]

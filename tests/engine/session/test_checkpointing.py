@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-import structlog
 from provers.tasks import turns
 from structlog.testing import capture_logs
 from support.session_stage import House, Watch, said, until
@@ -53,15 +50,6 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(checkpointing, "fold", counted)
     monkeypatch.setattr(session_log, "fold", counted)
     return counts
-
-
-@contextmanager
-def logged() -> Generator[list[Any], None, None]:
-    """What is logged meanwhile."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG))
-    with capture_logs() as logs:
-        yield logs
-    structlog.reset_defaults()
 
 
 def rounds(number: int) -> list[Reply]:
@@ -162,7 +150,7 @@ async def test_one_that_does_not_go_with_the_journal_is_logged_and_passed_over(
         monkeypatch.setattr("turnwheel.engine.journal.checkpoints.CHECKPOINT_VERSION", (0, 0, 0))
     folded.clear()
     length = len(await kept.load("s"))
-    with logged() as logs:
+    with capture_logs() as logs:
         session = await house.process(*rounds(8)).load()
     assert [(one["log_level"], one["event"]) for one in logs] == [("warning", "a checkpoint was passed over")]
     assert folded == [length]
@@ -207,7 +195,7 @@ async def test_a_branch_behind_a_checkpoint_has_all_of_the_journal_read(
         first, *_ = await session.runs()
         await session.branch(first.run)
     folded.clear()
-    with logged() as logs:
+    with capture_logs() as logs:
         assert said(await house.process().load()) == ["go 0"]
     assert folded == [len(await house.store.load("s"))]
     assert logs == []
@@ -337,12 +325,12 @@ async def test_one_that_cannot_be_kept_is_made_up_for_by_the_next(folded: list[i
     async with house.process(*[reply for _ in range(6) for reply in rounds(4)]) as session:
         for number in range(6):
             store.fails = number in {1, 3}
-            with logged() as told:
+            with capture_logs() as told:
                 assert (await session.run(f"go {number}")).text == "seen"
             said = [(line["event"], line["error"]) for line in told if line["log_level"] == "warning"]
             assert {*said} == ({("a checkpoint was not kept", "StoreError")} if store.fails else set())
             folded.clear()
-            with logged() as logs:
+            with capture_logs() as logs:
                 assert (await house.process().load()).machine == (await whole(house)).machine
             assert (logs, sum(folded) < 4 * EVERY) == ([], True)
 

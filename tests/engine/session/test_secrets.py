@@ -14,7 +14,7 @@ from typing import Any, get_args
 import attrs
 import httpx
 import pytest
-import structlog
+from structlog.testing import capture_logs
 
 from turnwheel import (
     Agent,
@@ -933,12 +933,8 @@ async def test_a_secret_is_nowhere_else_than_with_its_tool(desk: Desk, tmp_path:
         children=[ChildSpec(name="helper", tools=("fetch",))],
         store=store,
     )
-    try:
-        with structlog.testing.capture_logs() as lines:
-            structlog.configure(processors=structlog.get_config()["processors"])
-            shown = await acted(agent, store)
-    finally:
-        structlog.reset_defaults()
+    with capture_logs() as lines:
+        shown = await acted(agent, store)
 
     words = [PASSWORD, KEY, "edited-4711", "hooked-4711", "child-4711"]
     assert [word for word in words if word not in repr(desk.given)] == [PASSWORD, KEY]

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import structlog
+from structlog.testing import capture_logs
 from support.session_stage import House, until
 
 from turnwheel import Approve, Deny, MemoryStore, Policy, Rule, Session, SQLiteStore
@@ -299,17 +299,13 @@ async def test_a_bug_in_a_handler_ends_the_run_and_not_the_session(
 
     wish = calls(("look", {}), ("pay", {}), text="hm")
     session = one.session(*[wish] * (state is not thinking), says("well"), performers={RunTool: look})
-    try:
-        with monkeypatch.context() as patched, structlog.testing.capture_logs() as lines:
-            structlog.configure(processors=structlog.get_config()["processors"])
-            patched.setattr(state, "handle", broken)
-            result = await session.run("go")
-            if result.waiting:
-                await session.approve(result.waiting[0].id)
-                result = await session.resume()
-            same = session.machine == fold(await one.store.load("s"), "s").machine
-    finally:
-        structlog.reset_defaults()
+    with monkeypatch.context() as patched, capture_logs() as lines:
+        patched.setattr(state, "handle", broken)
+        result = await session.run("go")
+        if result.waiting:
+            await session.approve(result.waiting[0].id)
+            result = await session.resume()
+        same = session.machine == fold(await one.store.load("s"), "s").machine
     assert [line["event"] for line in lines].count("a handler failed") == 1
     assert (result.reason, result.detail) == (DoneReason.ERROR, "internal error: KeyError: 'bug'")
     assert [message.role.value for message in session.history] == history
@@ -355,12 +351,8 @@ async def test_there_is_one_log_line_per_step_and_none_unless_asked(
     session = one.session(*(calls(("look", {})), says("hi")) * 2)
     await session.run("go")
     assert capsys.readouterr() == ("", "")
-    try:
-        with structlog.testing.capture_logs() as lines:
-            structlog.configure(processors=structlog.get_config()["processors"])
-            run = (await session.run("go")).run
-    finally:
-        structlog.reset_defaults()
+    with capture_logs() as lines:
+        run = (await session.run("go")).run
     assert [(line["step"], line["event_type"], line["state"]) for line in lines] == [
         (1, "ModelStreamed", "streaming"),
         (2, "ModelFinished", "executing"),

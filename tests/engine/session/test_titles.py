@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import structlog
 from hypothesis import given, strategies as st
+from structlog.testing import capture_logs
 
 from turnwheel import (
     Agent,
@@ -254,22 +254,18 @@ async def test_what_goes_wrong_is_a_line_in_the_log() -> None:
     async def mute(request: CallModel, scene: PerformContext) -> Any:
         return None if request.purpose is Purpose.TITLE else await broken(request, scene)
 
-    structlog.configure()
-    try:
-        with structlog.testing.capture_logs() as lines:
-            for model in (broken, mute):
-                async with made(model, store=None).session("s") as session:
-                    await session.run("a")
-                    await soon(lambda: any(line["event"] == "no title" for line in lines))
-                    assert session.title == ""
-                reasons = [line["reason"] for line in lines if line["event"] == "no title"]
-                lines.clear()
-                assert reasons in (
-                    ["RuntimeError: no such wire"],
-                    ["TypeError: performer of CallModel: answered None; return ModelFinished or ModelFailed"],
-                )
-    finally:
-        structlog.reset_defaults()
+    with capture_logs() as lines:
+        for model in (broken, mute):
+            async with made(model, store=None).session("s") as session:
+                await session.run("a")
+                await soon(lambda: any(line["event"] == "no title" for line in lines))
+                assert session.title == ""
+            reasons = [line["reason"] for line in lines if line["event"] == "no title"]
+            lines.clear()
+            assert reasons in (
+                ["RuntimeError: no such wire"],
+                ["TypeError: performer of CallModel: answered None; return ModelFinished or ModelFailed"],
+            )
 
 
 async def test_a_title_is_paid_for_out_of_the_sessions_budget() -> None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import attrs
 import pytest
-import structlog
+from structlog.testing import capture_logs
 from support.odd_values import Mute, Secretive, fail
 
 from turnwheel.effects.config import Compaction
@@ -461,16 +461,12 @@ async def test_an_async_tool_that_blocks_the_event_loop_is_named_in_the_log(
         hold_up()
 
     runner, name = ToolRunner([block, wait, work]), "work" if where == "thread" else "block"
-    try:
-        with structlog.testing.capture_logs() as lines:
-            structlog.configure(processors=structlog.get_config()["processors"])
-            waits = asyncio.ensure_future(runner(request("wait"), scene))
-            await asyncio.wait_for(begun.wait(), PATIENCE)
-            await runner(request(name, timeout=0.05 if where == "when cancelled" else PATIENCE), scene)
-            over.set()
-            await waits
-    finally:
-        structlog.reset_defaults()
+    with capture_logs() as lines:
+        waits = asyncio.ensure_future(runner(request("wait"), scene))
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+        await runner(request(name, timeout=0.05 if where == "when cancelled" else PATIENCE), scene)
+        over.set()
+        await waits
     told = {"event": "a tool blocked the event loop", "log_level": "warning", "tool": "block"}
     expected = {**told, "call": "call-3", "seconds": 1.5, "session": scene.session}
     found = [line for line in lines if "seconds" in line]
