@@ -8,8 +8,8 @@ session is its lease and the journal, as everywhere.
 
 A session may have several turns, one for each input. A worker drives it for the first of its own, and ends
 the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. A turn
-that finds its session at work in another worker waits until that lets go, since what it came for may be too
-late for the run there.
+that finds its session at work in another worker sleeps in the queue until that lets go, since what it came
+for may be too late for the run there.
 
 Absurd's own loop claims a batch and waits for all of it, so one long turn would keep the worker from any
 other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one. As
@@ -55,7 +55,7 @@ CLAIM = 2
 # Seconds between two looks into an empty queue: each is one query.
 POLL = 0.1
 
-# Seconds until a turn looks again at a session that is at work elsewhere.
+# Seconds until a turn looks again at a session that is at work elsewhere, before it sleeps in the queue.
 BUSY_AGAIN = 0.5
 
 # Seconds in the queue of a turn that a worker hands over, and of one that is not due yet by its clock.
@@ -220,13 +220,16 @@ class AbsurdWorker:
                         await context.sleep_for(f"full {time.time_ns()}", pause)
                     opened = self._agent(given["agent"]).session(name, self.store)
                     session = await stack.enter_async_context(opened)
-                    done = -1
+                    done, driven = -1, True
                     while done != self._more[name]:
                         done = self._more[name]
-                        await self._drive(session)
+                        driven = await self._drive(session)
                 finally:
                     # In the moment of the last look: a turn that comes from here on looks for itself.
                     del self._more[name]
+                if not driven:
+                    # Whatever is left there: an answer may have come while the run let go of the session.
+                    await context.sleep_for(f"elsewhere {time.time_ns()}", self.claim)
                 await self._hand_over(session, context)
 
     async def _begun(self, session: str, stack: AsyncExitStack) -> bool:
@@ -247,20 +250,26 @@ class AbsurdWorker:
             raise ConfigError(msg)
         return self.agents[name]
 
-    async def _drive(self, session: Session) -> None:
-        """Let *session* go on until its run rests and no prompt is left, here or elsewhere."""
+    async def _drive(self, session: Session) -> bool:
+        """Let *session* go on until its run rests and no prompt is left; False where another has it."""
         await session.load()
+        waited = False
         while (session.unfinished or session.queue) and not self._ending.is_set():
             try:
                 await session.resume()
             except SessionBusy:
+                if waited:
+                    return False
+                # Most are about to let go, and one more look costs less than to sleep in the queue.
                 await self._pause(BUSY_AGAIN)
                 await session.load()
+                waited = True
                 continue
             # What came while the run let go of the session, its sender may have thought to be read by it.
             await session.load()
             if session.unfinished:
-                return
+                break
+        return True
 
     async def _hand_over(self, session: Session, context: absurd_sdk.AsyncTaskContext) -> None:
         """Leave to a later turn what is left: a question with a deadline, or work that was handed over."""

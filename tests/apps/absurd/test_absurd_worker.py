@@ -306,7 +306,7 @@ async def test_prompts_of_one_session_are_answered_in_their_order_by_two_workers
         await stage.free()
 
 
-async def test_a_turn_waits_where_its_session_is_at_work_elsewhere(stage: Stage) -> None:
+async def test_a_turn_waits_where_its_session_is_at_work_elsewhere_and_holds_no_place(stage: Stage) -> None:
     async with stage.way_in() as turns, stage.worker(turns=1), stage.worker(turns=1):
         async with turns.session("payer", "s") as session:
             await session.send("look")
@@ -314,6 +314,10 @@ async def test_a_turn_waits_where_its_session_is_at_work_elsewhere(stage: Stage)
         async with turns.session("payer", "s") as session:
             await session.send("say two")
         await stage.until_held(lambda turns: turns == 2)
+        async with turns.session("payer", "other") as session:
+            await session.send("say hello")
+        async with asyncio.timeout(10):
+            assert await stage.text("other") == "done: say hello"
         stage.go.set()
         assert await stage.text("s") == "done: say two"
         assert stage.began == ["s"]
