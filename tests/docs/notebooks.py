@@ -37,6 +37,8 @@ def executed(path: Path, folder: str) -> Any:  # nbformat has no types
     client = NotebookClient(
         book,
         record_timing=False,
+        # A kernel on a slow machine sends one text in two parts.
+        coalesce_streams=True,
         # It warns of connections that are not encrypted; they are on this machine.
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": folder}},
