@@ -24,6 +24,7 @@ from ...effects.errors import (
     NewerVersion,
     SessionClosed,
     StoreConflict,
+    StoreError,
     TurnwheelError,
     UnknownCall,
     UnknownSession,
@@ -312,9 +313,9 @@ class _Run:
             answer = await self._answered()
         except SessionClosed:
             return None
-        except (NewerVersion, ArgumentError) as error:
+        except (NewerVersion, ArgumentError, StoreError, StoreConflict) as error:
             # A failure would be final for the parent. It stops instead, for a process of the newer version,
-            # or for one whose approver answers with a decision.
+            # for one whose approver answers with a decision, or for the time when the store is well again.
             self._children.abort(error)
             raise
         except WorldError as error:

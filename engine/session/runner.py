@@ -327,8 +327,9 @@ class SessionRunner:
             raise errors.UnknownSession(self.id)
         if state.machine is None or not state.unfinished:
             return
-        # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
-        if prompt is not None:
+        # An unfinished run may hold a question or a paid result: only `resume` goes on with it. Not so a
+        # child's own task: a process that lost the session may have begun on it a moment ago.
+        if prompt is not None and (environment.task is None or prompt.id != environment.task.id):
             raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
         check_tools(log, state.machine, environment)
 

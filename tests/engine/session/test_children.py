@@ -51,6 +51,7 @@ from turnwheel.engine.session.children import Children, ChildRunner, child_confi
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores.base import Entries
 from turnwheel.performers.worker_pool import WorkerPool
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
@@ -776,7 +777,7 @@ async def test_a_child_that_was_left_without_a_store_goes_on_in_memory(
     assert told(session) == ["it is fine"]
 
 
-async def test_a_child_whose_session_cannot_be_kept_is_an_error_and_is_paid_for() -> None:
+async def test_a_child_whose_session_cannot_be_kept_stops_its_parent_and_both_go_on_later() -> None:
     tape = Tape()
     house = House(tape)
     session = house.process(hires("digger"), says("done"), **DIGS)
@@ -791,12 +792,26 @@ async def test_a_child_whose_session_cannot_be_kept_is_an_error_and_is_paid_for(
 
     tape.meddlers.append(full)
     house.release()
+    with pytest.raises(errors.StoreError, match="no space left"):
+        await watch.task
+    assert session.unfinished
+    tape.meddlers.clear()
+    later = house.process(says("done"), digger=[says("dug")])
+    assert (await later.resume()).text == "done"
+    assert told(later) == ["dug"]
+    assert house.ran == ["dig", "dig"]
+    assert later.result().spent.usage == usage.Usage(input=40, output=20)
+
+
+async def test_a_child_whose_session_was_deleted_is_an_error_and_is_paid_for(one: House) -> None:
+    session, watch = await begun(one)
+    (link,) = session.children
+    await one.store.delete(link.session)
+    one.release()
     await watch.task
     (result,) = results(session)
-    assert (result.outcome, result.content) == (
-        messages.Outcome.CRASHED,
-        "The agent's session failed: no space left",
-    )
+    assert result.outcome is messages.Outcome.CRASHED
+    assert result.content.startswith("The agent's session failed: ")
     assert session.result().text == "done"
     assert session.result().spent.usage == usage.Usage(input=30, output=15)
 
@@ -856,6 +871,40 @@ async def test_a_child_is_taken_over_from_a_process_that_does_not_know_yet_that_
         with pytest.raises(errors.StoreConflict):
             await watch.task
     assert tape.meddlers == []
+    assert told(there) == ["dug"]
+
+
+async def test_a_child_that_is_begun_at_the_last_moment_by_a_process_that_lost_is_gone_on_with() -> None:
+    """Its first entry reaches the store behind the next owner's first look into its journal."""
+    slow, begins, looked = Tape(), asyncio.Event(), asyncio.Event()
+
+    async def wait(name: str, _: Sequence[bytes]) -> None:
+        if name != "s":
+            begins.set()
+            await looked.wait()
+
+    class Early(StoreOver):
+        async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+            entries = await super().load(session, start, incarnation)
+            if session != "s" and not entries:
+                looked.set()
+                while not await super().load(session):  # noqa: ASYNC110  # another process would do it
+                    await asyncio.sleep(0)
+            return entries
+
+    slow.meddlers.append(wait)
+    mine, theirs = House(slow), House(Early(slow.kept))
+    mine.poll = 3_600.0
+    here = mine.process(hires("digger"), says("done"), **DIGS)
+    watch = Watch(here)
+    await begins.wait()
+    theirs.release()
+    there = theirs.process(says("done"), **DIGS)
+    async with asyncio.timeout(10):
+        await there.resume(takeover=True)
+        mine.release()
+        with pytest.raises(errors.StoreConflict):
+            await watch.task
     assert told(there) == ["dug"]
 
 
