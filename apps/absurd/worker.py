@@ -4,7 +4,7 @@ A worker: takes turns from Absurd's queue, and drives their sessions.
 Theory of operation. A claimed turn opens its session and lets it go on until it rests: the run is over, or
 waits for a person, and then the turn ends and nothing is held. While it goes on, the claim is extended; where
 that stops, another worker claims the turn and goes on where the journal ends. What keeps two workers from one
-session is its lease and the journal, as everywhere.
+session is its lease and the journal, as everywhere. All claims of a worker are extended together.
 
 A session may have several turns, one for each input. A worker drives it for the first of its own, and ends
 the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. A turn
@@ -64,8 +64,20 @@ HANDED_OVER = 0.05
 # Seconds before a worker whose database went away tries again.
 LOST_AGAIN = 0.5
 
-# Set by the turn that was claimed, for the task that waits for the next one.
-_claimed: ContextVar[asyncio.Event] = ContextVar("claimed")
+# How many signs of life a worker gives within the time of a claim.
+BEATS = 4
+
+
+@final
+@attrs.define(eq=False)
+class _Claim:
+    """What a task waits for: the *run* of its turn, as Absurd calls it, and whether it has *begun*."""
+
+    run: str = ""
+    begun: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+
+_claim: ContextVar[_Claim] = ContextVar("claim")
 
 
 @final
@@ -78,15 +90,23 @@ class _Claims(absurd_sdk.AsyncAbsurd):
     def __init__(self, dsn: str, queue: str, room: Callable[[], int]) -> None:
         super().__init__(dsn, queue)
         self._room = room
-        self._claimed = deque[absurd_sdk.ClaimedTask]()
+        self._waiting = deque[absurd_sdk.ClaimedTask]()
 
     async def claim_tasks(
         self, batch_size: int = 1, claim_timeout: int = 120, worker_id: str = "worker"
     ) -> list[absurd_sdk.ClaimedTask]:
-        """At most *batch_size* turns, of those that were claimed before where there are any."""
-        if not self._claimed:
-            self._claimed += await super().claim_tasks(max(1, self._room()), claim_timeout, worker_id)
-        return [self._claimed.popleft() for _ in range(min(batch_size, len(self._claimed)))]
+        """One turn, of those that were claimed before where there are any."""
+        if not self._waiting:
+            self._waiting += await super().claim_tasks(max(1, self._room()), claim_timeout, worker_id)
+        given = [self._waiting.popleft() for _ in range(min(batch_size, len(self._waiting)))]
+        for each in given:
+            _claim.get().run = each["run_id"]
+        return given
+
+    @property
+    def waiting(self) -> list[str]:
+        """The runs of the turns that were claimed and not given yet."""
+        return [each["run_id"] for each in self._waiting]
 
 
 @final
@@ -105,12 +125,14 @@ class AbsurdWorker:
     agents: Mapping[str, Agent]
     store: Store
     queue: str = attrs.field(default=QUEUE, kw_only=True)
-    turns: int = attrs.field(default=100, kw_only=True, validator=attrs.validators.ge(1))
+    turns: int = attrs.field(default=500, kw_only=True, validator=attrs.validators.ge(1))
     claim: int = attrs.field(default=CLAIM, kw_only=True, validator=attrs.validators.ge(1))
     poll: float = attrs.field(default=POLL, kw_only=True, validator=attrs.validators.gt(0))
     tenant_working: int | None = attrs.field(default=None, kw_only=True, validator=positive)
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _taken: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
+    # The runs of the turns that go on here, as Absurd calls them.
+    _runs: set[str] = attrs.field(factory=set, init=False)
     # The sessions that turns are at here, and how many other turns there were of each.
     _more: dict[str, int] = attrs.field(factory=dict, init=False)
     _bound: TenantBound = attrs.field(init=False)
@@ -146,6 +168,7 @@ class AbsurdWorker:
         # The task that looks for a turn is one of those that are taken.
         app = _Claims(self.dsn, self.queue, lambda: self.turns - len(self._taken) + 1)
         app.register_task(TURN)(self._turn)
+        beat = asyncio.create_task(self._beat(app))
         try:
             await self._take(app)
             await self._drain()
@@ -155,6 +178,8 @@ class AbsurdWorker:
             warn("absurd worker", "takes no turn until its database is back", error)
             await self._pause(LOST_AGAIN)
         finally:
+            beat.cancel()
+            await asyncio.wait({beat})
             await app.close()
 
     async def _drain(self) -> None:
@@ -170,31 +195,56 @@ class AbsurdWorker:
         """Take no more turns. Running ones hand their work over to other workers, as `Session.drain` says."""
         self._ending.set()
 
-    async def _take(self, app: absurd_sdk.AsyncAbsurd) -> None:
+    async def _beat(self, app: _Claims) -> None:
+        """Extend the claims, until the database goes away."""
+        with suppress(psycopg.OperationalError):
+            # A connection of its own: behind the ends of a hundred turns, it would come too late.
+            async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
+                while True:
+                    await asyncio.sleep(self.claim / BEATS)
+                    runs = [*self._runs, *app.waiting]
+                    # All or none: where one ended a moment ago, or another worker has it, each by itself.
+                    if runs and not await self._extended(connection, runs):
+                        for run in runs:
+                            await self._extended(connection, [run])
+
+    async def _extended(self, connection: psycopg.AsyncConnection, runs: list[str]) -> bool:
+        """Whether the claims of *runs* could be extended."""
+        # Each with a statement of its own would be a hundred transactions, several times a second.
+        extend = "select absurd.extend_claim(%s, run, %s) from unnest(%s::uuid[]) run"
+        try:
+            await connection.execute(extend, (self.queue, self.claim, runs))
+        except psycopg.OperationalError:
+            raise
+        except psycopg.DatabaseError:
+            return False
+        return True
+
+    async def _take(self, app: _Claims) -> None:
         """Claim one turn after another; raises where the database is away."""
         name = _name()
         while not self._ending.is_set():
-            claimed = asyncio.Event()
-            task = asyncio.create_task(self._one(app, name, claimed))
+            claim = _Claim()
+            task = asyncio.create_task(self._one(app, name, claim))
             self._taken.add(task)
             task.add_done_callback(self._taken.discard)
-            await _either(claimed, {task})
+            await _either(claim.begun, {task})
             if task.done():
                 task.result()
-                if not claimed.is_set():
+                if not claim.begun.is_set():
                     await self._pause(self.poll)
             while len(self._taken) >= self.turns and not self._ending.is_set():
                 await _either(self._ending, self._taken)
 
-    async def _one(self, app: absurd_sdk.AsyncAbsurd, name: str, claimed: asyncio.Event) -> None:
+    async def _one(self, app: _Claims, name: str, claim: _Claim) -> None:
         """Do one turn, if there is any."""
-        _claimed.set(claimed)
+        _claim.set(claim)
         try:
             await app.work_batch(name, self.claim, 1)
         except psycopg.OperationalError:
             # After it was claimed the session has done what it could: the end of the turn is not known to
             # the queue, so another worker looks at the session again.
-            if not claimed.is_set():
+            if not claim.begun.is_set():
                 raise
 
     async def _pause(self, seconds: float) -> None:
@@ -204,7 +254,7 @@ class AbsurdWorker:
 
     async def _turn(self, params: Any, context: absurd_sdk.AsyncTaskContext) -> None:  # noqa: ANN401  # JSON
         """Let the session go on until it rests."""
-        _claimed.get().set()
+        _claim.get().begun.set()
         given = cast("TurnParams", params)
         name = given["session"]
         if name in self._more:
@@ -212,7 +262,7 @@ class AbsurdWorker:
             return
         self._more[name] = 0
         with suppress(SessionClosed, SessionGone):
-            async with self._alive(context), AsyncExitStack() as stack:
+            async with self._kept_claimed(), AsyncExitStack() as stack:
                 try:
                     while not await self._begun(name, stack):
                         pause = self._sleepers.put_back(name, time.monotonic())
@@ -285,23 +335,15 @@ class AbsurdWorker:
             await context.sleep_for(step, HANDED_OVER)
 
     @asynccontextmanager
-    async def _alive(self, context: absurd_sdk.AsyncTaskContext) -> AsyncGenerator[None, None]:
-        """Extend the claim while the context lasts."""
-        beat = asyncio.create_task(self._beat(context))
+    async def _kept_claimed(self) -> AsyncGenerator[None, None]:
+        """Keep the turn claimed while the context lasts."""
+        run = _claim.get().run
+        self._runs.add(run)
         try:
             yield
         finally:
-            beat.cancel()
-            await asyncio.wait({beat})
-
-    async def _beat(self, context: absurd_sdk.AsyncTaskContext) -> None:
-        while True:
-            await asyncio.sleep(self.claim / 4)
-            try:
-                await context.heartbeat(self.claim)
-            except (psycopg.Error, absurd_sdk.FailedTask, absurd_sdk.CancelledTask):
-                # Another worker has the turn by now, and finds the session at work here.
-                return
+            # Before Absurd is told that it is over: then nothing is left to extend.
+            self._runs.discard(run)
 
 
 def _name() -> str:

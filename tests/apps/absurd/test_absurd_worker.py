@@ -324,6 +324,34 @@ async def test_a_turn_waits_where_its_session_is_at_work_elsewhere_and_holds_no_
         await stage.free()
 
 
+async def test_a_claim_that_was_lost_keeps_no_other_one_from_being_extended(stage: Stage) -> None:
+    runs = f'absurd."r_{stage.queue}" r join absurd."t_{stage.queue}" t using (task_id)'
+    of = "where params->>'session' = "
+
+    async def claims(session: str) -> list[float]:
+        found = await stage.server.run(
+            f"select extract(epoch from claim_expires_at) from {runs} {of} '{session}'"  # noqa: S608  # names of ours
+        )
+        return [float(each) for (each,) in found]
+
+    async with stage.way_in() as turns, stage.worker():
+        for name in ("lost", "kept"):
+            async with turns.session("payer", name) as session:
+                await session.send("look")
+        await until(lambda: sorted(stage.began) == ["kept", "lost"])
+        fail = f"select absurd.fail_run('{stage.queue}', run_id, '{{}}', null) from {runs} {of} 'lost'"  # noqa: S608  # as above
+        await stage.server.run(fail)
+        first = await claims("kept")
+        async with asyncio.timeout(10):
+            while (await claims("kept"))[0] < first[0] + 1.5:  # noqa: ASYNC110  # another process would do it
+                await asyncio.sleep(0.1)
+        assert len(await claims("kept")) == 1
+        stage.go.set()
+        assert await stage.text("kept") == await stage.text("lost") == "done: look"
+        assert sorted(stage.began) == ["kept", "lost"]
+        await stage.free()
+
+
 async def test_a_worker_that_stops_hands_its_turn_over(stage: Stage) -> None:
     async with stage.way_in() as turns:
         async with stage.worker() as worker:
