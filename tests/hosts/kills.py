@@ -30,7 +30,7 @@ from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver
 from turnwheel.engine.journal.summary import SessionStatus, status_of
 
-WORKERS, PACE = 2, 0.5
+WORKERS = 2
 
 # Seconds within which the worker dies, once half of all sessions are there.
 WITHIN = 3.0
@@ -71,20 +71,34 @@ class Figures:
         return f"{len(self.seconds)} takeovers: {shown}; {len(self.wrong)} faults"
 
 
-async def harm_often(
-    host: Host, folder: Path, harm: Harm, *, times: int, sessions: int, seed: int
-) -> Figures:
-    """Do *harm* so many *times*, with so many new *sessions* at work each time."""
-    figures, chance = Figures(), random.Random(seed)
-    await host.start(folder, WORKERS, PACE, harm)
+@final
+@attrs.frozen(kw_only=True)
+class Trial:
+    """
+    What is done: *harm*, so many *times*, with so many new *sessions* at work each time.
+
+    Their models and tools take *pace* seconds.
+    """
+
+    harm: Harm = Harm.KILL
+    times: int
+    sessions: int
+    seed: int = 1
+    pace: float = 0.5
+
+
+async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
+    """Do what *trial* says to *host*, which keeps all in *folder*."""
+    figures, chance, harm = Figures(), random.Random(trial.seed), trial.harm
+    await host.start(folder, WORKERS, trial.pace, harm)
     try:
-        for number in range(times):
-            names = [f"k{number}s{session}" for session in range(sessions)]
+        for number in range(trial.times):
+            names = [f"k{number}s{session}" for session in range(trial.sessions)]
             clients = [Client(host, name, folder, pause=PAUSE) for name in names]
-            jobs = [JOBS[place % len(JOBS)] for place in range(sessions)]
+            jobs = [JOBS[place % len(JOBS)] for place in range(trial.sessions)]
             working = [asyncio.create_task(work(*each)) for each in zip(clients, jobs, strict=True)]
             async with asyncio.timeout(LONGEST):
-                while sum(bool(client.accepted) for client in clients) < sessions / 2:  # noqa: ASYNC110  # no event
+                while sum(bool(client.accepted) for client in clients) < trial.sessions / 2:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.02)
             await asyncio.sleep(chance.uniform(0.0, WITHIN))
             worker = chance.randrange(WORKERS)

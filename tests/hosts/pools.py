@@ -140,14 +140,18 @@ class RestatePool(Pool):
         port = self._newer_port if worker in self._newer else old
         return (f"127.0.0.1:{port}",)
 
+    @property
+    def _hurried(self) -> bool:
+        # The connections of a process that died are closed, which is known at once.
+        return self._harm in {Harm.CUT, Harm.FREEZE}
+
     async def start(self, folder: Path, workers: int, pace: float, harm: Harm | None = None) -> None:
         """Begin the server and *workers* processes."""
         await self._open(folder, pace, harm)
-        self.cluster = cluster = Cluster(self._program, folder, self._nodes, patient=harm is None)
+        self.cluster = cluster = Cluster(self._program, folder, self._nodes, patient=not self._hurried)
         await asyncio.to_thread(cluster.start_server)
         self._store = RestateStore(SERVICE, cluster.ingress, cluster.admin)
-        own = harm in {Harm.CUT, Harm.FREEZE}
-        self._ports = free_ports(workers if own else 0)
+        self._ports = free_ports(workers if self._hurried else 0)
         (self._newer_port,) = free_ports(1)
         # Of the networks each accepts some of the connections to the address of all.
         networks = [Proxy(port, cluster.port) for port in self._ports if harm is Harm.CUT]

@@ -118,6 +118,11 @@ class Workers:
             process.kill()
         return process.pid
 
+    @property
+    def _hurried(self) -> bool:
+        """Whether what gives no sign of life for a moment is taken for gone."""
+        return self._harm is not None
+
     async def begin(self, worker: int) -> None:
         """Begin a process and wait until it is at work."""
         process = await asyncio.create_subprocess_exec(
@@ -127,7 +132,7 @@ class Workers:
             self._kind,
             str(self._folder),
             str(self._pace),
-            str(PATIENT if self._harm is None else SOON),
+            str(SOON if self._hurried else PATIENT),
             *self._given(worker),
             env={**os.environ, "PYTHONPATH": str(TESTS), **({NEWER: "yes"} if worker in self._newer else {})},
             stdout=asyncio.subprocess.PIPE,

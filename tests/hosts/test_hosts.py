@@ -15,7 +15,7 @@ from provers.crash.points import Notebook
 from hosts.desk import NOTES
 from hosts.host import Answer, Harm, Host
 from hosts.judge import faults, story
-from hosts.kills import PAUSE, harm_often
+from hosts.kills import PAUSE, Trial, harm_often
 from hosts.known import HOSTS, LARGE
 from hosts.newer import become_newer
 from hosts.processes import InProcess
@@ -63,7 +63,7 @@ async def test_every_session_ends_whatever_dies(
 ) -> None:
     if harm in {Harm.CRASH, Harm.CUT} and "sqlite" in request.node.name:
         pytest.skip("a file has no server")
-    figures = await harm_often(host, tmp_path, harm, times=2, sessions=40, seed=1)
+    figures = await harm_often(host, tmp_path, Trial(harm=harm, times=2, sessions=40))
     assert figures.wrong == []
     assert figures.seconds
     # The bar is that of `make hosts`: tests run beside others, and their machine may be busy.
@@ -73,7 +73,7 @@ async def test_every_session_ends_whatever_dies(
 async def test_every_session_ends_where_nodes_of_restate_die(tmp_path: Path) -> None:
     """First the one that clients ask, and then another one; each stays away for a while."""
     with LARGE["three-nodes"]() as host:
-        figures = await harm_often(host, tmp_path, Harm.CRASH, times=2, sessions=40, seed=1)
+        figures = await harm_often(host, tmp_path, Trial(harm=Harm.CRASH, times=2, sessions=40))
     assert figures.wrong == []
     assert figures.seconds
 
