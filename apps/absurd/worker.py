@@ -196,27 +196,33 @@ class AbsurdWorker:
         self._ending.set()
 
     async def _beat(self, app: _Claims) -> None:
-        """Extend the claims, until the database goes away."""
-        with suppress(psycopg.OperationalError):
-            # A connection of its own: behind the ends of a hundred turns, it would come too late.
-            async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
-                while True:
-                    await asyncio.sleep(self.claim / BEATS)
-                    runs = [*self._runs, *app.waiting]
-                    # All or none: where one ended a moment ago, or another worker has it, each by itself.
-                    if runs and not await self._extended(connection, runs):
-                        for run in runs:
-                            await self._extended(connection, [run])
+        """Extend the claims, again and again; while the database is away, they run out."""
+        while True:
+            with suppress(psycopg.OperationalError):
+                # A connection of its own: behind the ends of a hundred turns, it would come too late.
+                async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
+                    while True:
+                        await asyncio.sleep(self.claim / BEATS)
+                        await self._extend_all(connection, [*self._runs, *app.waiting])
+            await asyncio.sleep(self.claim / BEATS)
+
+    async def _extend_all(self, connection: psycopg.AsyncConnection, runs: list[str]) -> None:
+        """Extend the claims of *runs*; raises `psycopg.OperationalError` where the connection was lost."""
+        # All or none: where one ended a moment ago, another worker has it, or it is in use, each by itself.
+        if runs and not await self._extended(connection, runs):
+            for run in runs:
+                await self._extended(connection, [run])
 
     async def _extended(self, connection: psycopg.AsyncConnection, runs: list[str]) -> bool:
-        """Whether the claims of *runs* could be extended."""
         # Each with a statement of its own would be a hundred transactions, several times a second.
         extend = "select absurd.extend_claim(%s, run, %s) from unnest(%s::uuid[]) run"
         try:
-            await connection.execute(extend, (self.queue, self.claim, runs))
-        except psycopg.OperationalError:
-            raise
+            # In an order that all workers keep, since each row is locked until the end.
+            await connection.execute(extend, (self.queue, self.claim, sorted(map(str, runs))))
         except psycopg.DatabaseError:
+            # A deadlock is an operational error, too, and the connection is as good as before.
+            if connection.closed:
+                raise
             return False
         return True
 

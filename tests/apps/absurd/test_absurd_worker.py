@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import absurd_sdk
 import attrs
 import httpx
+import psycopg
 import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
@@ -60,6 +61,11 @@ class Stage:
     # Held back until it is set.
     go: asyncio.Event = attrs.Factory(asyncio.Event)
     began: list[str] = attrs.Factory(list)
+
+    @property
+    def runs(self) -> str:
+        """The runs of its queue in the database, each with its task."""
+        return f'absurd."r_{self.queue}" r join absurd."t_{self.queue}" t using (task_id)'
 
     def store(self) -> PostgresStore:
         return PostgresStore(self.server.dsn, schema=self.schema)
@@ -141,6 +147,9 @@ class Stage:
     async def until_held(self, enough: Callable[[int], bool]) -> None:
         while not enough(await self.held()):  # noqa: ASYNC110  # as above
             await asyncio.sleep(0.02)
+
+
+OF = "where params->>'session' ="
 
 
 @pytest.fixture(scope="module")
@@ -324,23 +333,51 @@ async def test_a_turn_waits_where_its_session_is_at_work_elsewhere_and_holds_no_
         await stage.free()
 
 
-async def test_a_claim_that_was_lost_keeps_no_other_one_from_being_extended(stage: Stage) -> None:
-    runs = f'absurd."r_{stage.queue}" r join absurd."t_{stage.queue}" t using (task_id)'
-    of = "where params->>'session' = "
+async def lose_one(stage: Stage, _: pytest.MonkeyPatch) -> None:
+    """Have the claim of ``lost`` run out."""
+    fail = f"select absurd.fail_run('{stage.queue}', run_id, '{{}}', null) from {stage.runs} {OF} 'lost'"  # noqa: S608  # names of ours
+    await stage.server.run(fail)
 
-    async def claims(session: str) -> list[float]:
-        found = await stage.server.run(
-            f"select extract(epoch from claim_expires_at) from {runs} {of} '{session}'"  # noqa: S608  # names of ours
+
+async def cut_off(stage: Stage, _: pytest.MonkeyPatch) -> None:
+    """End the connections over which claims are extended."""
+
+    async def ended() -> bool:
+        end = (
+            "select pg_terminate_backend(pid) from pg_stat_activity where query like '%absurd.extend_claim%'"
         )
-        return [float(each) for (each,) in found]
+        return len(await stage.server.run(f"{end} and pid <> pg_backend_pid()")) > 0
+
+    while not await ended():  # noqa: ASYNC110  # as below
+        await asyncio.sleep(0.05)
+
+
+async def deadlock(_: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse what extends several claims, as the database does where others lock them in another order."""
+    execute = psycopg.AsyncConnection.execute
+
+    async def refused(self: Any, query: Any, given: Any = None, **more: Any) -> Any:
+        if "extend_claim" in query and len(given[2]) > 1:
+            raise psycopg.errors.DeadlockDetected
+        return await execute(self, query, given, **more)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", refused)
+
+
+@pytest.mark.parametrize("happens", [lose_one, cut_off, deadlock])
+async def test_claims_are_extended_whatever_happens_to_one(
+    stage: Stage, happens: Callable[..., Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def claims(session: str) -> list[float]:
+        asked = f"select extract(epoch from claim_expires_at) from {stage.runs} {OF} '{session}'"  # noqa: S608  # names of ours
+        return [float(each) for (each,) in await stage.server.run(asked)]
 
     async with stage.way_in() as turns, stage.worker():
         for name in ("lost", "kept"):
             async with turns.session("payer", name) as session:
                 await session.send("look")
         await until(lambda: sorted(stage.began) == ["kept", "lost"])
-        fail = f"select absurd.fail_run('{stage.queue}', run_id, '{{}}', null) from {runs} {of} 'lost'"  # noqa: S608  # as above
-        await stage.server.run(fail)
+        await happens(stage, monkeypatch)
         first = await claims("kept")
         async with asyncio.timeout(10):
             while (await claims("kept"))[0] < first[0] + 1.5:  # noqa: ASYNC110  # another process would do it
