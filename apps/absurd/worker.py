@@ -7,7 +7,8 @@ that stops, another worker claims the turn and goes on where the journal ends. W
 session is its lease and the journal, as everywhere. All claims of a worker are extended together.
 
 A session may have several turns, one for each input. A worker drives it for the first of its own, and ends
-the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. A turn
+the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. If it
+is lost while it goes on here, the next try of it waits in its place, so that the queue still has it. A turn
 that finds its session at work in another worker sleeps in the queue until that lets go, since what it came
 for may be too late for the run there.
 
@@ -77,6 +78,16 @@ class _Claim:
     begun: asyncio.Event = attrs.field(factory=asyncio.Event)
 
 
+@final
+@attrs.define(eq=False)
+class _AtWork:
+    """A turn of *task* that has a session here: for how many *more* it does so, and whether it is *over*."""
+
+    task: str
+    more: int = 0
+    over: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+
 _claim: ContextVar[_Claim] = ContextVar("claim")
 
 
@@ -133,8 +144,8 @@ class AbsurdWorker:
     _taken: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
     # The runs of the turns that go on here, as Absurd calls them.
     _runs: set[str] = attrs.field(factory=set, init=False)
-    # The sessions that turns are at here, and how many other turns there were of each.
-    _more: dict[str, int] = attrs.field(factory=dict, init=False)
+    # By session: the turn that is at it here.
+    _at_work: dict[str, _AtWork] = attrs.field(factory=dict, init=False)
     _bound: TenantBound = attrs.field(init=False)
     _sleepers: Sleepers = attrs.field(init=False)
 
@@ -263,30 +274,42 @@ class AbsurdWorker:
         _claim.get().begun.set()
         given = cast("TurnParams", params)
         name = given["session"]
-        if name in self._more:
-            self._more[name] += 1
-            return
-        self._more[name] = 0
         with suppress(SessionClosed, SessionGone):
-            async with self._kept_claimed(), AsyncExitStack() as stack:
+            async with self._kept_claimed():
+                while (there := self._at_work.get(name)) is not None:
+                    if there.task != context.task_id:
+                        there.more += 1
+                        return
+                    # It goes on without a claim: where this worker ends now, only this try of it is left.
+                    await there.over.wait()
+                self._at_work[name] = at_work = _AtWork(context.task_id)
                 try:
-                    while not await self._begun(name, stack):
-                        pause = self._sleepers.put_back(name, time.monotonic())
-                        # As in `_hand_over`; where the time has gone by already, it looks again.
-                        await context.sleep_for(f"full {time.time_ns()}", pause)
-                    opened = self._agent(given["agent"]).session(name, self.store)
-                    session = await stack.enter_async_context(opened)
-                    done, driven = -1, True
-                    while done != self._more[name]:
-                        done = self._more[name]
-                        driven = await self._drive(session)
+                    await self._alone(name, given["agent"], at_work, context)
                 finally:
-                    # In the moment of the last look: a turn that comes from here on looks for itself.
-                    del self._more[name]
-                if not driven:
-                    # Whatever is left there: an answer may have come while the run let go of the session.
-                    await context.sleep_for(f"elsewhere {time.time_ns()}", self.claim)
-                await self._hand_over(session, context)
+                    at_work.over.set()
+
+    async def _alone(
+        self, name: str, agent: str, at_work: _AtWork, context: absurd_sdk.AsyncTaskContext
+    ) -> None:
+        """Let the session *name* of *agent* go on, as the one turn that is *at_work* on it here."""
+        async with AsyncExitStack() as stack:
+            try:
+                while not await self._begun(name, stack):
+                    pause = self._sleepers.put_back(name, time.monotonic())
+                    # As in `_hand_over`; where the time has gone by already, it looks again.
+                    await context.sleep_for(f"full {time.time_ns()}", pause)
+                session = await stack.enter_async_context(self._agent(agent).session(name, self.store))
+                done, driven = -1, True
+                while done != at_work.more:
+                    done = at_work.more
+                    driven = await self._drive(session)
+            finally:
+                # In the moment of the last look: a turn that comes from here on looks for itself.
+                del self._at_work[name]
+            if not driven:
+                # Whatever is left there: an answer may have come while the run let go of the session.
+                await context.sleep_for(f"elsewhere {time.time_ns()}", self.claim)
+            await self._hand_over(session, context)
 
     async def _begun(self, session: str, stack: AsyncExitStack) -> bool:
         """Whether the tenant of *session* has a place, which is taken then until *stack* ends."""

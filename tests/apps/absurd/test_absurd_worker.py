@@ -333,7 +333,7 @@ async def test_a_turn_waits_where_its_session_is_at_work_elsewhere_and_holds_no_
         await stage.free()
 
 
-async def lose_one(stage: Stage, _: pytest.MonkeyPatch) -> None:
+async def lose_one(stage: Stage, _: object = None) -> None:
     """Have the claim of ``lost`` run out."""
     fail = f"select absurd.fail_run('{stage.queue}', run_id, '{{}}', null) from {stage.runs} {OF} 'lost'"  # noqa: S608  # names of ours
     await stage.server.run(fail)
@@ -464,6 +464,28 @@ async def test_a_worker_that_is_cancelled_leaves_its_turns_to_others(stage: Stag
         async with stage.worker():
             assert await stage.text("s") == "done: look"
     assert stage.began == ["s", "s"]
+
+
+async def test_a_turn_whose_claim_ran_out_while_it_went_on_is_not_lost_with_its_worker(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        store = stage.store()
+        running = asyncio.create_task(
+            AbsurdWorker(stage.server.dsn, stage.agents(), store, queue=stage.queue, claim=1).run()
+        )
+        async with turns.session("payer", "lost") as session:
+            await session.send("look")
+        await until(lambda: stage.began == ["lost"])
+        await lose_one(stage)
+        again = f"select from {stage.runs} where attempt = 2 and started_at is not null"  # as above
+        while not await stage.server.run(again):  # noqa: ASYNC110  # another process would do it
+            await asyncio.sleep(0.02)
+        running.cancel()
+        await asyncio.wait({running})
+        await store.close()
+        stage.go.set()
+        async with stage.worker(), asyncio.timeout(10):
+            assert await stage.text("lost") == "done: look"
+        await stage.free()
 
 
 async def test_a_turn_waits_for_a_worker_that_has_its_agent(stage: Stage) -> None:
