@@ -41,8 +41,7 @@ async def take_turns(agent: Agent, place: str, queue: str) -> None:
     """Take the turns of *queue*."""
     dsn, _, _ = place.partition("#")
     print("at work", flush=True)
-    # Whose time is over soonest: a lease of a process on this machine ends with that.
-    claim = max(1, round(agent.lease / 2))
+    claim = round(agent.lease)
     await AbsurdWorker(dsn, {SERVICE: agent}, open_store(place), queue=queue, claim=claim).run()
 
 
