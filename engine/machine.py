@@ -25,7 +25,7 @@ from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
-from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping
+from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping, Timer
 from ..states.batch.permission import question
 from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
@@ -419,6 +419,12 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
     there = machine.state.batch.calls
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
+
+
+def dues_in(state: State) -> list[float]:
+    """When the open questions in *state* are over, those without a deadline left out."""
+    asked = [one.phase.deadline for one in calls_at(state) if isinstance(one.phase, Asked)]
+    return [deadline.due for deadline in asked if isinstance(deadline, Timer)]
 
 
 def overtaken(machine: Machine, posted: Iterable[Post]) -> dict[str, Post]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .stores.base import (
         CallingStore as CallingStore,
         CheckpointingStore as CheckpointingStore,
+        DeadlineStore as DeadlineStore,
         Durability as Durability,
         Entries as Entries,
         LeasingStore as LeasingStore,
@@ -78,6 +79,7 @@ _MODULES = {
         *(
             "CallingStore",
             "CheckpointingStore",
+            "DeadlineStore",
             "Durability",
             "Entries",
             "LeasingStore",

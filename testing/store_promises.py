@@ -17,8 +17,13 @@ from itertools import count
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
+from .store_deadlines import (
+    a_deadline_is_there_for_others,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    a_session_is_overdue_from_its_deadline_on,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+    of_many_that_are_overdue_some_are_told,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+)
 from .store_leases import (
-    a_lease_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    a_lease_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     leased as _leased,  # an underscore tells it from the checks
     leases_are_renewed_together,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     of_many_that_want_a_lease_one_gets_it,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
@@ -473,6 +478,8 @@ async def a_closed_store_says_so(store: Store) -> None:
         calls["meter"] = ("m", None, b"mine")
     if hasattr(store, "leases"):
         calls["leases"] = ()
+    if hasattr(store, "overdue"):
+        calls |= {"set_deadline": ("s", 1.0), "overdue": (1.0,)}
     if hasattr(store, "keep_checkpoint"):
         calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
     if hasattr(store, "news"):

@@ -63,6 +63,17 @@ class StoreOver:
         keeps = getattr(self.kept, "meter", None)
         return (held, time.time()) if keeps is None else await keeps(name, held, wanted)
 
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        """Keep the deadline of *session*, where *kept* keeps any."""
+        keeps = getattr(self.kept, "set_deadline", None)
+        if keeps is not None:
+            await keeps(session, due, incarnation)
+
+    async def overdue(self, moment: float) -> Sequence[str]:
+        """The sessions whose deadline is over; none where *kept* keeps none."""
+        keeps = getattr(self.kept, "overdue", None)
+        return () if keeps is None else await keeps(moment)
+
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:

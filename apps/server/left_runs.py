@@ -5,7 +5,8 @@ Theory of operation. A dead server leaves its leases, which lapse. One that drai
 purpose. So the leases of the store, which one question gives, say which sessions have no process. Besides,
 this server owes a look to sessions that another process had when an input came in here: it may have looked
 for inputs for the last time before it let go. And a run that failed here is tried again, a bounded number of
-times; others see its lapsed lease and may have more luck.
+times; others see its lapsed lease and may have more luck. A run that rests has no lease; where a question of
+it has a deadline, the store knows that, and tells which are over without a process that saw to them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from ...performers.base import warn
 if TYPE_CHECKING:
     from ...engine.session.listing import Listed
     from ...performers.stores.base import Store
+
+# Seconds between two questions for deadlines that are over.
+DEADLINES_EVERY = 2.0
 
 # How often a run that fails is begun again here, and the seconds before the first time; they double.
 TRIES, FIRST_PAUSE = 5, 1.0
@@ -58,6 +62,9 @@ class LeftRuns:
         # A store without leases is one without lapsed ones.
         self.watch = LeaseWatch(store, worker, seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # see above
         self._debts: dict[str, Debt] = {}
+        # The sessions whose deadline is over, and when the store is asked for them again.
+        self._overdue: frozenset[str] = frozenset()
+        self._asks_at = 0.0
 
     def busy(self, session: str) -> None:
         """Another process has *session*: look at it again once that has let go."""
@@ -92,17 +99,44 @@ class LeftRuns:
             if row is not None and is_left(row):
                 await self.watch.vacate(session, row.incarnation)
 
+    def is_overdue(self, session: str) -> bool:
+        """Whether a deadline of *session* is over, and no process saw to it."""
+        return session in self._overdue
+
+    async def seen_to(self, session: str) -> None:
+        """No deadline of *session* is to be seen to any more."""
+        self._overdue -= {session}
+        await self._store.set_deadline(session, None)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it told this one
+
     async def rests(self, row: Listed) -> bool:
         """Whether the session *row* waits for people only: its worker may wait with it and needs no lease."""
+        if self.is_overdue(row.session):
+            return False
         info = await self._store.info(row.session)
         if info is None or row.about.state is not SessionStatus.RESTING:
             return False
         last = await self._store.load(row.session, info.length - 1)
         return not (last and isinstance(decode_entry(last[-1]), Posted))
 
+    async def claim(self, session: str, lapsed: bytes | None) -> tuple[bool, bytes | None]:
+        """Whether *session* may be taken up here, and the claim: what only this server owes needs none."""
+        if lapsed is None and not self.is_overdue(session):
+            return True, None
+        claim = await self.watch.claim(session, lapsed)
+        return claim is not None, claim
+
     async def due(self) -> dict[str, bytes | None]:
         """The sessions to take up now, each with the lapsed lease that is there."""
         leases = await self.watch.look(self._debts)
-        found = {*leases.lapsed, *[name for name in self._debts if name not in leases.there]}
+        await self._look_at_deadlines()
+        free = [name for name in (*self._debts, *self._overdue) if name not in leases.there]
+        found = {*leases.lapsed, *free}
         now, none = time.monotonic(), Debt()
         return {name: leases.there.get(name) for name in found if self._debts.get(name, none).due <= now}
+
+    async def _look_at_deadlines(self) -> None:
+        overdue = getattr(self._store, "overdue", None)
+        if overdue is not None and time.monotonic() >= self._asks_at:
+            # A process that counts the time itself gets that of a lease to begin.
+            self._overdue = frozenset(await overdue(time.time() - self.watch.seconds))
+            self._asks_at = time.monotonic() + DEADLINES_EVERY

@@ -19,6 +19,7 @@ from ...engine.session.listing import described
 from ...performers.base import warn
 
 if TYPE_CHECKING:
+    from ...engine.session.listing import Listed
     from .access import Namespace
     from .open_sessions import OpenSessions
 
@@ -64,43 +65,55 @@ class Takeovers:
         found = [
             name
             for name, data in due.items()
-            if (self._dead or data is None) and not (name in self._foreign and self._foreign[name] == data)
+            if (self._dead or (data is None and not opens.left.is_overdue(name)))
+            and not (name in self._foreign and self._foreign[name] == data)
         ]
         random.shuffle(found)
         some = found[: min(AT_ONCE, opens.room)]
         await asyncio.gather(*[self._take(name, due[name]) for name in some])
         return 0 < len(some) < len(found)
 
+    def _ours(self, row: Listed) -> tuple[Namespace, str] | None:
+        """Where the session *row* is known here, and by which id; None where it is not this server's."""
+        known = [(names, self._opens.id_here(names, row)) for names in self._names]
+        return next(((names, found) for names, found in known if found is not None), None)
+
     async def _take(self, name: str, lapsed: bytes | None) -> None:
         """Go on with the session *name*, unless another server was quicker."""
         opens, left = self._opens, self._opens.left
         try:
             row = await described(opens.store, name)
-            known = [(names, opens.id_here(names, row)) for names in self._names if row is not None]
-            ours = next(((names, found) for names, found in known if found is not None), None)
+            ours = None if row is None else self._ours(row)
             if row is None and lapsed is not None:
                 # Its process was gone before it wrote anything.
                 await left.watch.drop(name, lapsed)
-            if ours is None:
+            if row is None or ours is None:
                 self._foreign[name] = lapsed
                 left.settled(name)
                 return
-            if row is not None and lapsed is None and await left.rests(row):
+            if lapsed is None and await left.rests(row):
                 left.settled(name)
                 return
-            claim = None if lapsed is None else await left.watch.claim(name, lapsed)
-            if claim is None and lapsed is not None:
+            free, claim = await left.claim(name, lapsed)
+            if not free:
                 return
-            async with opens.use(*ours) as one:
-                await one.wake()
-                if one.working:
-                    left.taken(name)
-                elif not one.unfinished:
-                    left.settled(name)
-                # A run that began has put its lease in this place, and gives that up.
-                if claim is not None and not one.unfinished:
-                    await left.watch.drop(name, claim)
+            await self._go_on(ours, name, claim)
         except UnknownSession:
             left.settled(name)
         except TurnwheelError as error:
             left.failed(name, error)
+
+    async def _go_on(self, ours: tuple[Namespace, str], name: str, claim: bytes | None) -> None:
+        """Wake the session *name*, which *ours* is here; there may be a *claim* to it."""
+        left = self._opens.left
+        async with self._opens.use(*ours) as one:
+            await one.wake()
+            if left.is_overdue(name) and not one.working:
+                await left.seen_to(name)
+            if one.working:
+                left.taken(name)
+            elif not one.unfinished:
+                left.settled(name)
+            # A run that began has put its lease in this place, and gives that up.
+            if claim is not None and not one.unfinished:
+                await left.watch.drop(name, claim)

@@ -40,7 +40,7 @@ from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..inputs import Input, closed, closers
-from ..machine import ChildLink, agent_before, links_of
+from ..machine import ChildLink, agent_before, dues_in, links_of
 from .environment import FAILED_REASONS
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Children:
     here: dict[str, ChildSession] = attrs.field(factory=dict, init=False)
     wake: Callable[[], None] = attrs.field(default=noop, init=False)
     abort: Callable[[TurnwheelError], None] = attrs.field(default=noop, init=False)
+    # When the first of the questions was over that were open when it was closed.
+    _left: float | None = attrs.field(default=None, init=False)
 
     @cached_property
     def _memory(self) -> MemoryStore | None:
@@ -92,6 +94,12 @@ class Children:
         """Those of `known` whose questions count: nothing has told them to stop, or is about to."""
         stopped = closers(self.log.state)
         return [self.here[link.call] for link in self.links if link.call in {*self.here} - {*stopped}]
+
+    def first_due(self) -> float | None:
+        """When the first of the open questions, the session's own or theirs, is over; None for never."""
+        machines = [self.log.state.machine, *[child.machine for child in self.known]]
+        dues = [due for machine in machines if machine is not None for due in dues_in(machine.state)]
+        return min(dues if self._left is None else [*dues, self._left], default=None)
 
     def asking(self, request: str, waiting: Iterable[AskApproval]) -> ChildSession | None:
         """
@@ -167,6 +175,8 @@ class Children:
 
     async def close(self) -> None:
         """Close the children known here."""
+        # What they ask is not known here any more.
+        self._left = self.first_due()
         # One at a time from the dict: a child that ends meanwhile removes itself.
         while self.here:
             await self.here.popitem()[1].close()

@@ -7,12 +7,16 @@ caller insists. The record protects work and not the journal: the compare-and-se
 goes on, as it does for a store without leases. A clock that is set changes nothing here. On one boot of a
 machine all processes share the monotonic clock; of another machine's process an observer knows only whether
 it renews its record while the observer watches.
+
+A run that rests needs no process, and its lease is given up. Where one of its questions has a deadline, the
+store is told of that first, so that some process goes on with the session then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import socket
 import time
@@ -156,16 +160,19 @@ class SessionLease:
     """
     The lease of the session of *log*, which works in *environment*; it does nothing where there are none.
 
-    A child has none: it is its parent's work.
+    *first_due* says when the first question of the run is over. A child has none: it is its parent's work.
     """
 
     log: SessionLog
     environment: Environment
+    _first_due: Callable[[], float | None]
     _since: float = attrs.field(default=0.0, init=False)
     # Whether work goes on for which it is to be kept.
     wanted: bool = attrs.field(default=False, init=False)
     # The latest record that was written for this object, or may have been.
     _record: bytes | None = attrs.field(default=None, init=False)
+    # The deadline that the store was told of.
+    _deadline: float | None = attrs.field(default=None, init=False)
     # When it is to be renewed, by the monotonic clock.
     _due: float = attrs.field(default=0.0, init=False)
     # A renewal and a release at the same time could leave a record behind.
@@ -260,9 +267,28 @@ class SessionLease:
                 await finish(self._give_up())
                 raise
 
+    def went_on(self, *, children: bool) -> None:
+        """
+        Remember which deadline the store was told of, for the run that goes on now.
+
+        With *children* that is not known: what they ask has not been read yet.
+        """
+        self._deadline = math.nan if children else self._first_due()
+
+    async def _tell_deadline(self) -> None:
+        """Tell the store when a process is wanted again, where that has changed."""
+        due, told = self._first_due(), getattr(self.log.store, "set_deadline", None)
+        if due != self._deadline and told is not None:
+            await told(self.log.session, due, self.log.incarnation)
+            self._deadline = due
+
     async def _give_up(self) -> None:
         async with self._lock:
             held = self._record
+            if held is not None:
+                # First: between the two no process would be wanted.
+                with suppress(WorldError):
+                    await self._tell_deadline()
             if self._swap is not None and held is not None:
                 with suppress(WorldError):
                     found = await self._swap(held, None)

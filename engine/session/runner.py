@@ -110,8 +110,8 @@ class SessionRunner:
         self.id = log.session
         self.log = log
         self.environment = environment
-        self.lease = SessionLease(log, environment)
         self.children = Children(self.log, environment, opens)
+        self.lease = SessionLease(log, environment, self.children.first_due)
         self.broker = Broker(environment.watch.buffer)
         self.owner = Owner.NONE
         # None while no run goes on in this process.
@@ -390,6 +390,8 @@ class SessionRunner:
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         unfinished = log.state.machine if log.state.unfinished else None
+        if unfinished is not None:
+            self.lease.went_on(children=bool(self.children.links))
         before = None if log.state.machine is None else log.state.machine.config
         config = with_denials(environment.config, before, environment.lifted)
         # Stale until the run is over: a run that stops in the middle may leave `state` different from the

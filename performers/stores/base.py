@@ -197,6 +197,35 @@ async def renew_each(
     return [name for name, (held, wanted) in renewals.items() if await lease(name, held, wanted) != wanted]
 
 
+class DeadlineStore(Store, Protocol):
+    """
+    A `Store` that also keeps deadlines: for each session the moment at which a process is wanted.
+
+    A store may do without: a question with a deadline then waits for the process that counts the time, and
+    where that one is gone, for the session's next input.
+    """
+
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        """
+        Keep *due*, in seconds since the epoch, as the deadline of *session*; None forgets it.
+
+        A session that is not there gets none, and one that is deleted loses it.
+        """
+        ...
+
+    async def overdue(self, moment: float) -> Sequence[str]:
+        """
+        Sessions whose deadline is *moment* or before, the earliest first; a hundred at most.
+
+        A server asks every few seconds: it should cost nothing for those that are due later.
+        """
+        ...
+
+
+# The most sessions that `overdue` gives at once.
+MOST_OVERDUE = 100
+
+
 class CheckpointingStore(Store, Protocol):
     """
     A `Store` that also keeps checkpoints: what a session was after so many entries, to begin reading there.

@@ -12,7 +12,7 @@ from typing import final
 import attrs
 
 from ...effects.errors import SessionGone, StoreConflict, StoreError
-from .base import Entries, Mark, SessionInfo, renew_each
+from .base import MOST_OVERDUE, Entries, Mark, SessionInfo, renew_each
 
 
 @final
@@ -62,6 +62,7 @@ class MemoryStore:
         self._names: list[str] = []
         self._deletions = 0
         self._leases: dict[str, bytes] = {}
+        self._deadlines: dict[str, float] = {}
         self._meters: dict[str, bytes] = {}
         self._incarnations = map(str, count(1))
         self._lock = threading.Lock()
@@ -142,6 +143,7 @@ class MemoryStore:
         with self._lock:
             kept = self._find(session, incarnation)
             self._leases.pop(session, None)
+            self._deadlines.pop(session, None)
             if kept is None:
                 return False
             del self._open()[session]
@@ -163,6 +165,22 @@ class MemoryStore:
         with self._lock:
             self._open()
             return _swapped(self._meters, name, held, wanted), self._now()
+
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        """Keep *due* as the deadline of *session*; see `DeadlineStore.set_deadline`."""
+        with self._lock:
+            there = self._find(session, incarnation) is not None
+            if there and due is not None:
+                self._deadlines[session] = due
+            else:
+                self._deadlines.pop(session, None)
+
+    async def overdue(self, moment: float) -> Sequence[str]:
+        """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
+        with self._lock:
+            self._open()
+            found = [(due, name) for name, due in self._deadlines.items() if due <= moment]
+            return [name for _, name in sorted(found)[:MOST_OVERDUE]]
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
@@ -206,6 +224,7 @@ class MemoryStore:
         with self._lock:
             self._sessions = None
             self._leases.clear()
+            self._deadlines.clear()
             self._meters.clear()
 
     def _find(self, session: str, incarnation: str) -> _Session | None:

@@ -31,6 +31,7 @@ import attrs
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
 from .base import Durability, Entries, Mark, SessionInfo
+from .sqlite_records import check_incarnation, lease, leases, meter, number_of, overdue, renew, set_deadline
 
 if TYPE_CHECKING:
     import sqlite3
@@ -158,6 +159,14 @@ class SQLiteStore:
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*, by their positions."""
         return await self._do(partial(checkpoints, session, incarnation, self._chain))
+
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        """Keep *due* as the deadline of *session*; see `DeadlineStore.set_deadline`."""
+        await self._do(partial(set_deadline, session, due, incarnation), "write")
+
+    async def overdue(self, moment: float) -> Sequence[str]:
+        """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
+        return await self._do(partial(overdue, moment))
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """Put leases in the place of others, in one transaction; see `LeasingStore.renew`."""
@@ -438,14 +447,8 @@ def load(session: str, start: int, incarnation: str, db: sqlite3.Connection) -> 
     asked = {"session": session, "start": min(max(start, 0), _MOST)}
     rows = db.execute(_LOAD, asked).fetchall()
     there = rows[0][0] if rows else ""
-    _check_incarnation(session, incarnation, there)
+    check_incarnation(session, incarnation, there)
     return Entries((body for _, body in rows if body is not None), there)
-
-
-def _check_incarnation(session: str, named: str, there: str) -> None:
-    """Raise `SessionGone` where the incarnation *named* of *session* is not the one that is *there*."""
-    if named and named != there:
-        raise SessionGone(session, bool(there))
 
 
 def list_sessions(
@@ -511,7 +514,7 @@ def load_signed(session: str, start: int, incarnation: str, chain: Chain, db: sq
     with db:
         db.execute("begin")  # one look, since another process may be writing
         end = _checked_end(session, chain, db)
-        _check_incarnation(session, incarnation, "" if end is None else end.incarnation)
+        check_incarnation(session, incarnation, "" if end is None else end.incarnation)
         if end is None:
             return Entries()
         first = min(max(start, 0), end.length)
@@ -560,9 +563,10 @@ def _end(session: str, db: sqlite3.Connection) -> SessionEnd | None:
 
 def delete(session: str, incarnation: str, db: sqlite3.Connection) -> bool:
     """Forget *session*; whether there was one."""
-    number, _ = _number(session, incarnation, db)
+    number, _ = number_of(session, incarnation, db)
     # Also of a session without entries: a lease is taken before the first one is written.
     db.execute("delete from leases where session = ?", (session,))
+    db.execute("delete from deadlines where session = ?", (session,))
     if number is None:
         return False
     found = (number,)
@@ -576,40 +580,6 @@ def delete(session: str, incarnation: str, db: sqlite3.Connection) -> bool:
     db.execute("delete from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff", found)
     db.execute("delete from sessions where id = ?", found)
     return True
-
-
-def lease(
-    session: str, held: bytes | None, wanted: bytes | None, incarnation: str, db: sqlite3.Connection
-) -> bytes | None:
-    """Put *wanted* in the place of *held* as the lease of *session*; the lease from then on."""
-    if incarnation:
-        _number(session, incarnation, db)
-    there = _swapped(("leases", "session"), session, held, wanted, db)
-    return wanted if there == held else there
-
-
-def meter(
-    name: str, held: bytes | None, wanted: bytes | None, now: Callable[[], float], db: sqlite3.Connection
-) -> tuple[bytes | None, float]:
-    """Put *wanted* in the place of *held* as the meter *name*; what was there, and the time."""
-    return _swapped(("meters", "name"), name, held, wanted, db), now()
-
-
-def _swapped(
-    place: tuple[str, str], name: str, held: bytes | None, wanted: bytes | None, db: sqlite3.Connection
-) -> bytes | None:
-    """Put *wanted* in the place of *held* as the row *name* of a table and its key; what was there."""
-    table, key = place
-    found = db.execute(f"select body from {table} where {key} = ?", (name,)).fetchone()  # noqa: S608  # of ours
-    there: bytes | None = found and found[0]
-    if there != held or held == wanted:
-        # A look is in no transaction: what came into the place meanwhile is not to be touched.
-        return there
-    if wanted is None:
-        db.execute(f"delete from {table} where {key} = ?", (name,))  # noqa: S608  # as above
-    else:
-        db.execute(f"insert or replace into {table} values (?, ?)", (name, wanted))  # noqa: S608  # as above
-    return there
 
 
 @final
@@ -626,7 +596,7 @@ class NewCheckpoint:
 
 def keep_checkpoint(new: NewCheckpoint, chain: Chain | None, db: sqlite3.Connection) -> None:
     """Keep *new*, and of the others those from its first one on before it."""
-    number, incarnation = _number(new.session, new.incarnation, db)
+    number, incarnation = number_of(new.session, new.incarnation, db)
     if number is None:
         return
     of_it = "from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff"
@@ -638,7 +608,7 @@ def keep_checkpoint(new: NewCheckpoint, chain: Chain | None, db: sqlite3.Connect
 
 def checkpoints(session: str, incarnation: str, chain: Chain | None, db: sqlite3.Connection) -> list[bytes]:
     """The checkpoints of *session*, by their positions; empty is one that is not as it was written."""
-    number, there = _number(session, incarnation, db)
+    number, there = number_of(session, incarnation, db)
     rows = db.execute(
         "select key & 0xffffffff, cast(body as blob), mac from checkpoints"
         " where key between ?1 << 32 and ?1 << 32 | 0xffffffff order by key",
@@ -652,24 +622,6 @@ def checkpoints(session: str, incarnation: str, chain: Chain | None, db: sqlite3
         body if signs(mac, chain.checkpoint(session, there, position, body)) else b""
         for position, body, mac in rows
     ]
-
-
-def _number(session: str, incarnation: str, db: sqlite3.Connection) -> tuple[int | None, str]:
-    """The id and the incarnation of *session*; `SessionGone` where it is not the named *incarnation*."""
-    found = db.execute("select id, incarnation from sessions where session = ?", (session,)).fetchone()
-    number, there = found or (None, "")
-    _check_incarnation(session, incarnation, there)
-    return number, there
-
-
-def renew(renewals: Mapping[str, tuple[bytes, bytes]], db: sqlite3.Connection) -> list[str]:
-    """Put leases in the place of others; the sessions where those are not there."""
-    return [name for name, (held, wanted) in renewals.items() if lease(name, held, wanted, "", db) != wanted]
-
-
-def leases(db: sqlite3.Connection) -> dict[str, bytes]:
-    """The leases of all sessions that have one."""
-    return dict(db.execute("select session, body from leases").fetchall())
 
 
 def news(sessions: tuple[str, ...], since: Mark | None, db: sqlite3.Connection) -> tuple[Mark, list[str]]:

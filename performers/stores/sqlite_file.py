@@ -360,7 +360,13 @@ _METERS = """
 create table if not exists meters (name text primary key, body blob not null) without rowid;
 """
 
-SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES + _CHECKPOINTS + _METERS
+# When a process is wanted for a session.
+_DEADLINES = """
+create table if not exists deadlines (session text primary key, due real not null) without rowid;
+create index if not exists deadlines_by_due on deadlines (due);
+"""
+
+SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES + _CHECKPOINTS + _METERS + _DEADLINES
 
 # What makes a file of the next layout of one of each older one.
 UPGRADES = {
@@ -421,8 +427,8 @@ def _prepare(db: sqlite3.Connection, path: str, durability: Durability, mark: by
     db.execute("pragma fullfsync = on")
     if layout != LAYOUT_VERSION:
         _lay_out(db, path, mark)
-    db.execute(_CHECKPOINTS)
-    db.execute(_METERS)
+    for later in (_CHECKPOINTS, _METERS, *_DEADLINES.strip().removesuffix(";").split(";")):
+        db.execute(later)
     _check_mark(db, path, mark)
     # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
     db.execute("select 1 from sessions").fetchone()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ....effects.errors import ConfigError, SessionGone, StoreError
 from ...worker_pool import finish
-from ..base import Entries, Hear, Mark, SessionInfo
+from ..base import MOST_OVERDUE, Entries, Hear, Mark, SessionInfo
 from .address import SCHEMES, place_of
 from .server import DatabaseRow
 
@@ -193,6 +193,17 @@ class PostgresStore:
         """
         ((body, at),) = await self._call("select * from meter($1, $2, $3)", self._bytes(name), held, wanted)
         return body, at
+
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        """Keep *due* as the deadline of *session*; see `DeadlineStore.set_deadline`."""
+        given = (self._bytes(session), due, incarnation)
+        ((there,),) = await self._call("select * from set_deadline($1, $2, $3)", *given)
+        _check_incarnation(session, incarnation, there)
+
+    async def overdue(self, moment: float) -> Sequence[str]:
+        """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
+        asked = "select session from deadlines where due <= $1 order by due limit $2"
+        return [name.decode() for (name,) in await self._call(asked, moment, MOST_OVERDUE)]
 
     async def leases(self) -> Mapping[str, bytes]:
         """The leases of all sessions that have one; see `LeasingStore.leases`."""

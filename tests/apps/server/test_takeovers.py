@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from support.http_server import Asking, scripted, serving
 
-from turnwheel import Agent, MemoryStore
+from turnwheel import Agent, ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
@@ -196,6 +197,102 @@ async def test_what_belongs_to_others_is_left_to_them() -> None:
         await left(store, "acme/default/elsewhere", dead(), elsewhere)
         await asyncio.sleep(0.1)
         assert {*await store.leases()} == {"of no tenant", "acme/default/elsewhere"}
+
+
+TASK = calls(("run_agent", {"agent": "helper", "prompt": "pay it"}))
+HELPER = ChildSpec(name="helper", tools=("pay",))
+
+
+@pytest.mark.parametrize("replies", [[PAY], [TASK, PAY]], ids=["own", "of a child"])
+@pytest.mark.parametrize("waits", [False, True], ids=["left", "dead"])
+async def test_a_deadline_is_seen_to_by_a_server_that_lives(
+    replies: Any, monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.1)
+    store = MemoryStore()
+    more: dict[str, Any] = {"policy": Policy(answer_within=0.3), "children": [HELPER], "lease": 0.15}
+    async with serving(scripted(*[says("Not paid.")] * 2, **more), store) as server:
+        session = scripted(*replies, **more).session("s", store)
+        run = asyncio.create_task(session.run("Go", wait=waits))
+        await until_kept(store)
+        asked = await server.question("s")
+        if waits:
+            # What its process has said by now is what one that dies leaves.
+            await session.close()
+        await asyncio.wait({run})
+        assert await entries_of(store, "s", "TakenOver") == 0
+        over = await server.done("s")
+        assert (over["reason"], over["questions"]) == ("end_turn", [])
+        assert asked["due"] <= time.time()
+        assert await entries_of(store, "s", "TakenOver") == 1
+        await until_gone(store)
+        assert await store.overdue(float("inf")) == []
+
+
+async def until_kept(store: MemoryStore) -> None:
+    """Until the store has a deadline."""
+
+    async def kept() -> bool:
+        return bool(await store.overdue(float("inf")))
+
+    await until(kept)
+
+
+async def test_a_deadline_is_left_to_the_server_that_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.1)
+    store = MemoryStore()
+    more: dict[str, Any] = {"policy": Policy(answer_within=1.0), "lease": 0.6}
+    async with (
+        serving(scripted(PAY, says("Not paid."), **more), store) as one,
+        serving(scripted(**more), store) as other,
+    ):
+        await one.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        await other.question("s")
+        await until_kept(store)
+        assert (await other.done("s"))["reason"] == "end_turn"
+        await until_gone(store)
+        assert await entries_of(store, "s", "TakenOver") == 0
+        assert await store.overdue(float("inf")) == []
+
+
+async def test_a_deadline_that_is_not_the_sessions_any_more_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.1)
+    store = MemoryStore()
+    await scripted(says("Hello."), lease=0.15).session("s", store).run("Go")
+    before = len(await store.load("s"))
+    await store.set_deadline("s", time.time())
+    async with serving(scripted(lease=0.15), store):
+
+        async def forgotten() -> bool:
+            return not await store.overdue(float("inf"))
+
+        await until(forgotten)
+        await until_gone(store)
+    assert len(await store.load("s")) == before
+
+
+async def test_a_server_that_resumes_nothing_sees_to_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.0)
+    asked = 0
+
+    class Counting(StoreOver):
+        async def overdue(self, moment: float) -> Sequence[str]:
+            nonlocal asked
+            asked += 1
+            return await super().overdue(moment)
+
+    store = Counting()
+    more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
+    await scripted(PAY, **more).session("s", store).run("Go")
+    async with serving(scripted(**more), store, resume=False) as server:
+
+        async def asked_often() -> bool:
+            return asked > 3
+
+        await until(asked_often)
+        assert await server.question("s")
 
 
 class Halting(StoreOver):

@@ -15,12 +15,13 @@ import pytest
 from provers.tasks import turns
 from support.session_stage import CHILDREN, House, Tape, Watch, outcomes, said, until
 
-from turnwheel import MemoryStore, Singleton
+from turnwheel import MemoryStore, Policy, Singleton
 from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
 from turnwheel.engine.session.lease import born, decoded, machine
 from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import calls, says
 
 DIGS = calls(("dig", {}))
@@ -357,3 +358,67 @@ async def test_without_leases_the_journal_alone_decides() -> None:
 def test_a_lease_is_a_time(one: House, seconds: Any) -> None:
     with pytest.raises(ConfigError, match=r"Agent.lease must be a number of seconds above 0"):
         one.agent(lease=seconds)
+
+
+# Deadlines
+
+
+class Telling(Tape):
+    """A store that tells when it was told of a deadline, and when a lease was given up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[float | str | None] = []
+
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
+        # Once more where a renewal was cut off.
+        if held is not None and wanted is None and self.told[-1:] != ["given up"]:
+            self.told.append("given up")
+        return await super().lease(session, held, wanted, incarnation)
+
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        self.told.append(due)
+        await super().set_deadline(session, due, incarnation)
+
+
+@pytest.mark.parametrize("agent", ["", "payer"])
+async def test_the_store_is_told_of_a_deadline_before_the_lease_is_given_up(agent: str) -> None:
+    pay = calls(("pay", {"amount": 5}))
+    task = calls(("run_agent", {"agent": "payer", "prompt": "pay"}))
+    soon: dict[str, Any] = {"policy": Policy(answer_within=60.0)}
+    store = Telling()
+    house = House(store)
+    clock = ManualClock(100.0)
+    session = house.process(*([task] if agent else [pay]), payer=[pay], clock=clock, **soon)
+    (question,) = (await session.run("go")).waiting
+    assert question.due is not None
+    assert store.told == [question.due, "given up"]
+    await session.approve(question.id)
+    # Of another process, which has read of the question only.
+    other = house.process(says("done"), payer=[says("paid")], clock=clock, **soon)
+    assert (await other.resume()).text == "done"
+    assert store.told == [question.due, "given up", None, "given up"]
+
+
+async def test_a_store_is_told_nothing_where_no_question_has_a_deadline() -> None:
+    store = Telling()
+    session = House(store).session(calls(("pay", {"amount": 5})), says("done"))
+    (question,) = (await session.run("go")).waiting
+    await session.approve(question.id)
+    await session.resume()
+    assert store.told == ["given up"]
+
+
+async def test_a_deadline_that_the_store_does_not_take_keeps_no_lease() -> None:
+    class Full(Telling):
+        async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+            await super().set_deadline(session, due, incarnation)
+            msg = "the disk is full"
+            raise StoreError(msg)
+
+    store = Full()
+    session = House(store).session(calls(("pay", {"amount": 5})), policy=Policy(answer_within=60.0))
+    assert (await session.run("go")).waiting
+    assert store.told[1:] == ["given up"]

@@ -279,6 +279,32 @@ class Mistaken(StoreOver):
                 pass
         return await super().meter(name, held, wanted)
 
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        self._open()
+        match self.mistake:
+            case "deadlines of any":
+                incarnation = ""
+            case "deadlines for ever" if due is None:
+                return
+            case "deadlines of what is deleted":
+                self.memo[session] = due
+            case "deadlines here" if due is not None:
+                self.memo[session] = due
+                return
+            case _:
+                pass
+        await super().set_deadline(session, due, incarnation)
+
+    async def overdue(self, moment: float) -> Sequence[str]:
+        self._open()
+        if self.mistake in {"deadlines of what is deleted", "deadlines here"}:
+            there = [(due, name) for name, due in self.memo.items() if due is not None and due <= moment]
+            return [name for _, name in sorted(there)]
+        found = [*await super().overdue(1e12 if self.mistake == "deadlines to come" else moment)]
+        if self.mistake == "deadlines one less":
+            return found[:99]
+        return sorted(found) if self.mistake == "deadlines by name" else found
+
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
@@ -451,6 +477,14 @@ MISTAKES = {
         "meters are leases",
         "meters without a clock",
     ],
+    "a session is overdue from its deadline on": [
+        "deadlines of any",
+        "deadlines for ever",
+        "deadlines of what is deleted",
+        "deadlines to come",
+        "deadlines by name",
+    ],
+    "of many that are overdue some are told": ["deadlines one less"],
     "of checkpoints those between the first and the new one stay": [
         "keeps them all",
         "keeps the last",
@@ -467,6 +501,7 @@ LASTING = {  # of what is opened again, and of what others have open
     "many may make the place at once": "makes the place anew",
     "of many that want a lease one gets it": "leases here",
     "of many that change a meter none is lost": "meters look before",
+    "a deadline is there for others": "deadlines here",
     "what others write is told": "news here",
 }
 CALLED = "who listens is called where another one wrote"

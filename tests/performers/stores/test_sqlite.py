@@ -18,7 +18,7 @@ import pytest
 from turnwheel import Agent, Limits, tool
 from turnwheel.effects.errors import ConfigError, StoreError
 from turnwheel.effects.requests import CallModel
-from turnwheel.performers.stores import sqlite, sqlite_file
+from turnwheel.performers.stores import sqlite, sqlite_file, sqlite_records
 from turnwheel.performers.stores.base import Durability
 from turnwheel.performers.stores.sqlite import SQLiteStore
 from turnwheel.performers.stores.sqlite_file import StoreFile
@@ -72,8 +72,8 @@ async def test_a_look_at_a_lease_or_a_meter_writes_nothing(path: Path) -> None:
     await store.append("s", 0, [b"a"])
     with closing(sqlite3.connect(path)) as db:
         db.execute("pragma query_only = on")
-        assert sqlite.lease("s", None, None, "", db) is None
-        assert sqlite.meter("m", None, None, lambda: 0.0, db) == (None, 0.0)
+        assert sqlite_records.lease("s", None, None, "", db) is None
+        assert sqlite_records.meter("m", None, None, lambda: 0.0, db) == (None, 0.0)
     await store.close()
 
 

@@ -217,6 +217,16 @@ class PointedStore:
         with self._busy():
             return await self._kept.meter(name, held, wanted)
 
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        """As a store does; what it writes to the file are moments, too."""
+        with self._busy():
+            await self._kept.set_deadline(session, due, incarnation)
+
+    async def overdue(self, moment: float) -> Sequence[str]:
+        """As a store does."""
+        with self._busy():
+            return await self._kept.overdue(moment)
+
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """As a store does."""
         with self._busy():
