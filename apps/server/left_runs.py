@@ -135,8 +135,8 @@ class LeftRuns:
         return {name: leases.there.get(name) for name in found if self._debts.get(name, none).due <= now}
 
     async def _look_at_deadlines(self) -> None:
-        overdue = getattr(self._store, "overdue", None)
-        if overdue is not None and time.monotonic() >= self._asks_at:
+        overdue = getattr(self._store, "overdue", None) if time.monotonic() >= self._asks_at else None
+        if overdue is not None:
             # A process that counts the time itself gets that of a lease to begin.
             self._overdue = frozenset(await overdue(time.time() - self.watch.seconds))
             self._asks_at = time.monotonic() + DEADLINES_EVERY
