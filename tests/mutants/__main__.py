@@ -3,21 +3,17 @@ Hunts the mistakes that a machine can make in the package, and says how many of 
 
     python -m mutants [--sample N] [--seed S] [--only TEXT] [ROOM_OR_FILE...]
 
-A mutant is found when a test fails, or takes far too long. First it runs all tests once, to know which run
-each line; that is kept until a file of the package or of the tests changes. Ends with 1 where a room's score
-is below its bar.
+A mutant is found when a test fails, or takes far too long. The first time it runs all tests once, to know
+which run each line; later only those of changed files. Ends with 1 where a room's score is below its bar.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import os
 import random
-import shutil
-import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -27,12 +23,11 @@ from pathlib import Path
 
 import attrs
 
-from . import covering
+from . import noted
 from .mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutants"
-TESTS = ("-p", "no:randomly", "-p", "no:cacheprovider")
 
 # The share of a room's mutants that must be found.
 BARS = {"states": 0.95, "engine": 0.95, "performers": 0.90}
@@ -54,65 +49,8 @@ def files_of(places: Iterable[str]) -> list[Path]:
     return sorted({path for one in there for path in ([one] if one.is_file() else one.rglob("*.py"))})
 
 
-def digests(names: Iterable[str]) -> dict[str, str]:
-    """What each of these files of the checkout has in it, as a digest."""
-    return {
-        name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest()[:16]
-        for name in sorted(names)
-        if (ROOT / name).is_file() and not name.startswith("tests/mutants/")
-    }
-
-
-def is_test(name: str) -> bool:
-    """Whether this file has tests, and nothing that other files use."""
-    return name.startswith("tests/") and name.rpartition("/")[2].startswith("test_")
-
-
-def lines_of_tests() -> tuple[covering.Lines, Mapping[str, float]]:
-    """
-    Which tests run each line, and how long each test takes.
-
-    They are noted anew where a file has changed: by the tests of that file alone where it has nothing else.
-    """
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "*.py", "*.txt", "*.toml"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    now = digests(listed.stdout.splitlines())
-    folder, noted = CACHE / "lines", CACHE / "lines" / "files.json"
-    before = json.loads(noted.read_text("utf-8")) if noted.exists() else {}
-    changed = {name for name in {*now, *before} if now.get(name) != before.get(name)}
-    if not changed:
-        return covering.read(folder)
-    again = sorted(changed)
-    if not before or not all(is_test(name) for name in changed):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        again = []
-    print("noting which lines each test runs", *again, flush=True)
-    covering.forget(folder, again)
-    there = [name for name in again if name in now]
-    if there or not again:
-        cores = "auto" if not again else "0"
-        pytest(
-            "-n", cores, "-p", "mutants.covering", f"--lines={folder}", "--timeout=600", *there, quiet=True
-        )
-    noted.write_text(json.dumps(now), "utf-8")
-    return covering.read(folder)
-
-
-def pytest(*arguments: str, quiet: bool = False) -> None:
-    """Run pytest; some tests may fail, which is for others to judge."""
-    command = [sys.executable, "-m", "pytest", "-q", *TESTS, *arguments]
-    out = subprocess.DEVNULL if quiet else None
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    subprocess.run(command, check=False, cwd=ROOT, stdout=out, env=environment)
-
-
 def chosen_tests(
-    mutant: Mutant, lines: covering.Lines, seconds: Mapping[str, float], most: float
+    mutant: Mutant, lines: noted.Lines, seconds: Mapping[str, float], most: float
 ) -> tuple[str, ...]:
     """The tests to hunt *mutant* with, the likeliest first, which take at most so many seconds in all."""
     of_file = lines.get(mutant.file, {})
@@ -141,7 +79,7 @@ def ordered(mutant: Mutant, tests: Sequence[str], seconds: float) -> dict[str, o
 
 def hunt(mutants: Sequence[Mutant], most: float, hunters: int) -> dict[str, dict[str, object]]:
     """What became of each of *mutants*, by its name."""
-    lines, seconds = lines_of_tests()
+    lines, seconds = noted.lines_of_tests(CACHE / "lines")
     order = []
     for one in mutants:
         tests = chosen_tests(one, lines, seconds, most)
@@ -150,7 +88,7 @@ def hunt(mutants: Sequence[Mutant], most: float, hunters: int) -> dict[str, dict
     asked.write_text(json.dumps(order), "utf-8")
     found.unlink(missing_ok=True)
     hunting = ["-p", "mutants.hunting", f"--hunt={asked}", f"--found={found}", f"--hunters={hunters}"]
-    pytest("-n", "0", "-s", "--timeout=30", *hunting, quiet=True)
+    noted.run_pytest("-n", "0", "-s", "--timeout=30", *hunting)
     over = [json.loads(line) for line in found.read_text("utf-8").splitlines()] if found.exists() else []
     return {one["name"]: one for one in over}
 
