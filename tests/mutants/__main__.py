@@ -1,7 +1,7 @@
 """
 Hunts the mistakes that a machine can make in the package, and says how many of them the tests find.
 
-    python -m mutants [--sample N] [--seed S] [--only TEXT] [ROOM_OR_FILE...]
+    python -m mutants [--sample N] [--seed S] [--only TEXT] [--seconds N] [ROOM_OR_FILE...]
 
 A mutant is found when a test fails, or takes far too long. The first time it runs all tests once, to know
 which run each line; later only those of changed files. Ends with 1 where a room's score is below its bar.
@@ -32,8 +32,8 @@ CACHE = ROOT / ".cache" / "mutants"
 # The share of a room's mutants that must be found.
 BARS = {"states": 0.95, "engine": 0.95, "performers": 0.90}
 
-# Seconds of tests that a mutant is hunted with, at first; one that lives on, with the second number. Seconds
-# are those that the tests took while their lines were noted, which is twice the time or more.
+# Seconds of tests that a mutant is hunted with, at first; one that lives on, with the second number, if no
+# other is asked for. They are those that the tests took while their lines were noted, twice the time or more.
 FIRST, SECOND = 10.0, 120.0
 
 
@@ -77,9 +77,10 @@ def ordered(mutant: Mutant, tests: Sequence[str], seconds: float) -> dict[str, o
     return {"mutant": plain, "tests": tests, "seconds": seconds}
 
 
-def hunt(mutants: Sequence[Mutant], most: float, hunters: int) -> dict[str, dict[str, object]]:
-    """What became of each of *mutants*, by its name."""
-    lines, seconds = noted.lines_of_tests(CACHE / "lines")
+def hunt(
+    mutants: Sequence[Mutant], lines: noted.Lines, seconds: Mapping[str, float], most: float, hunters: int
+) -> dict[str, dict[str, object]]:
+    """What became of each of *mutants*, by its name, with so many seconds of tests at *most*."""
     order = []
     for one in mutants:
         tests = chosen_tests(one, lines, seconds, most)
@@ -102,6 +103,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="so many of them only")
     parser.add_argument("--seed", type=int, default=0, help="which")
     parser.add_argument("--only", default="", help="those with this in their name")
+    parser.add_argument("--seconds", type=float, default=SECOND, help="of tests, for one that lives on")
     parser.add_argument("--hunters", type=int, default=os.cpu_count() or 1, help="so many at a time")
     asked = parser.parse_args()
     made = [
@@ -111,13 +113,16 @@ def main() -> int:
     known = survivors()
     hunted = [one for one in mutants if one.name not in known]
     print(f"hunting {len(hunted)} of {len(made)} mutants; {len(known)} are known to live on", flush=True)
-    over = hunt(hunted, FIRST, asked.hunters)
+    lines, seconds = noted.lines_of_tests(CACHE / "lines")
+    over = hunt(hunted, lines, seconds, FIRST, asked.hunters)
     alive = [one for one in hunted if over.get(one.name, {}).get("code", 0) == 0]
     print(f"{len(alive)} live on; they are hunted with more tests", flush=True)
-    over |= hunt(alive, SECOND, asked.hunters) if alive else {}
+    over |= hunt(alive, lines, seconds, asked.seconds, asked.hunters) if alive else {}
     alive = [one for one in alive if over.get(one.name, {}).get("code", 0) == 0]
     for one in sorted(alive, key=lambda one: one.name):
-        print(f"lives: {one.name} (line {min(one.lines)}, {over.get(one.name, {}).get('tests', 0)} tests)")
+        tried = over.get(one.name, {}).get("tests", 0)
+        there = len(chosen_tests(one, lines, seconds, sys.float_info.max))
+        print(f"lives: {one.name} (line {min(one.lines)}, {tried} of {there} tests)")
     unclear = [one for one in hunted if over.get(one.name, {}).get("code") == 70]
     for one in unclear:
         print(f"not hunted: {one.name}")
