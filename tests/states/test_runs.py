@@ -275,6 +275,15 @@ def test_a_question_and_its_answer_are_shown() -> None:
     assert run.machine.memory.history[1].calls[0].arguments == '{"path": "a"}'
 
 
+def test_a_question_times_out_where_questions_have_no_deadline_any_more() -> None:
+    """A process that goes on may be configured in another way than the one that asked."""
+    run = MachineHarness(config(policy=PATIENT))
+    run.say(*calls("write"))
+    run = MachineHarness(Machine(config(), run.machine.state, run.machine.memory))
+    run.expire("write")
+    assert [outcome for _, outcome in run.outcomes] == ["denied"]
+
+
 @pytest.mark.parametrize("how", ["interrupt", "cancel", "steer"])
 def test_a_question_that_is_withdrawn_takes_its_deadline_along(how: str) -> None:
     run = MachineHarness(config(policy=PATIENT))
