@@ -14,6 +14,7 @@ import json
 import math
 import os
 import random
+import re
 import sys
 import tomllib
 from collections import Counter
@@ -36,6 +37,9 @@ BARS = {"states": 0.95, "engine": 0.95, "performers": 0.90}
 # other is asked for. They are those that the tests took while their lines were noted, twice the time or more.
 FIRST, SECOND = 10.0, 120.0
 
+# Tests below which those that ran anything in the file are tried, too.
+FEW = 20
+
 
 def survivors() -> dict[str, str]:
     """The mutants that no test can find, and why."""
@@ -54,9 +58,12 @@ def chosen_tests(
 ) -> tuple[str, ...]:
     """The tests to hunt *mutant* with, the likeliest first, which take at most so many seconds in all."""
     of_file = lines.get(mutant.file, {})
-    # Outside of a function no test runs the line; those that run others of its file come near it.
-    there = mutant.lines if mutant.function else of_file
+    # Outside of a function no test runs the line: those come near it that run lines with the name it gives.
+    there = mutant.lines if mutant.function else _of_name(mutant)
     tests = {test for line in there for test in of_file.get(line, ())}
+    # What is kept once it was made, or runs in a thread or another process, is noted for few tests or none.
+    if len(tests) < FEW:
+        tests |= {test for others in of_file.values() for test in others}
     mirrored = f"tests/{mutant.file.partition('/')[0]}/"
     cases: dict[str, list[str]] = {}
     for test in sorted(tests, key=lambda test: (not test.startswith(mirrored), seconds.get(test, 0.0))):
@@ -71,10 +78,18 @@ def chosen_tests(
     return tuple(found)
 
 
-def ordered(mutant: Mutant, tests: Sequence[str], seconds: float) -> dict[str, object]:
-    """The hunt for *mutant* with *tests*, which take so many *seconds*, as JSON has it."""
+def _of_name(mutant: Mutant) -> list[int]:
+    """The lines of the file with the name that the statement of *mutant* gives."""
+    text = (ROOT / mutant.file).read_text("utf-8").splitlines()
+    name = re.match(r"\s*(\w*)", text[min(mutant.lines) - 1])
+    named = re.compile(rf"\b{name[1]}\b" if name else "")
+    return [number for number, line in enumerate(text, 1) if named.search(line)]
+
+
+def ordered(mutant: Mutant, tests: Sequence[str], seconds: float, *, anew: bool = False) -> dict[str, object]:
+    """The hunt for *mutant* with *tests*, which take so many *seconds*, as JSON has it; see `Job`."""
     plain = {**attrs.asdict(mutant), "lines": sorted(mutant.lines)}
-    return {"mutant": plain, "tests": tests, "seconds": seconds}
+    return {"mutant": plain, "tests": tests, "seconds": seconds, "anew": anew}
 
 
 def hunt(
@@ -84,7 +99,8 @@ def hunt(
     order = []
     for one in mutants:
         tests = chosen_tests(one, lines, seconds, most)
-        order.append(ordered(one, tests, sum(seconds.get(test, 0.0) for test in tests)))
+        spent = sum(seconds.get(test, 0.0) for test in tests)
+        order.append(ordered(one, tests, spent, anew=most > FIRST))
     asked, found = CACHE / "order.json", CACHE / "found.jsonl"
     asked.write_text(json.dumps(order), "utf-8")
     found.unlink(missing_ok=True)

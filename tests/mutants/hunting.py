@@ -50,11 +50,17 @@ TIMES, BEGINNING, PATIENCE = 2.0, 10.0, 10.0
 @final
 @attrs.frozen(kw_only=True)
 class Job:
-    """A *mutant* to hunt with *tests*, the ids of those that may find it, which take so many *seconds*."""
+    """
+    A *mutant* to hunt with *tests*, the ids of those that may find it, which take so many *seconds*.
+
+    *anew*: where none finds it, they are run once more, in a process that imports the mistake. What runs
+    while modules are imported has been done before a function gets another code.
+    """
 
     mutant: Mutant
     tests: tuple[str, ...]
     seconds: float
+    anew: bool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -141,7 +147,7 @@ class _Hunter:
 def _job(plain: dict[str, Any]) -> Job:
     told: dict[str, Any] = {**plain["mutant"], "lines": frozenset(plain["mutant"]["lines"])}
     mutant = Mutant(**told)
-    return Job(mutant=mutant, tests=tuple(plain["tests"]), seconds=plain["seconds"])
+    return Job(mutant=mutant, tests=tuple(plain["tests"]), seconds=plain["seconds"], anew=plain["anew"])
 
 
 def _limit(job: Job) -> float:
@@ -176,7 +182,7 @@ def _copy(
         os.environ |= sitecustomize.announce(mutant.file, mutant.begin, mutant.end, mutant.new)
         if mutant.function and _swap(mutant, functions.get(mutant.file, [])):
             code = _run(items, folder)
-        else:
+        if code == NOT_SWAPPED or job.anew:
             code = _run_anew(job.tests, folder)
     except BaseException:  # noqa: BLE001  # whatever it is, this process ends here
         traceback.print_exc()
@@ -240,7 +246,7 @@ class _Failing:
 
 
 # Tests of a mutant that needs an import; more of them would take long to collect.
-FEW = 40
+MOST = 200
 
 
 def _run_anew(tests: Sequence[str], folder: Path) -> int:
@@ -260,7 +266,7 @@ def _run_anew(tests: Sequence[str], folder: Path) -> int:
     # Rewriting asserts, pytest reads the package's files itself, since it has a plugin of pytest's: then the
     # mistake is in none of them.
     command += ["--assert=plain"]
-    command += ["-m", "", "--tb=line", "--no-header", f"--basetemp={folder / 'tmp'}", *tests[:FEW]]
+    command += ["-m", "", "--tb=line", "--no-header", f"--basetemp={folder / 'tmp'}", *tests[:MOST]]
     ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     (folder / "by").write_text("\n".join(ended.stdout.splitlines()[-2:]), "utf-8")
     return SURVIVED if ended.returncode == 0 else FOUND

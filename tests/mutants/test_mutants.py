@@ -59,7 +59,9 @@ def test_every_small_mistake_is_made(tmp_path: Path, body: str, changed: list[st
 def test_what_does_nothing_when_a_function_is_called_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(
-        "@d(1)\ndef f(a: T[1] = 1) -> U[2]:\n    'text'\n    msg = g(1)\n    return f'{1}'\n", "utf-8"
+        "@d(1)\ndef f(a: T[1] = 1) -> U[2]:\n    'text'\n    msg = g(1)\n    return f'{1}'\n"
+        "b = field(init=False)\n",
+        "utf-8",
     )
     names = [one.name for one in mutants_of(tmp_path, path)]
     assert names == ["a.py f: '1' -> '2'", """a.py f: "f'{1}'" -> 'None'"""]
