@@ -20,7 +20,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
 from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
-from turnwheel.performers.models.openai import ChatParser
+from turnwheel.performers.models.openai import ChatParser, content_pieces
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
 from turnwheel.testing.wire_rules import reading_faults
 
@@ -218,6 +218,14 @@ def cut(message: str, failure: Failure = Failure.CUT, usage: Usage | None = None
 @pytest.mark.parametrize("body", [b"", b"\r\n \n"])
 def test_an_empty_answer_is_a_failure(body: bytes, dialect: str) -> None:
     assert read(dialect, body) == ([], cut("the answer is empty"))
+
+
+def test_a_delta_that_holds_nothing_is_no_answer_and_an_empty_text_is_no_piece() -> None:
+    pieces, ending = read("openai", stream_of("openai", "delta {}", "done"))
+    assert (pieces, isinstance(ending, Broken)) == ([], True)
+    pieces, ending = read("openai", stream_of("openai", 'delta {"content": ""}', "done"))
+    assert (pieces, isinstance(ending, Complete)) == ([], True)
+    assert content_pieces("") == content_pieces([]) == []
 
 
 END = {
