@@ -26,6 +26,7 @@ from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Finish, StopReason
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
@@ -208,6 +209,11 @@ def test_a_bug_while_an_answer_is_read_costs_what_was_read(place: str, event: An
     spent = [one.spent for one in told if isinstance(one, records.AddUsage)]
     told_as = [("an estimate" if one.usage.estimated else one.usage.total, one.seconds) for one in spent]
     assert told_as == ([] if paid is None else [paid])
+
+
+def test_a_bug_at_the_start_ends_a_run_that_began() -> None:
+    told = Machine.start(config(), "hello").fail(events.Entered(at=1.0), "a bug")
+    assert [type(one) for one in told][:: len(told) - 1] == [notices.RunStarted, notices.RunEnded]
 
 
 def test_a_provider_that_says_that_it_may_not_go_better_is_believed() -> None:
