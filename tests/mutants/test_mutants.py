@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -210,11 +211,16 @@ def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp
         "tests/effects/test_pieces.py::test_a_rope_is_a_value_that_counts_its_pieces",
         "tests/performers/test_keys.py::test_a_key_has_32_bytes_at_least",
     ]
-    order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen, longer, least)]
+    # A test that fails without any mistake finds none.
+    broken = tmp_path / "test_broken.py"
+    broken.write_text("def test_broken(): assert False\n", "utf-8")
+    tests.insert(0, f"{os.path.relpath(broken, ROOT)}::test_broken")
+    order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen)]
+    order += [command.ordered(one, tests[1:], 1.0) for one in (longer, least)]
     asked.write_text(json.dumps(order), "utf-8")
     hunting = ["-s", "-p", "mutants.hunting", f"--hunt={asked}", f"--found={found}", *tests]
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *hunting], check=True, cwd=ROOT)
     over = [json.loads(line) for line in found.read_text("utf-8").splitlines()]
     codes = {one["name"]: one["code"] for one in over}
     assert codes == {wrong.name: FOUND, unseen.name: SURVIVED, longer.name: SURVIVED, least.name: FOUND}
-    assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[0]
+    assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[1]
