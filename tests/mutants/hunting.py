@@ -93,7 +93,7 @@ class _Hunter:
         self._folder = Path(tempfile.mkdtemp(prefix="hunt-"))
         self._at_work: dict[int, tuple[Job, Path, float]] = {}
         # By mutant: the hunt that found it and what that came to, while its control runs.
-        self._judged: dict[str, tuple[Job, dict[str, object]]] = {}
+        self._judged: dict[str, tuple[Job, Mapping[str, object]]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
@@ -147,7 +147,7 @@ class _Hunter:
             self._judge(job, over, by)
         return True
 
-    def _judge(self, job: Job, over: dict[str, object], by: str) -> None:
+    def _judge(self, job: Job, over: Mapping[str, object], by: str) -> None:
         """Take note of what *job* came to, *over*, which the test *by* ended; or look closer first."""
         name, named = job.mutant.name, by in job.tests
         if job.control:
