@@ -547,7 +547,7 @@ class SessionHost:
             while (notice := await watcher.next()) is not None:
                 if watcher.at is not None and not isinstance(notice, PASSING):
                     shown.append((watcher.at, notice))
-        kept = [each async for each in JournalReader(SessionLog("story", self._store)).news()]
+        kept = [each async for each in JournalReader(SessionLog("story", self._store), 0).news()]
         return [] if shown == kept else [f"told: {shown}; not {kept}"]
 
     async def close(self) -> None:

@@ -74,7 +74,7 @@ def _common() -> bytes:
     tool = ToolSpec(name="tool", description="", side_effect=SideEffect.UNSAFE)
     config = Config(model=ModelSpec(name="model"), tools=(tool,))
     machine = Machine.start(config, "")
-    machine.advance(at=0.0)
+    machine.advance()
     (asked,), call = machine.state.open, CallPiece(0, "call_0", tool.name, "{}")
     machine.advance(
         ModelFinished(at=0.0, request=asked, stop=StopReason.TOOL_USE, usage=Usage(), pieces=(call,))

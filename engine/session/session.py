@@ -276,7 +276,7 @@ class Session(Pictured):
         # From the store and not from the log: only what is written can be copied.
         store, entries = self._log.store, await self._log.load()
         # A person wrote it, and it may have a secret like any other input.
-        if instead is not None and self._environment.redactor is not None:
+        if self._environment.redactor is not None:
             instead = await self._environment.redactor.redacted(instead)
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
         found = await self._log.find(at)

@@ -161,7 +161,7 @@ class JournalReader:
     Those of entries before *since* may be left out.
     """
 
-    def __init__(self, log: SessionLog, since: int = 0) -> None:
+    def __init__(self, log: SessionLog, since: int) -> None:
         self._log = log
         self._since = since
         self._state = SessionState()

@@ -60,7 +60,7 @@ class EventSplitter:
 
     def feed(self, data: bytes) -> list[ServerEvent]:
         """The events that *data* completes."""
-        if b"\r" in data or self._cr or len(data) > MAX_EVENT:
+        if b"\r" in data or len(data) > MAX_EVENT:
             return self._by_lines(data)
         events: list[ServerEvent] = []
         if not self._clean:
@@ -78,7 +78,7 @@ class EventSplitter:
         events = self._take(self._lines(data))
         if len(self._tail) > MAX_EVENT:
             self._give_up()
-        self._clean = not (self._tail or self._data or self._name or self._cr or self.oversized)
+        self._clean = not (self._tail or self._data or self._name or self.oversized)
         return events
 
     def end(self) -> list[ServerEvent]:

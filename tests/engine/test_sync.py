@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -115,10 +116,15 @@ def made(does: Any, **settings: Any) -> Agent:
         (hangs, "a function in the event loop's executor: it was left behind after 0.05 s"),
     ],
 )
-def test_a_sync_run_returns_although_its_tool_does_not_end(does: Any, why: str) -> None:
+def test_a_sync_run_returns_although_its_tool_does_not_end(
+    does: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is warned of once: asyncio says nothing of it besides."""
     with pytest.warns(RuntimeWarning, match=why) as warned:
         assert made(does).run_sync("go").text == "done"
     assert [one.filename for one in warned] == [__file__]
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 @pytest.mark.parametrize(

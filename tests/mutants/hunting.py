@@ -6,7 +6,8 @@ A plugin of pytest that hunts mutants: for each, the tests that run its line, un
 Theory of operation. One process imports the package and all tests, and runs none. For each mutant it forks;
 the copy puts the mistake into the function that has it, by giving it another code, and runs the tests. So a
 mutant costs a fork and a few tests, and no import. One outside of any function needs an import, and so a
-process of its own.
+process of its own. Whatever finds a mutant is run once more without the mistake: a test that fails then, too,
+finds none.
 """
 
 from __future__ import annotations
@@ -50,11 +51,19 @@ TIMES, BEGINNING, PATIENCE = 2.0, 10.0, 10.0
 @final
 @attrs.frozen(kw_only=True)
 class Job:
-    """A *mutant* to hunt with *tests*, the ids of those that may find it, which take so many *seconds*."""
+    """
+    A *mutant* to hunt with *tests*, the ids of those that may find it, which take so many *seconds*.
+
+    *anew*: where none finds it, they are run once more, in a process that imports the mistake. What runs
+    while modules are imported has been done before a function gets another code. *control*: the mistake is
+    left out.
+    """
 
     mutant: Mutant
     tests: tuple[str, ...]
     seconds: float
+    anew: bool
+    control: bool = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,6 +92,8 @@ class _Hunter:
         self._found, self._hunters = found, hunters
         self._folder = Path(tempfile.mkdtemp(prefix="hunt-"))
         self._at_work: dict[int, tuple[Job, Path, float]] = {}
+        # By mutant: the hunt that found it and what that came to, while its control runs.
+        self._judged: dict[str, tuple[Job, Mapping[str, object]]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
@@ -132,16 +143,33 @@ class _Hunter:
                 "tests": len(job.tests),
                 "seconds": round(time.monotonic() - since, 3),
             }
-            with self._found.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(over) + "\n")
             shutil.rmtree(folder, ignore_errors=True)
+            self._judge(job, over, by)
         return True
+
+    def _judge(self, job: Job, over: Mapping[str, object], by: str) -> None:
+        """Take note of what *job* came to, *over*, which the test *by* ended; or look closer first."""
+        name, named = job.mutant.name, by in job.tests
+        if job.control:
+            before, failed = self._judged.pop(name)
+            if over["code"] != SURVIVED and named:
+                tests = tuple([test for test in before.tests if test != by])
+                self._jobs.appendleft(attrs.evolve(before, tests=tests))
+                return
+            over = failed if over["code"] == SURVIVED else {**failed, "code": SURVIVED}
+        elif over["code"] == FOUND:
+            self._judged[name] = job, over
+            tests = job.tests[: job.tests.index(by) + 1] if named else job.tests
+            self._jobs.appendleft(attrs.evolve(job, tests=tests, anew=not named, control=True))
+            return
+        with self._found.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(over) + "\n")
 
 
 def _job(plain: dict[str, Any]) -> Job:
     told: dict[str, Any] = {**plain["mutant"], "lines": frozenset(plain["mutant"]["lines"])}
     mutant = Mutant(**told)
-    return Job(mutant=mutant, tests=tuple(plain["tests"]), seconds=plain["seconds"])
+    return Job(mutant=mutant, tests=tuple(plain["tests"]), seconds=plain["seconds"], anew=plain["anew"])
 
 
 def _limit(job: Job) -> float:
@@ -163,7 +191,7 @@ def _functions() -> dict[str, list[FunctionType]]:
 def _copy(
     job: Job, items: Sequence[pytest.Item], functions: Mapping[str, list[FunctionType]], folder: Path
 ) -> NoReturn:
-    """In a process of its own: put the mistake in, and run *items* until one fails."""
+    """In a process of its own: put the mistake in, except for a control, and run *items* until one fails."""
     code = NOT_SWAPPED
     try:
         os.setsid()
@@ -172,16 +200,26 @@ def _copy(
         with (folder / "said").open("wb") as said:
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
-        mutant = job.mutant
-        os.environ |= sitecustomize.announce(mutant.file, mutant.begin, mutant.end, mutant.new)
-        if mutant.function and _swap(mutant, functions.get(mutant.file, [])):
-            code = _run(items, folder)
+        if job.control:
+            code = _run_anew(job.tests, folder) if job.anew else _run(items, folder)
         else:
-            code = _run_anew(job.tests, folder)
+            code = _hunt(job, items, functions, folder)
     except BaseException:  # noqa: BLE001  # whatever it is, this process ends here
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _hunt(
+    job: Job, items: Sequence[pytest.Item], functions: Mapping[str, list[FunctionType]], folder: Path
+) -> int:
+    mutant, code = job.mutant, NOT_SWAPPED
+    os.environ |= sitecustomize.announce(mutant.file, mutant.begin, mutant.end, mutant.new)
+    if mutant.function and _swap(mutant, functions.get(mutant.file, [])):
+        code = _run(items, folder)
+    if code == NOT_SWAPPED or job.anew:
+        code = _run_anew(job.tests, folder)
+    return code
 
 
 def _swap(mutant: Mutant, functions: Sequence[FunctionType]) -> bool:
@@ -240,7 +278,7 @@ class _Failing:
 
 
 # Tests of a mutant that needs an import; more of them would take long to collect.
-FEW = 40
+MOST = 200
 
 
 def _run_anew(tests: Sequence[str], folder: Path) -> int:
@@ -260,7 +298,7 @@ def _run_anew(tests: Sequence[str], folder: Path) -> int:
     # Rewriting asserts, pytest reads the package's files itself, since it has a plugin of pytest's: then the
     # mistake is in none of them.
     command += ["--assert=plain"]
-    command += ["-m", "", "--tb=line", "--no-header", f"--basetemp={folder / 'tmp'}", *tests[:FEW]]
+    command += ["-m", "", "--tb=line", "--no-header", f"--basetemp={folder / 'tmp'}", *tests[:MOST]]
     ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     (folder / "by").write_text("\n".join(ended.stdout.splitlines()[-2:]), "utf-8")
     return SURVIVED if ended.returncode == 0 else FOUND

@@ -212,6 +212,8 @@ def _is_left_alone(node: ast.AST) -> bool:
             return name in {"__all__", "__slots__", "msg"}
         case ast.JoinedStr() | ast.Assert():
             return True
+        case ast.keyword(arg="init"):
+            return True  # an argument that no caller passes may as well be one
         case _:
             return False
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import coverage
 import pytest
 
-from mutants import __main__ as command, covering
+from mutants import __main__ as command, noted
 from mutants.hunting import FOUND, SURVIVED
 from mutants.mutations import Mutant, mutants_of
 
@@ -58,7 +60,9 @@ def test_every_small_mistake_is_made(tmp_path: Path, body: str, changed: list[st
 def test_what_does_nothing_when_a_function_is_called_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(
-        "@d(1)\ndef f(a: T[1] = 1) -> U[2]:\n    'text'\n    msg = g(1)\n    return f'{1}'\n", "utf-8"
+        "@d(1)\ndef f(a: T[1] = 1) -> U[2]:\n    'text'\n    msg = g(1)\n    return f'{1}'\n"
+        "b = field(init=False)\n",
+        "utf-8",
     )
     names = [one.name for one in mutants_of(tmp_path, path)]
     assert names == ["a.py f: '1' -> '2'", """a.py f: "f'{1}'" -> 'None'"""]
@@ -94,11 +98,100 @@ def test_each_that_is_listed_as_equivalent_can_be_made(all_mutants: list[Mutant]
     assert [name for name, why in listed.items() if not why] == []
 
 
+def note(folder: Path, file: str, text: str, ran: dict[str, list[int]]) -> None:
+    """Note in *folder* that *file* had this *text*, and that each test *ran* these lines of it."""
+    data = coverage.CoverageData(str(folder / "lines-1"))
+    for test, lines in ran.items():
+        data.set_context(test)
+        data.add_lines({f"/there/{file}": lines})
+    data.write()
+    told = {
+        "root": "/there",
+        "seconds": dict.fromkeys(ran, 1.0),
+        "functions": {file: noted.functions_of(text)},
+    }
+    (folder / "seconds-1.json").write_text(json.dumps(told), "utf-8")
+
+
+TEXT = """class A:
+    def f(self):
+        if self:
+            return 1
+        return 2
+
+def g():
+    return 3
+"""
+RAN = {"t.py::true": [3, 4], "t.py::false": [3, 5], "t.py::other": [8]}
+F, G = TEXT[: TEXT.index("\ndef g")], TEXT[TEXT.index("def g") :]
+AS_BEFORE = ["", "false true", "true", "false"]
+ALL_OF_F = ["false true"] * 4
+ALL = ["false other true"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("states/a.py", TEXT, {2: AS_BEFORE, 7: ["", "other"]}),
+        # Unchanged, wherever it has moved to.
+        ("states/a.py", f"{G}\n# Other words.\n{F}", {1: ["", "other"], 6: AS_BEFORE}),
+        ("engine/b.py", F, {2: AS_BEFORE}),
+        # Changed.
+        ("states/a.py", TEXT.replace("1", "0"), {2: ALL_OF_F, 7: ["", "other"]}),
+        # New in its file; in its folder; altogether.
+        ("states/a.py", TEXT.replace("g", "h"), {2: AS_BEFORE, 7: ALL * 2}),
+        ("states/b.py", "def f(): ...\n", {1: ALL}),
+        ("engine/b.py", "def f(): ...\n", {1: [""]}),
+    ],
+)  # fmt: skip
+def test_a_line_keeps_its_tests_while_files_change(
+    tmp_path: Path, file: str, text: str, expected: dict[int, list[str]]
+) -> None:
+    note(tmp_path, "states/a.py", TEXT, RAN)
+    lines, seconds = noted.read(tmp_path, {file: noted.functions_of(text)})
+    for first, tests in expected.items():
+        told = [
+            " ".join(sorted(test[6:] for test in lines[file].get(first + n, []))) for n in range(len(tests))
+        ]
+        assert told == tests
+    assert seconds.keys() == RAN.keys()
+
+
+def test_what_tests_of_a_file_ran_is_forgotten(tmp_path: Path) -> None:
+    note(tmp_path, "states/a.py", TEXT, {**RAN, "u.py::test": [3]})
+    noted.forget(tmp_path, ["t.py"])
+    lines, seconds = noted.read(tmp_path, {"states/a.py": noted.functions_of(TEXT)})
+    assert {line: tests for line, tests in lines["states/a.py"].items() if tests} == {3: ["u.py::test"]}
+    assert seconds == {"u.py::test": 1.0}
+
+
+def test_a_changed_file_has_its_tests_run_again_and_a_text_those_beside_it() -> None:
+    there = ["tests/a/test_a.py", "tests/a/test_b.py", "tests/test_c.py", "tests/support/kit.py"]
+    assert noted.run_again(["tests/test_c.py", "tests/support/kit.py"], there) == ["tests/test_c.py"]
+    assert noted.run_again(["tests/a/stories/one.txt"], there) == ["tests/a/test_a.py", "tests/a/test_b.py"]
+    assert noted.run_again(["tests/b/gone.toml", "tests/test_gone.py"], there) == [
+        "tests/test_c.py",
+        "tests/test_gone.py",
+    ]
+
+
+@pytest.mark.prover
+def test_only_the_tests_of_changed_files_are_noted_again(tmp_path: Path) -> None:
+    changed = "tests/effects/test_pieces.py"
+    (tmp_path / "tests.json").write_text(json.dumps(noted.digests() | {changed: ""}), "utf-8")
+    lines, seconds = noted.lines_of_tests(tmp_path)
+    assert {test.partition("::")[0] for test in seconds} == {changed}
+    assert lines["effects/history.py"]
+    before = {path.name for path in tmp_path.iterdir()}
+    assert noted.lines_of_tests(tmp_path) == (lines, seconds)
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.prover
 def test_the_tests_that_run_a_line_are_noted(tmp_path: Path) -> None:
     asked = ["-p", "mutants.covering", f"--lines={tmp_path}", "tests/effects/test_pieces.py"]
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *asked], check=True, cwd=ROOT)
-    lines, seconds = covering.read(tmp_path)
+    lines, seconds = noted.read(tmp_path, noted.functions_now())
     [merged] = [one for one in mutants_of(ROOT, ROOT / "effects/history.py") if one.function == "merged"][:1]
     tests = command.chosen_tests(merged, lines, seconds, 10.0)
     assert tests
@@ -118,11 +211,16 @@ def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp
         "tests/effects/test_pieces.py::test_a_rope_is_a_value_that_counts_its_pieces",
         "tests/performers/test_keys.py::test_a_key_has_32_bytes_at_least",
     ]
-    order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen, longer, least)]
+    # A test that fails without any mistake finds none.
+    broken = tmp_path / "test_broken.py"
+    broken.write_text("def test_broken(): assert False\n", "utf-8")
+    tests.insert(0, f"{os.path.relpath(broken, ROOT)}::test_broken")
+    order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen)]
+    order += [command.ordered(one, tests[1:], 1.0) for one in (longer, least)]
     asked.write_text(json.dumps(order), "utf-8")
     hunting = ["-s", "-p", "mutants.hunting", f"--hunt={asked}", f"--found={found}", *tests]
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *hunting], check=True, cwd=ROOT)
     over = [json.loads(line) for line in found.read_text("utf-8").splitlines()]
     codes = {one["name"]: one["code"] for one in over}
     assert codes == {wrong.name: FOUND, unseen.name: SURVIVED, longer.name: SURVIVED, least.name: FOUND}
-    assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[0]
+    assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[1]

@@ -28,9 +28,11 @@ from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage, cost
 from turnwheel.engine import price_of
+from turnwheel.engine.prices import priced
 from turnwheel.testing.scripted import ScriptedModel, says
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+URL = "https://models.example/v1"
 
 
 def mtok(**amounts: str | TieredPrices) -> ModelPrice:
@@ -229,3 +231,21 @@ def test_without_the_list_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPat
         ValueError, match=r"prices: genai_prices is not installed; pip install 'turnwheel\[prices\]', or"
     ):
         price_of("gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("first", "name", "asked"),
+    [
+        # The wire of a name without one is that of the first model, or else OpenAI's.
+        ("anthropic:a", "b", URL),
+        ("anthropic:a", "anthropic:b", URL),
+        ("anthropic:a", "openai:b", None),
+        ("a", "openai:b", URL),
+        ("a", "anthropic:b", None),
+        ("a", "b", URL),
+    ],
+)
+def test_a_price_is_that_of_the_url_at_which_the_model_is_asked(first: str, name: str, asked: str) -> None:
+    urls: list[str | None] = []
+    priced(ModelSpec(name=name), lambda _, url: urls.append(url), first, URL)
+    assert urls == [asked]

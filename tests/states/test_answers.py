@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import pytest
 
-from turnwheel.effects import events, notices, requests
+from turnwheel.effects import events, notices, records, requests
 from turnwheel.effects.config import (
     Compaction,
     Limits,
@@ -25,6 +26,7 @@ from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Finish, StopReason
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
@@ -173,6 +175,45 @@ def test_an_answer_of_which_text_was_shown_is_not_asked_for_again(
     dropped = [notices.AnswerDropped(request=name)] if pieces else []
     assert run.got(notices.AnswerDropped) == dropped
     assert (run.reason, run.label) == (("", "thinking.retry") if again else ("error", "done"))
+
+
+NO_END = ModelFailed(at=50.0, request="r-1", failure=Failure.SERVER, message="no", seconds=2.0)
+AN_END = events.ModelFinished(
+    at=50.0, request="r-1", stop=StopReason.END_TURN, usage=Usage(input=5), seconds=2.0
+)
+A_PIECE = events.ModelStreamed(at=50.0, request="r-1", before=0, count=1, pieces=(TextPiece("hm"),))
+AN_INTERRUPT = events.Interrupted(at=50.0)
+
+
+@pytest.mark.parametrize(
+    ("place", "event", "paid"),
+    [
+        ("asked", AN_INTERRUPT, None),
+        ("asked", A_PIECE, ("an estimate", 0.0)),
+        ("asked", NO_END, (0, 2.0)),
+        ("asked", AN_END, (5, 2.0)),
+        ("a piece", AN_INTERRUPT, ("an estimate", 0.0)),
+        ("a piece", attrs.evolve(AN_END, seconds=0.0), (5, 0.0)),
+        ("a piece", attrs.evolve(AN_END, request="another"), ("an estimate", 0.0)),
+        ("compacting.summary", AN_INTERRUPT, ("an estimate", 0.0)),
+        ("compacting.consulting", AN_INTERRUPT, None),
+    ],
+)
+def test_a_bug_while_an_answer_is_read_costs_what_was_read(place: str, event: Any, paid: Any) -> None:
+    run = run_at(place) if place in PLACES else MachineHarness()
+    if place == "a piece":
+        run.stream(TextPiece("hm"))
+    told = run.machine.fail(event, "a bug")
+    dropped = [one.request for one in told if isinstance(one, notices.AnswerDropped)]
+    assert dropped == ["r-1"] * (place == "a piece")
+    spent = [one.spent for one in told if isinstance(one, records.AddUsage)]
+    told_as = [("an estimate" if one.usage.estimated else one.usage.total, one.seconds) for one in spent]
+    assert told_as == ([] if paid is None else [paid])
+
+
+def test_a_bug_at_the_start_ends_a_run_that_began() -> None:
+    told = Machine.start(config(), "hello").fail(events.Entered(at=1.0), "a bug")
+    assert [type(one) for one in told][:: len(told) - 1] == [notices.RunStarted, notices.RunEnded]
 
 
 def test_a_provider_that_says_that_it_may_not_go_better_is_believed() -> None:
@@ -626,6 +667,25 @@ def test_a_summary_is_made_by_the_model_that_is_configured_for_it_at_its_price()
     run.say("they talked", usage=Usage(input=1_000_000))
     used = run.machine.memory.spent - before
     assert (float(used.cost), used.turns, used.unpriced) == (1.0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("thinking", "answer", "thinks"),
+    [(2_000, 2_000, False), (2_000, 2_001, True), (10, 1_024, False), (10, 1_025, True)],
+)
+def test_a_model_thinks_where_that_leaves_room_for_its_answer(
+    thinking: int, answer: int, *, thinks: bool
+) -> None:
+    """However little it may think, providers ask for so much room."""
+    spec = ModelSpec(name="wire:model", max_output=4_000, thinking=thinking)
+
+    def asked(tokens: int) -> requests.CallModel:
+        (request,) = MachineHarness(config(model=spec, limits=Limits(tokens=tokens))).got(requests.CallModel)
+        return request
+
+    asks = 3_000 - (asked(3_000).max_output or 0)
+    request = asked(asks + answer)
+    assert (request.max_output, request.thinking) == (answer, thinking if thinks else None)
 
 
 @pytest.mark.parametrize("policy", OnMaxTokens)

@@ -273,7 +273,8 @@ FOUND: dict[str, Case | tuple[list[Any], tuple[notices.LoopStage, str, int] | No
     "two by turns, two rounds and a half": ([A, C, A, C, A], (WARNED, "look write", 3)),
     "a cycle in one answer": ([(A, C)] * 3, (WARNED, "look write", 3)),
     "a cycle in one answer, five times": ([(A, C)] * 5, (WITHDRAWN, "look write", 5)),
-    "more by turns than are looked for": (changing(*OTHERS[:6])[:37], (STOPPED, "look", 7), {"stop": 7}),
+    "six by turns, as far back as is looked": (changing(*OTHERS[:6])[:37], (STOPPED, "look", 7), {"stop": 7}),
+    "six by turns, farther back": (changing(*OTHERS[:6])[:43], (WARNED, "look", 7), {"stop": 8}),
     # thresholds
     "once is no repetition": ([SAME], None, {"warn": 1}),
     "a threshold of two": ([SAME] * 2, (WARNED, "look", 2), {"warn": 2}),

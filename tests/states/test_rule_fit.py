@@ -16,6 +16,7 @@ from turnwheel.states.rules.rule_fit import allowing, doubt_of, fit, inspected, 
 SAVE = ToolSpec(name="save", edits=True, paths=("path", "to"))
 PLAIN = ToolSpec(name="save", edits=True)
 RUN = ToolSpec(name="run", command="command")
+SEARCH = ToolSpec(name="find", searches=True, paths=("path",))
 
 
 def rule(text: str) -> Rule:
@@ -156,6 +157,13 @@ def test_what_has_no_command_is_allowed_by_one_rule_or_none() -> None:
         ("deny save text=a*", SAVE, []),
         ("allow run command=a* path=b*", RUN, [("command", "a*")]),
         ("deny save", SAVE, []),
+        # What a search finds, `read` would show.
+        ("ask read path=a*", SEARCH, [("path", "a*")]),
+        ("deny read path=a*", SEARCH, []),
+        ("ask other path=a*", SEARCH, []),
+        ("ask read text=a*", SEARCH, []),
+        ("ask read path=a* text=a*", SEARCH, []),
+        ("ask read", SEARCH, []),
     ],
 )
 def test_a_call_is_looked_at_for_what_a_rule_names(

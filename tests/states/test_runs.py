@@ -22,9 +22,9 @@ from turnwheel.effects.history import CallPiece, History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.machine import Machine, questions
 from turnwheel.states.context import Context
-from turnwheel.testing.harness import MachineHarness, call, calls, config
+from turnwheel.testing.harness import TOOLS, MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 # Calls
@@ -273,6 +273,25 @@ def test_a_question_and_its_answer_are_shown() -> None:
     ]
     assert [judged.detail for judged in run.got(notices.CallJudged)] == ["with other arguments"]
     assert run.machine.memory.history[1].calls[0].arguments == '{"path": "a"}'
+
+
+def test_a_question_times_out_where_questions_have_no_deadline_any_more() -> None:
+    """A process that goes on may be configured in another way than the one that asked."""
+    run = MachineHarness(config(policy=PATIENT))
+    run.say(*calls("write"))
+    run = MachineHarness(Machine(config(), run.machine.state, run.machine.memory))
+    run.expire("write")
+    assert [outcome for _, outcome in run.outcomes] == ["denied"]
+
+
+def test_a_yes_for_good_answers_no_question_about_a_tool_that_is_gone() -> None:
+    run = MachineHarness(config(policy=Policy(concurrency="parallel_reads")))
+    run.say(*calls("write", "edit"))
+    less = config(tools=tuple([tool for tool in TOOLS if tool.name != "edit"]))
+    run = MachineHarness(Machine(less, run.machine.state, run.machine.memory))
+    run.decide("write", events.ApproveAlways())
+    assert run.started == ["write"]
+    assert [one.tool for one in questions(run.machine)] == ["edit"]
 
 
 @pytest.mark.parametrize("how", ["interrupt", "cancel", "steer"])

@@ -140,6 +140,7 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
         ({"type": "object", "required": "abc"}, {}, ""),
         ({"anyOf": {"type": "string"}}, 1, ""),
         ({"type": "date"}, 1, ""),
+        ({"$ref": "#/properties/gone"}, 1, ""),
         ({"$ref": "#/$defs/gone/further"}, 1, ""),
         ([], 1, ""),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -19,6 +20,8 @@ from turnwheel import (
     ChildSpec,
     Deny,
     DoneReason,
+    Hook,
+    HookCall,
     MemoryStore,
     ModelSpec,
     PermissionMode,
@@ -28,6 +31,7 @@ from turnwheel import (
     SetMode,
     SetModel,
     ToolContext,
+    hook,
     tool,
 )
 from turnwheel.effects import config, errors, events, messages, notices, requests, usage
@@ -185,6 +189,33 @@ async def test_a_tool_brings_something_else(
     assert (result.content, result.outcome, other.paid) == ("nothing came", outcome, [])
 
 
+async def test_of_tools_side_by_side_a_text_is_the_result_of_the_one_that_the_step_is_about() -> None:
+    ended = asyncio.Event()
+
+    @tool(side_effect="read_only")
+    async def last() -> str:
+        """End last."""
+        await ended.wait()
+        return "last"
+
+    @tool(side_effect="read_only")
+    async def first() -> str:
+        """End first."""
+        ended.set()
+        return "first"
+
+    settings: dict[str, Any] = {"policy": Policy(concurrency="parallel"), "tools": [last, first]}
+    shop = await paid(calls(("last", {}), ("first", {})), says("Done."), **settings)
+    step = await shop.at(events.ToolFinished)
+    fork = await Shop(says("I see."), store=shop.store, **settings).fork(step, "another")
+    assert [result.content for result in results(fork)] == ["last", "another"]
+    # Both are open behind the last entry, and none of them is named.
+    await shop.store.append("cut", 0, (await shop.store.load("s"))[:step])
+    begun = [one.id for one in (await shop.steps())[step - 1].effects if isinstance(one, requests.RunTool)]
+    with pytest.raises(errors.ConfigError, match=rf"has none \(open: {begun[0]}, {begun[1]}\)$"):
+        await Shop(store=shop.store, **settings).session("cut").fork("g", at=step, instead="another")
+
+
 @pytest.mark.parametrize("posted", [True, False])
 @pytest.mark.parametrize(
     ("decision", "ran", "read"),
@@ -275,6 +306,7 @@ async def test_another_steer_is_read() -> None:
     other = Shop(says("I am slow."), store=shop.store)
     fork = await other.fork(await shop.at(events.UserSteered), "slow down")
     assert texts(fork)[-2:] == ["slow down", "I am slow."]
+    assert "slow down" not in [result.content for result in results(fork)]
     assert "hurry" not in [message.text for message in other.model.seen[0]]
 
 
@@ -481,6 +513,23 @@ async def test_mail_that_was_taken_up_by_the_run_is_read_in_the_fork() -> None:
             await fork.approve(fork.waiting[0].id, Deny())
     assert "and be quick" in texts(fork)
     assert "waits" not in [message.text for message in other.model.seen[-1]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "label"),
+    [(Hook.SESSION_START, "thinking.opening"), (Hook.USER_PROMPT_SUBMIT, "thinking.admitting")],
+)
+async def test_a_prompt_that_hooks_are_asked_about_is_answered_in_the_fork(asked: Hook, label: str) -> None:
+    @hook(asked)
+    def agree(_: HookCall) -> None:
+        """Say nothing against it."""
+
+    shop = await paid(says("Done."), hooks=[agree])
+    asking = [step.number for step in await shop.steps() if step.label == label]
+    assert asking
+    for step in asking:
+        fork = await Shop(says("Done too."), store=shop.store, hooks=[agree]).fork(step + 1, name=f"f{step}")
+        assert texts(fork) == ["pay", "Done too."]
 
 
 async def test_full_results_files_and_branches_of_before_are_there() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from turnwheel import Config, Machine, ModelSpec
@@ -9,7 +10,10 @@ from turnwheel.effects import (
     ApprovalGiven,
     ApprovalResolved,
     ConfigError,
+    ControlReceived,
     Interrupted,
+    PermissionMode,
+    SetMode,
     ToolFinished,
     UserSent,
 )
@@ -56,6 +60,17 @@ def test_where_no_run_is_under_way_a_prompt_opens_one(machine: Machine | None) -
     assert preview(machine, CONFIG, move.event).state.label == "streaming"
     with pytest.raises(ConfigError, match="no run is under way"):
         preview(machine, CONFIG, Interrupted(at=1.0))
+
+
+def test_a_setting_that_would_be_refused_is_no_move() -> None:
+    machine = run_at("confirming").machine
+    bounded = attrs.evolve(machine.memory.session, ceiling=PermissionMode.ACCEPT_EDITS)
+    memory = attrs.evolve(machine.memory, session=bounded)
+    found = moves(Machine(machine.config, machine.state, memory), machine.config, 1.0, "mine")
+    changes = [move.event.change for move in found if isinstance(move.event, ControlReceived)]
+    # Those that would change nothing are none either.
+    narrower = PermissionMode.ACCEPT_EDITS, PermissionMode.PLAN, PermissionMode.DONT_ASK
+    assert sorted(changes, key=str) == sorted([SetMode(mode=mode) for mode in narrower], key=str)
 
 
 def test_a_call_that_may_have_run_is_not_approved_for_good() -> None:

@@ -84,6 +84,19 @@ async def test_a_sequence_has_children_hooks_and_the_questions_that_were_withdra
     assert [party for party in Party if f">{party}</text>" not in drawn] == [Party.TOOLS]
 
 
+async def test_a_name_with_what_a_terminal_would_act_on_is_escaped() -> None:
+    child = "k\x1bid"
+    wish = calls(("run_agent", {"agent": child, "prompt": "Look"}))
+    performers: Any = {CallModel: ScriptedModel(wish, says("Quiet."), says("Done."))}
+    store = MemoryStore()
+    agent = Agent(model="m", children=[ChildSpec(name=child)], store=store, performers=performers)
+    async with agent.session("s") as session:
+        await session.run("Go")
+    steps = [step async for step in replay(store, "s")]
+    (asked,) = [one.text for one in said_in(steps) if one.target is Party.CHILDREN]
+    assert asked == 'k\\u001bid "Look"'
+
+
 async def test_no_withdrawn_question_stays_open() -> None:
     steps = [step async for step in replay(await a_store(), "s")]
     assert [one.name for one in took_in(steps) if one.end is None] == []

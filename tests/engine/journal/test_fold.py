@@ -134,7 +134,8 @@ def test_a_branch_goes_back_to_the_end_of_a_run(run: str) -> None:
     state = folded(*ONE, *second, Branched(at=5.0, run=run))
     assert state.machine is not None
     assert [one.text for one in state.machine.memory.history] == (["go", "ok"] if run else [])
-    assert (state.messages, state.runs, state.unfinished) == (2 if run else 0, 2, False)
+    assert (state.messages, state.summary) == (2 if run else 0, 0)
+    assert (state.runs, state.unfinished) == (2, False)
     assert state.spent.turns == 2
 
 

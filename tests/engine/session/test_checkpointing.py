@@ -367,6 +367,21 @@ async def test_a_session_that_goes_on_meanwhile_does_not_change_what_is_kept(one
     assert found.state == then != state
 
 
+async def test_none_is_kept_in_the_middle_of_a_batch(one: House) -> None:
+    """Its results are at full length there, and are cut when it ends."""
+    async with one.process(*rounds(1)) as session:
+        await session.run("go")
+    entries, kept = await one.store.load("s"), dict[str, int]()
+    for length in range(2, len(entries) + 1):
+        state, store = fold(entries[:length], "s"), Odd()
+        store.gate.set()
+        await store.append("s", 0, entries[:length])
+        Checkpoints("s", store).keep(state, length, entries[length - 1], "")
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+        kept[state.machine.state.label if state.machine else ""] = store.begun
+    assert kept == {"streaming": 1, "executing": 0, "done": 1}
+
+
 async def test_checkpoints_grow_with_the_journal_and_not_with_its_square(one: House) -> None:
     """Each has what is new."""
     sizes: list[int] = []

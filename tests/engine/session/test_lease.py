@@ -19,6 +19,7 @@ from turnwheel import MemoryStore, Policy, Singleton
 from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
+from turnwheel.engine.session.lapsed import LeaseWatch
 from turnwheel.engine.session.lease import born, decoded, machine
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock
@@ -340,6 +341,23 @@ class Plain:
         kept = MemoryStore()
         self.append, self.load, self.list = kept.append, kept.load, kept.list
         self.info, self.delete, self.close = kept.info, kept.delete, kept.close
+
+
+class Single(Plain):
+    """A store that tells the lease of one session, and not all leases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lease = MemoryStore().lease
+
+
+@pytest.mark.parametrize("store", [Plain(), Single(), MemoryStore()])
+async def test_of_a_store_that_cannot_tell_all_leases_those_that_are_asked_for_are_told(store: Any) -> None:
+    watch = LeaseWatch(store, "worker", 30.0)
+    if not isinstance(store, Plain):
+        await store.append("s", 0, [b"{}"])
+    has = await watch.claim("s", None) if hasattr(store, "lease") else None
+    assert (await watch.look(["s", "t"])).there == ({} if has is None else {"s": has})
 
 
 async def test_without_leases_the_journal_alone_decides() -> None:

@@ -67,7 +67,7 @@ class Seen:
 
 async def journal(house: House) -> list[Watched]:
     """What the journal tells."""
-    news = JournalReader(SessionLog("s", house.store)).news()
+    news = JournalReader(SessionLog("s", house.store), 0).news()
     return [Watched(notice, f"{entry}.{place}") async for (entry, place), notice in news]
 
 

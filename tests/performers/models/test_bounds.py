@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
@@ -32,7 +32,9 @@ def scene_of() -> PerformContext:
     )
 
 
-async def asked(body: bytes, status: int = 200, **options: Any) -> ModelFinished | ModelFailed:
+async def asked(
+    body: bytes | AsyncIterator[bytes], status: int = 200, **options: Any
+) -> ModelFinished | ModelFailed:
     """The answer to a request, where the server says *body*."""
     transport = httpx.MockTransport(lambda _: httpx.Response(status, content=body))
     async with httpx.AsyncClient(transport=transport) as client:
@@ -109,9 +111,15 @@ async def test_an_answer_may_come_in_so_many_pieces(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(http, "MAX_PIECES", 5)
     assert isinstance(await asked(stream(*deltas)), ModelFinished)
     monkeypatch.setattr(http, "MAX_PIECES", 4)
-    answer = await asked(stream(*deltas))
-    assert isinstance(answer, ModelFailed)
-    assert answer.message == "the answer came in more than 4 pieces"
+    monkeypatch.setattr(http, "MAX_PART", 1)  # each part is parsed when it comes
+
+    async def parts() -> AsyncIterator[bytes]:
+        for line in stream(*deltas).splitlines(keepends=True):
+            yield line
+
+    for answer in await asked(stream(*deltas)), await asked(parts()):
+        assert isinstance(answer, ModelFailed)
+        assert answer.message == "the answer came in more than 4 pieces"
 
 
 async def test_an_answer_that_is_not_streamed_is_weighed_too(monkeypatch: pytest.MonkeyPatch) -> None:

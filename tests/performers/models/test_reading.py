@@ -20,7 +20,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
 from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
-from turnwheel.performers.models.openai import ChatParser
+from turnwheel.performers.models.openai import ChatParser, content_pieces
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
 from turnwheel.testing.wire_rules import reading_faults
 
@@ -50,7 +50,9 @@ STREAMS: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "named": (b"event: error\ndata: a\n\ndata: b\n\n", [(b"error", b"a"), (b"", b"b")]),
     "several lines": (b"data: a\ndata: b\n\n", [(b"", b"a\nb")]),
     "comments": (b": hello\n\ndata: a\n: there\n\n:\n\n", [(b"", b"a")]),
+    "a comment inside": (b"event: x\ndata: a\n: there\ndata: b\n\n", [(b"x", b"a\nb")]),
     "other fields": (b"id: 1\nretry: 5\nwhat\ndata: a\n\n", [(b"", b"a")]),
+    "one other field": (b"retry: 5000\ndata: a\n\n", [(b"", b"a")]),
     "byte order mark": (b"\xef\xbb\xbfdata: a\n\ndata: b\n\n", [(b"", b"a"), (b"", b"b")]),
     "byte order mark in the middle": (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [(b"", b"a")]),
     "a name without data": (b"event: ping\n\ndata: a\n\n", [(b"", b"a")]),
@@ -66,7 +68,9 @@ STREAMS: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
 def test_a_stream_has_the_same_events_at_any_split(name: str) -> None:
     stream, expected = STREAMS[name]
     assert events_of([stream]) == expected
-    assert events_of([stream[at : at + 1] for at in range(len(stream))]) == expected
+    bytewise = [stream[at : at + 1] for at in range(len(stream))]
+    assert events_of(bytewise) == expected
+    assert events_of(part for byte in bytewise for part in (byte, b"")) == expected
     assert [at for at in range(len(stream)) if events_of([stream[:at], stream[at:]]) != expected] == []
 
 
@@ -79,13 +83,37 @@ def test_the_quick_way_through_a_stream_and_the_slow_one_agree(tokens: list[byte
     assert events_of([stream]) == events_of(tokens) == events_of(bytewise)
 
 
-@pytest.mark.parametrize("part", [b"x" * 65_536, b"data: " + b"x" * 65_536 + b"\n"])
-def test_neither_a_line_nor_an_event_is_kept_without_bounds(part: bytes) -> None:
+HALF = b"x" * (MAX_EVENT // 2 - 1)  # a line of data counts as one byte more
+LARGEST: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
+    "line": (b":" + b"x" * (MAX_EVENT - 1), []),
+    "line of data": (b"data: " + b"x" * (MAX_EVENT - 6), [(b"", b"x" * (MAX_EVENT - 6))]),
+    "event": (b"data: " + HALF + b"\ndata: " + HALF, [(b"", HALF + b"\n" + HALF)]),
+}
+
+
+@pytest.mark.parametrize("before", [b"", b"data: before\n\n"])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("name", LARGEST)
+def test_neither_a_line_nor_an_event_is_kept_without_bounds(name: str, parts: int, before: bytes) -> None:
+    largest, events = LARGEST[name]
+    begin, after = [(b"", b"before")] * (before != b""), b"\n\ndata: after\n\n"
+
+    def cut(middle: bytes) -> list[bytes]:
+        return [before + middle + after] if parts == 1 else [before + middle, after]
+
+    assert events_of(cut(largest)) == [*begin, *events, (b"", b"after")]
     splitter = EventSplitter()
-    assert splitter.feed(b"data: before\n\n" + part) == [(b"", b"before")]
-    assert not any(splitter.feed(part) for _ in range(2 + MAX_EVENT // 65_536))
+    assert [event for part in cut(largest + b"x") for event in splitter.feed(part)] == begin
     assert splitter.oversized
-    assert splitter.end() == []
+    assert splitter.feed(b"data: after\n\n") == splitter.end() == []
+
+
+def test_a_line_that_does_not_end_is_not_kept_without_bounds() -> None:
+    splitter = EventSplitter()
+    splitter.feed(b"x" * MAX_EVENT)
+    assert not splitter.oversized
+    splitter.feed(b"x")
+    assert splitter.oversized
 
 
 # Answers
@@ -190,6 +218,14 @@ def cut(message: str, failure: Failure = Failure.CUT, usage: Usage | None = None
 @pytest.mark.parametrize("body", [b"", b"\r\n \n"])
 def test_an_empty_answer_is_a_failure(body: bytes, dialect: str) -> None:
     assert read(dialect, body) == ([], cut("the answer is empty"))
+
+
+def test_a_delta_that_holds_nothing_is_no_answer_and_an_empty_text_is_no_piece() -> None:
+    pieces, ending = read("openai", stream_of("openai", "delta {}", "done"))
+    assert (pieces, isinstance(ending, Broken)) == ([], True)
+    pieces, ending = read("openai", stream_of("openai", 'delta {"content": ""}', "done"))
+    assert (pieces, isinstance(ending, Complete)) == ([], True)
+    assert content_pieces("") == content_pieces([]) == []
 
 
 END = {

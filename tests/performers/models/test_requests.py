@@ -28,7 +28,7 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.openai import ChatWire, ServerQuirks
+from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import messages_faults
 
@@ -335,6 +335,11 @@ DETAIL = "reasoning.text"
             (HIDDEN, UNSIGNED, SIGNED, CALL),
             {"thinking_blocks": [{"type": "redacted_thinking", "data": "r1"}, PROVEN]},
         ),
+        (
+            "reasoning_details",
+            (Reasoning(text="", signature="s2"), CALL),
+            {"reasoning_details": [{"type": DETAIL, "text": "", "signature": "s2"}]},
+        ),
         ("reasoning_details", (HIDDEN, CALL), {}),
         ("reasoning", (SIGNED, HIDDEN), {}),
         ("reasoning", (SIGNED, HIDDEN, CALL), {"reasoning": "hm"}),
@@ -589,10 +594,12 @@ def test_a_message_that_says_nothing_is_not_sent_empty() -> None:
     ]
 
 
-@pytest.mark.parametrize("bridged", [False, True])
-def test_a_word_of_the_models_stands_between_a_tool_and_a_user_where_it_must(*, bridged: bool) -> None:
+@pytest.mark.parametrize(("server", "bridged"), [("api.groq.com", False), ("api.mistral.ai", True)])
+def test_a_word_of_the_models_stands_between_a_tool_and_a_user_where_it_must(
+    server: str, *, bridged: bool
+) -> None:
     # Mistral's servers refuse the two side by side; others need nothing.
-    wire = ChatWire(ServerQuirks(bridged=bridged))
+    wire = ChatWire(QUIRKS[server])
     sent = chat(HI, assistant(CALL), results(CALL), user("and?"), user("well?"), wire=wire)["messages"]
     between = ["assistant"] * bridged
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", *between, "user", "user"]

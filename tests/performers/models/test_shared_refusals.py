@@ -202,9 +202,17 @@ async def test_a_store_is_asked_only_while_a_refusal_is_remembered() -> None:
 # The record itself
 
 
-def refusal(meter: bytes | None = None, now: float = 0.0, wait: float = 10.0) -> bytes | None:
-    mine = SharedRefusal(since=0, until=0, times=1, failure="rate_limit", message="slow")
+def refusal(meter: bytes | None = None, now: float = 0.0, wait: float = 10.0, times: int = 1) -> bytes | None:
+    mine = SharedRefusal(since=0, until=0, times=times, failure="rate_limit", message="slow")
     return closing(mine, wait)(meter, now)[0]
+
+
+@pytest.mark.parametrize(("there", "mine"), [(5, 1), (1, 5)])
+def test_a_refusal_behind_others_counts_on(there: int, mine: int) -> None:
+    """The next wait is by how many there were in a row, whichever process was told of them."""
+    last = SharedRefusal.read(refusal(refusal(times=there), 1.0, 20.0, times=mine), 1.0)
+    assert last is not None
+    assert (last.until, last.times) == (21.0, 5)
 
 
 def test_the_permit_of_a_process_that_is_gone_is_another_one_s_after_a_while() -> None:

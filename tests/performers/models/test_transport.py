@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -486,7 +487,10 @@ async def test_the_quickest_library_asks_unless_another_is_asked_for(
         assert isinstance(there, kind)
 
 
-@pytest.mark.parametrize("client", ["requests", 1, httpx.Client, object()])
+HALVES = SimpleNamespace(aclose=print), SimpleNamespace(build_request=print)
+
+
+@pytest.mark.parametrize("client", ["requests", 1, httpx.Client, object(), *HALVES])
 def test_what_is_no_client_is_refused_where_it_is_passed(client: Any) -> None:
     with pytest.raises(ConfigError, match="client must be an AsyncClient of httpx or httpx2, 'httpx', 'aio"):
         OpenAIChat("http://there", "key", client)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,25 @@ async def test_opening_a_file_leaves_the_locks_of_this_process_alone(
     done = subprocess.run([sys.executable, "-c", other, path], check=False, capture_output=True, text=True)
     assert "database is locked" in done.stderr
     writer.close()
+
+
+def test_what_is_no_lock_is_not_waited_for_where_a_file_is_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Disk(sqlite3.Connection):
+        def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
+            if "journal_mode" not in sql:
+                return super().execute(sql, *rest)
+            asked.append(sql)
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Disk))
+    assert isinstance(StoreFile(str(path), str(path), "power").read(lambda _: None), StoreError)
+    assert len(asked) == 1
 
 
 async def test_a_look_at_a_lease_or_a_meter_writes_nothing(path: Path) -> None:

@@ -739,6 +739,12 @@ async def test_a_process_that_left_its_group_is_not_waited_for(context: Context)
     assert output == f"{pid}\n[exit code 0]"
 
 
+async def test_a_command_whose_time_is_up_may_tidy_up(home: Path) -> None:
+    command = "trap 'sleep 0.1; echo bye > tidy; exit' TERM; echo on; while true; do sleep 0.01; done"
+    await run(("sh", "-c", command), cwd=home, seconds=0.2, keep=10)
+    assert (home / "tidy").read_text() == "bye\n"
+
+
 async def test_a_command_that_cannot_be_started_is_an_error(home: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await run(("/no/such/program",), cwd=home, seconds=1.0, keep=10)
