@@ -440,7 +440,7 @@ class ChatParser(BodyParser):
             self._count(as_object(chunk["x_groq"]))
 
     def _choice(self, choice: Object, pieces: list[Piece]) -> None:
-        delta = choice.get("delta") or choice.get("message")
+        delta: Any = choice.get("delta") or choice.get("message")
         if delta.__class__ is dict:
             self._answered = True
             self._delta(delta, pieces)
