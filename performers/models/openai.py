@@ -441,7 +441,7 @@ class ChatParser(BodyParser):
 
     def _choice(self, choice: Object, pieces: list[Piece]) -> None:
         delta = choice.get("delta") or choice.get("message")
-        if delta.__class__ is dict:
+        if delta and delta.__class__ is dict:
             self._answered = True
             self._delta(delta, pieces)
         if finish := choice.get("finish_reason"):
