@@ -440,8 +440,8 @@ class ChatParser(BodyParser):
             self._count(as_object(chunk["x_groq"]))
 
     def _choice(self, choice: Object, pieces: list[Piece]) -> None:
-        delta = choice.get("delta") or choice.get("message")
-        if delta and delta.__class__ is dict:
+        delta: Any = choice.get("delta") or choice.get("message")
+        if delta.__class__ is dict:
             self._answered = True
             self._delta(delta, pieces)
         if finish := choice.get("finish_reason"):
