@@ -152,9 +152,9 @@ class _Hunter:
         name, named = job.mutant.name, by in job.tests
         if job.control:
             before, failed = self._judged.pop(name)
-            if over["code"] != SURVIVED and named:
-                tests = tuple([test for test in before.tests if test != by])
-                self._jobs.appendleft(attrs.evolve(before, tests=tests))
+            if over["code"] != SURVIVED and not job.anew:
+                # The hunt goes on behind the test that told nothing.
+                self._jobs.appendleft(attrs.evolve(before, tests=before.tests[len(job.tests) :]))
                 return
             over = failed if over["code"] == SURVIVED else {**failed, "code": SURVIVED}
         elif over["code"] == FOUND:
@@ -282,6 +282,8 @@ MOST = 200
 
 
 def _run_anew(tests: Sequence[str], folder: Path) -> int:
+    if not tests:  # pytest would run all there are
+        return SURVIVED
     command = [
         sys.executable,
         "-m",

@@ -33,7 +33,13 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.encoding import BufferMark, EncodedConversation, shorten_middle, transcript
+from turnwheel.performers.models.encoding import (
+    BufferMark,
+    EncodedConversation,
+    shorten_middle,
+    tool_name,
+    transcript,
+)
 from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import MISTRAL_ID, chat_faults, messages_faults
@@ -391,6 +397,13 @@ def test_a_text_to_summarise_keeps_its_limit(lengths: list[int], limit: int, let
     assert len(text) <= 4 * max(limit, 1)
     assert (text == whole) is (len(whole) <= 4 * max(limit, 1))
     assert text.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"), [("look", "look"), ("a b.c", "a_b_c"), ("", "_"), ("x" * 65, "x" * 64)]
+)
+def test_a_name_that_a_model_made_up_has_characters_that_providers_take(name: str, sent: str) -> None:
+    assert tool_name(name) == sent
 
 
 @given(st.text(max_size=200), st.integers(0, 250))
