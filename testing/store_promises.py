@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from inspect import isawaitable, iscoroutinefunction, signature
-from itertools import count
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
@@ -667,15 +666,16 @@ async def who_listens_is_called_where_another_one_wrote(share: Opened) -> None:
 
 async def _heard(writer: Store, session: str, calls: asyncio.Queue[Callable[[str], bool]]) -> bool:
     """Whether a call concerns *session*, which *writer* writes to until then."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(CALLED_WITHIN):
-            # It may take a moment until it listens, and a call may be lost.
-            for length in count():
-                await writer.append(session, length, [b"x"])
-                with suppress(TimeoutError):
-                    concerns = await asyncio.wait_for(calls.get(), LATER)
-                    if concerns(session):
-                        return True
+    length, until = 0, time.monotonic() + CALLED_WITHIN
+    # It may take a moment until it listens, and a call may be lost.
+    while time.monotonic() < until:
+        await writer.append(session, length, [b"x"])
+        length += 1
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LATER):
+                concerns = await calls.get()
+            if concerns(session):
+                return True
     return False
 
 

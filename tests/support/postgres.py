@@ -43,6 +43,7 @@ class PostgresServer:
         self.folder = Path(tempfile.mkdtemp(prefix="turnwheel-postgres-"))
         self._options = () if durable else QUICK
         self._binaries = _binaries(self.folder)
+        self.has_absurd = False
         if os.geteuid() == 0:
             shutil.chown(self.folder, USER)
         self._run("initdb", "-A", "trust", "-U", "postgres", "-E", "utf8", "--no-sync", "--no-instructions")
@@ -132,7 +133,10 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 def make_absurd_tables(server: PostgresServer) -> None:
-    """Make the tables of Absurd in *server*."""
+    """Make the tables of Absurd in *server*, unless they are there."""
+    if server.has_absurd:
+        return
+    server.has_absurd = True
     path = os.pathsep.join([str(server.binaries), os.environ["PATH"]])
     place = {"PATH": path, "PGHOST": str(server.folder), "PGUSER": "postgres", "PGDATABASE": "postgres"}
     command = [str(Path(sys.executable).with_name("absurdctl")), "init"]
