@@ -46,6 +46,7 @@ async def of_many_that_are_overdue_some_are_told(store: Store) -> None:
         await store.append(session, 0, [b"x"])
         await keeping.set_deadline(session, float(due))
     same("what is overdue of many", list(await keeping.overdue(1e9)), names[:MOST_OVERDUE])
+    same("what is behind the first", list(await keeping.overdue(1e9, 99)), names[99:])
 
 
 async def a_deadline_is_there_for_others(share: Opened) -> None:

@@ -69,10 +69,10 @@ class StoreOver:
         if keeps is not None:
             await keeps(session, due, incarnation)
 
-    async def overdue(self, moment: float) -> Sequence[str]:
+    async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """The sessions whose deadline is over; none where *kept* keeps none."""
         keeps = getattr(self.kept, "overdue", None)
-        return () if keeps is None else await keeps(moment)
+        return () if keeps is None else await keeps(moment, skip)
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""

@@ -209,20 +209,24 @@ class AbsurdWorker:
     async def _beat(self, app: _Claims) -> None:
         """Extend the claims, again and again; while the database is away, they run out."""
         while True:
-            with suppress(psycopg.OperationalError):
+            with suppress(psycopg.Error):
                 # A connection of its own: behind the ends of a hundred turns, it would come too late.
                 async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
                     while True:
                         await asyncio.sleep(self.claim / BEATS)
-                        await self._extend_all(connection, [*self._runs, *app.waiting])
+                        # Those that this worker will not begin any more are for others.
+                        waiting = [] if self._ending.is_set() else app.waiting
+                        await self._extend_all(connection, [*self._runs, *waiting])
             await asyncio.sleep(self.claim / BEATS)
 
     async def _extend_all(self, connection: psycopg.AsyncConnection, runs: list[str]) -> None:
-        """Extend the claims of *runs*; raises `psycopg.OperationalError` where the connection was lost."""
+        """Extend the claims of *runs*; raises `psycopg.Error` where the connection was lost."""
         # All or none: where one ended a moment ago, another worker has it, or it is in use, each by itself.
         if runs and not await self._extended(connection, runs):
             for run in runs:
-                await self._extended(connection, [run])
+                if not await self._extended(connection, [run]):
+                    # Its next try waits for it, here or at another worker.
+                    self._runs.discard(run)
 
     async def _extended(self, connection: psycopg.AsyncConnection, runs: list[str]) -> bool:
         # Each with a statement of its own would be a hundred transactions, several times a second.

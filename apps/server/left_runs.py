@@ -25,6 +25,7 @@ from ...engine.journal.summary import SessionStatus
 from ...engine.session.lapsed import LeaseWatch
 from ...engine.session.listing import described
 from ...performers.base import warn
+from ...performers.stores.base import MOST_OVERDUE
 
 if TYPE_CHECKING:
     from ...engine.session.listing import Listed
@@ -62,9 +63,10 @@ class LeftRuns:
         # A store without leases is one without lapsed ones.
         self.watch = LeaseWatch(store, worker, seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # see above
         self._debts: dict[str, Debt] = {}
-        # The sessions whose deadline is over, and when the store is asked for them again.
+        # The sessions whose deadline is over, or some of many; when the store is asked for them again, and
+        # how many it is to pass over then.
         self._overdue: frozenset[str] = frozenset()
-        self._asks_at = 0.0
+        self._asks_at, self._skips = 0.0, 0
 
     def busy(self, session: str) -> None:
         """Another process has *session*: look at it again once that has let go."""
@@ -103,10 +105,10 @@ class LeftRuns:
         """Whether a deadline of *session* is over, and no process saw to it."""
         return session in self._overdue
 
-    async def seen_to(self, session: str) -> None:
-        """No deadline of *session* is to be seen to any more."""
-        self._overdue -= {session}
-        await self._store.set_deadline(session, None)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it told this one
+    async def seen_to(self, row: Listed) -> None:
+        """The session *row* is over, and what the store keeps is no deadline of it any more."""
+        self._overdue -= {row.session}
+        await self._store.set_deadline(row.session, None, row.incarnation)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it told this one
 
     async def rests(self, row: Listed) -> bool:
         """Whether the session *row* waits for people only: its worker may wait with it and needs no lease."""
@@ -125,10 +127,11 @@ class LeftRuns:
         claim = await self.watch.claim(session, lapsed)
         return claim is not None, claim
 
-    async def due(self) -> dict[str, bytes | None]:
-        """The sessions to take up now, each with the lapsed lease that is there."""
+    async def due(self, *, deadlines: bool) -> dict[str, bytes | None]:
+        """The sessions to take up now, each with the lapsed lease that is there; perhaps for *deadlines*."""
         leases = await self.watch.look(self._debts)
-        await self._look_at_deadlines()
+        if deadlines and self.watch.tells_all:
+            await self._look_at_deadlines()
         free = [name for name in (*self._debts, *self._overdue) if name not in leases.there]
         found = {*leases.lapsed, *free}
         now, none = time.monotonic(), Debt()
@@ -138,5 +141,8 @@ class LeftRuns:
         overdue = getattr(self._store, "overdue", None) if time.monotonic() >= self._asks_at else None
         if overdue is not None:
             # A process that counts the time itself gets that of a lease to begin.
-            self._overdue = frozenset(await overdue(time.time() - self.watch.seconds))
+            found = await overdue(time.time() - self.watch.seconds, self._skips)
+            # Those of other servers may stay for long, and must not hide the ones behind them.
+            self._skips = self._skips + len(found) if len(found) >= MOST_OVERDUE else 0
+            self._overdue = frozenset(found)
             self._asks_at = time.monotonic() + DEADLINES_EVERY

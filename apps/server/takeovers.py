@@ -60,13 +60,12 @@ class Takeovers:
     async def look(self) -> bool:
         """Take up some of what is left; whether there is more for which there is room."""
         opens = self._opens
-        due = await opens.left.due()
+        due = await opens.left.due(deadlines=self._dead)
         self._foreign = {name: data for name, data in self._foreign.items() if name in due}
         found = [
             name
             for name, data in due.items()
-            if (self._dead or (data is None and not opens.left.is_overdue(name)))
-            and not (name in self._foreign and self._foreign[name] == data)
+            if (self._dead or data is None) and not (name in self._foreign and self._foreign[name] == data)
         ]
         random.shuffle(found)
         some = found[: min(AT_ONCE, opens.room)]
@@ -97,19 +96,20 @@ class Takeovers:
             free, claim = await left.claim(name, lapsed)
             if not free:
                 return
-            await self._go_on(ours, name, claim)
+            await self._go_on(ours, row, claim)
         except UnknownSession:
             left.settled(name)
         except TurnwheelError as error:
             left.failed(name, error)
 
-    async def _go_on(self, ours: tuple[Namespace, str], name: str, claim: bytes | None) -> None:
-        """Wake the session *name*, which *ours* is here; there may be a *claim* to it."""
-        left = self._opens.left
+    async def _go_on(self, ours: tuple[Namespace, str], row: Listed, claim: bytes | None) -> None:
+        """Wake the session *row*, which *ours* is here; there may be a *claim* to it."""
+        left, name = self._opens.left, row.session
         async with self._opens.use(*ours) as one:
             await one.wake()
-            if left.is_overdue(name) and not one.working:
-                await left.seen_to(name)
+            # One whose run failed keeps its deadline, for the next try or another server.
+            if left.is_overdue(name) and not one.unfinished:
+                await left.seen_to(row)
             if one.working:
                 left.taken(name)
             elif not one.unfinished:

@@ -355,13 +355,16 @@ class _Run:
     async def _take_over(self) -> None:
         """Go on, also where a process still writes that has not noticed its takeover."""
         # Its parent's journal was taken over first, so it stops at its next look there.
-        for _ in range(TAKE_OVER_TRIES):
+        for left in reversed(range(TAKE_OVER_TRIES + 1)):
             try:
                 return await self._go_on()
-            except StoreConflict:
+            except StoreConflict as conflict:
                 # Raises where this is the process that lost its session.
                 await self._children.log.look()
-        return await self._go_on()
+                if not left:
+                    msg = f"session {self._session.id!r}: another process goes on writing to it; try again"
+                    raise StoreError(msg) from conflict
+        return None
 
     async def _go_on(self) -> None:
         request, session = self._request, self._session

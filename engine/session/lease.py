@@ -267,13 +267,10 @@ class SessionLease:
                 await finish(self._give_up())
                 raise
 
-    def went_on(self, *, children: bool) -> None:
-        """
-        Remember which deadline the store was told of, for the run that goes on now.
-
-        With *children* that is not known: what they ask has not been read yet.
-        """
-        self._deadline = math.nan if children else self._first_due()
+    def went_on(self) -> None:
+        """Forget which deadline the store was told of: a run goes on that another process may have left."""
+        # That one may have ended before it told the store.
+        self._deadline = math.nan
 
     async def _tell_deadline(self) -> None:
         """Tell the store when a process is wanted again, where that has changed."""
@@ -285,10 +282,13 @@ class SessionLease:
     async def _give_up(self) -> None:
         async with self._lock:
             held = self._record
-            if held is not None:
+            try:
                 # First: between the two no process would be wanted.
-                with suppress(WorldError):
+                if held is not None:
                     await self._tell_deadline()
+            except WorldError:
+                # It stays, and lapses: then others look at the session.
+                held = None
             if self._swap is not None and held is not None:
                 with suppress(WorldError):
                     found = await self._swap(held, None)

@@ -391,7 +391,7 @@ class SessionRunner:
             return None
         unfinished = log.state.machine if log.state.unfinished else None
         if unfinished is not None:
-            self.lease.went_on(children=bool(self.children.links))
+            self.lease.went_on()
         before = None if log.state.machine is None else log.state.machine.config
         config = with_denials(environment.config, before, environment.lifted)
         # Stale until the run is over: a run that stops in the middle may leave `state` different from the

@@ -197,9 +197,9 @@ async def renew_each(
     return [name for name, (held, wanted) in renewals.items() if await lease(name, held, wanted) != wanted]
 
 
-class DeadlineStore(Store, Protocol):
+class DeadlineStore(LeasingStore, Protocol):
     """
-    A `Store` that also keeps deadlines: for each session the moment at which a process is wanted.
+    A `LeasingStore` that also keeps deadlines: for each session the moment at which a process is wanted.
 
     A store may do without: a question with a deadline then waits for the process that counts the time, and
     where that one is gone, for the session's next input.
@@ -213,9 +213,9 @@ class DeadlineStore(Store, Protocol):
         """
         ...
 
-    async def overdue(self, moment: float) -> Sequence[str]:
+    async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """
-        Sessions whose deadline is *moment* or before, the earliest first; a hundred at most.
+        Sessions whose deadline is *moment* or before, the earliest first; a hundred at most, behind *skip*.
 
         A server asks every few seconds: it should cost nothing for those that are due later.
         """

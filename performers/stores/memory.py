@@ -175,12 +175,12 @@ class MemoryStore:
             else:
                 self._deadlines.pop(session, None)
 
-    async def overdue(self, moment: float) -> Sequence[str]:
+    async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
         with self._lock:
             self._open()
             found = [(due, name) for name, due in self._deadlines.items() if due <= moment]
-            return [name for _, name in sorted(found)[:MOST_OVERDUE]]
+            return [name for _, name in sorted(found)[skip : skip + MOST_OVERDUE]]
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""

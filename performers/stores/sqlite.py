@@ -164,9 +164,9 @@ class SQLiteStore:
         """Keep *due* as the deadline of *session*; see `DeadlineStore.set_deadline`."""
         await self._do(partial(set_deadline, session, due, incarnation), "write")
 
-    async def overdue(self, moment: float) -> Sequence[str]:
+    async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
-        return await self._do(partial(overdue, moment))
+        return await self._do(partial(overdue, moment, skip))
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """Put leases in the place of others, in one transaction; see `LeasingStore.renew`."""

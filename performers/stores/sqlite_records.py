@@ -83,7 +83,7 @@ def set_deadline(session: str, due: float | None, incarnation: str, db: sqlite3.
         db.execute("insert or replace into deadlines values (?, ?)", (session, due))
 
 
-def overdue(moment: float, db: sqlite3.Connection) -> list[str]:
-    """The sessions whose deadline is *moment* or before, the earliest first."""
-    asked = "select session from deadlines where due <= ? order by due limit ?"
-    return [session for (session,) in db.execute(asked, (moment, MOST_OVERDUE))]
+def overdue(moment: float, skip: int, db: sqlite3.Connection) -> list[str]:
+    """The sessions whose deadline is *moment* or before, the earliest first, behind *skip*."""
+    asked = "select session from deadlines where due <= ? order by due limit ? offset ?"
+    return [session for (session,) in db.execute(asked, (moment, MOST_OVERDUE, skip))]

@@ -200,10 +200,10 @@ class PostgresStore:
         ((there,),) = await self._call("select * from set_deadline($1, $2, $3)", *given)
         _check_incarnation(session, incarnation, there)
 
-    async def overdue(self, moment: float) -> Sequence[str]:
+    async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
-        asked = "select session from deadlines where due <= $1 order by due limit $2"
-        return [name.decode() for (name,) in await self._call(asked, moment, MOST_OVERDUE)]
+        asked = "select session from deadlines where due <= $1 order by due limit $2 offset $3"
+        return [name.decode() for (name,) in await self._call(asked, moment, MOST_OVERDUE, skip)]
 
     async def leases(self) -> Mapping[str, bytes]:
         """The leases of all sessions that have one; see `LeasingStore.leases`."""

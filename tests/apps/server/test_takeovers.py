@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ from turnwheel import Agent, ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
-from turnwheel.effects.errors import TurnwheelError
+from turnwheel.effects.errors import StoreError, TurnwheelError
 from turnwheel.engine.session.lease import born, encoded
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
@@ -275,24 +275,66 @@ async def test_a_deadline_that_is_not_the_sessions_any_more_is_forgotten(
 
 async def test_a_server_that_resumes_nothing_sees_to_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.0)
-    asked = 0
+    looks = 0
 
     class Counting(StoreOver):
-        async def overdue(self, moment: float) -> Sequence[str]:
-            nonlocal asked
-            asked += 1
-            return await super().overdue(moment)
+        async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
+            msg = f"asked for deadlines before {moment}, behind {skip}"
+            raise AssertionError(msg)
+
+        async def leases(self) -> Mapping[str, bytes]:
+            nonlocal looks
+            looks += 1
+            return await super().leases()
 
     store = Counting()
     more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
     await scripted(PAY, **more).session("s", store).run("Go")
     async with serving(scripted(**more), store, resume=False) as server:
 
-        async def asked_often() -> bool:
-            return asked > 3
+        async def looked_often() -> bool:
+            return looks > 10
 
-        await until(asked_often)
+        await until(looked_often)
         assert await server.question("s")
+
+
+async def test_a_deadline_is_seen_to_though_a_server_failed_and_a_hundred_others_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.02)
+
+    class Failing(StoreOver):
+        failures = 1
+
+        async def append(
+            self,
+            session: str,
+            expected: int,
+            entries: Sequence[bytes],
+            about: bytes | None = None,
+            incarnation: str = "",
+        ) -> str:
+            if session == "s" and expected and self.failures:
+                self.failures -= 1
+                msg = "no space left"
+                raise StoreError(msg)
+            return await super().append(session, expected, entries, about, incarnation)
+
+    kept = MemoryStore()
+    more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
+    for number in range(100):
+        # No server can read them.
+        await kept.append(f"other {number}", 0, [b"{}"])
+        await kept.set_deadline(f"other {number}", float(number))
+    await scripted(PAY, **more).session("s", kept).run("Go")
+    async with serving(scripted(says("Not paid."), **more), Failing(kept)) as server:
+        assert (await server.done("s"))["reason"] == "end_turn"
+
+        async def forgotten() -> bool:
+            return not await kept.overdue(float("inf"), 100)
+
+        await until(forgotten)
 
 
 class Halting(StoreOver):

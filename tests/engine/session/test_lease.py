@@ -422,14 +422,12 @@ async def test_the_store_is_told_of_a_deadline_before_the_lease_is_given_up(agen
 
 async def test_a_store_is_told_nothing_where_no_question_has_a_deadline() -> None:
     store = Telling()
-    session = House(store).session(calls(("pay", {"amount": 5})), says("done"))
-    (question,) = (await session.run("go")).waiting
-    await session.approve(question.id)
-    await session.resume()
+    session = House(store).session(calls(("pay", {"amount": 5})))
+    assert (await session.run("go")).waiting
     assert store.told == ["given up"]
 
 
-async def test_a_deadline_that_the_store_does_not_take_keeps_no_lease() -> None:
+async def test_where_the_store_does_not_take_a_deadline_the_lease_stays_and_lapses() -> None:
     class Full(Telling):
         async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
             await super().set_deadline(session, due, incarnation)
@@ -439,4 +437,7 @@ async def test_a_deadline_that_the_store_does_not_take_keeps_no_lease() -> None:
     store = Full()
     session = House(store).session(calls(("pay", {"amount": 5})), policy=Policy(answer_within=60.0))
     assert (await session.run("go")).waiting
-    assert store.told[1:] == ["given up"]
+    assert store.told[1:] == []
+    record = decoded((await store.leases())["s"])
+    assert record is not None
+    assert record.at_work is Workplace.NOWHERE

@@ -295,12 +295,13 @@ class Mistaken(StoreOver):
                 pass
         await super().set_deadline(session, due, incarnation)
 
-    async def overdue(self, moment: float) -> Sequence[str]:
+    async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         self._open()
         if self.mistake in {"deadlines of what is deleted", "deadlines here"}:
             there = [(due, name) for name, due in self.memo.items() if due is not None and due <= moment]
             return [name for _, name in sorted(there)]
-        found = [*await super().overdue(1e12 if self.mistake == "deadlines to come" else moment)]
+        skip = 0 if self.mistake == "deadlines from the first" else skip
+        found = [*await super().overdue(1e12 if self.mistake == "deadlines to come" else moment, skip)]
         if self.mistake == "deadlines one less":
             return found[:99]
         return sorted(found) if self.mistake == "deadlines by name" else found
@@ -484,7 +485,7 @@ MISTAKES = {
         "deadlines to come",
         "deadlines by name",
     ],
-    "of many that are overdue some are told": ["deadlines one less"],
+    "of many that are overdue some are told": ["deadlines one less", "deadlines from the first"],
     "of checkpoints those between the first and the new one stay": [
         "keeps them all",
         "keeps the last",

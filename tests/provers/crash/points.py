@@ -222,10 +222,10 @@ class PointedStore:
         with self._busy():
             await self._kept.set_deadline(session, due, incarnation)
 
-    async def overdue(self, moment: float) -> Sequence[str]:
+    async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """As a store does."""
         with self._busy():
-            return await self._kept.overdue(moment)
+            return await self._kept.overdue(moment, skip)
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """As a store does."""
