@@ -186,7 +186,7 @@ async def test_a_saved_page_needs_no_network(console: Opens, tmp_path: Path) -> 
     async with console(scripted(calls(("look", {})), says("That is **it**."))) as opened:
         page = await opened.page()
         await begin(page, "Look")
-        await sees(page, "That is")
+        await page.locator(".tw-chart .state.lit[data-state=done]").wait_for()
         await page.locator(".menu summary").click()
         async with page.expect_download() as saving:
             await page.get_by_role("button", name="Offline page").click()
@@ -210,7 +210,7 @@ async def test_a_saved_test_passes_under_pytest(console: Opens, tmp_path: Path) 
     async with console(scripted(calls(("look", {})), says('That is "it" \\ all.'))) as opened:
         page = await opened.page()
         await begin(page, "Look")
-        await sees(page, "That is")
+        await page.locator(".tw-chart .state.lit[data-state=done]").wait_for()
         await page.locator(".menu summary").click()
         async with page.expect_download() as saving:
             await page.get_by_role("button", name="Test for pytest").click()
