@@ -12,6 +12,7 @@ finds none.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -31,6 +32,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn, final
 
 import attrs
+import psutil  # type: ignore[import-untyped]
 import pytest
 from hypothesis import Phase, settings
 
@@ -46,6 +48,9 @@ SURVIVED, FOUND, NOT_SWAPPED = 0, 1, 70
 # to begin with. One that uses more is in a loop without end, and so found. By the clock it has ten times as
 # many, for a machine that is busy with other things.
 TIMES, BEGINNING, PATIENCE = 2.0, 10.0, 10.0
+
+# prctl(2): what processes below the caller leave behind becomes its child, even in another session.
+PR_SET_CHILD_SUBREAPER = 36
 
 
 @final
@@ -101,6 +106,8 @@ class _Hunter:
         gc.collect()
         # What is here now is never looked at again, so that no copy writes into pages of all of it.
         gc.freeze()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             while self._jobs or self._at_work:
                 while self._jobs and len(self._at_work) < self._hunters:
@@ -108,8 +115,8 @@ class _Hunter:
                 if not self._end_one():
                     time.sleep(0.005)
         finally:
-            for number in self._at_work:
-                os.killpg(number, signal.SIGKILL)
+            self._at_work.clear()
+            self._end_left_behind()
             shutil.rmtree(self._folder, ignore_errors=True)
         return True
 
@@ -133,8 +140,7 @@ class _Hunter:
             return False
         if number in self._at_work:  # a test's process may end as an orphan of ours
             job, folder, since = self._at_work.pop(number)
-            with suppress(ProcessLookupError):  # what a test left behind
-                os.killpg(number, signal.SIGKILL)
+            self._end_left_behind()
             by = (folder / "by").read_text("utf-8") if (folder / "by").exists() else ""
             over = {
                 "name": job.mutant.name,
@@ -146,6 +152,16 @@ class _Hunter:
             shutil.rmtree(folder, ignore_errors=True)
             self._judge(job, over, by)
         return True
+
+    def _end_left_behind(self) -> None:
+        """End what belongs to no copy at work: a copy ends without clean-up, and a server outlives it."""
+        for child in psutil.Process().children():
+            if child.pid not in self._at_work:
+                with suppress(psutil.NoSuchProcess):
+                    below = child.children(recursive=True)
+                    for each in [child, *below]:
+                        with suppress(psutil.NoSuchProcess):
+                            each.kill()
 
     def _judge(self, job: Job, over: Mapping[str, object], by: str) -> None:
         """Take note of what *job* came to, *over*, which the test *by* ended; or look closer first."""

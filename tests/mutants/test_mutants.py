@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import coverage
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from mutants import __main__ as command, noted
@@ -198,8 +199,21 @@ def test_the_tests_that_run_a_line_are_noted(tmp_path: Path) -> None:
     assert all(test.startswith("tests/effects/test_pieces.py::") for test in tests)
 
 
+BROKEN = """
+import subprocess
+
+def test_broken():
+    server = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    with open({server!r}, "a") as file:
+        print(server.pid, file=file)
+    assert False
+"""
+
+
 @pytest.mark.prover
-def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp_path: Path) -> None:
+def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     asked, found = tmp_path / "asked.json", tmp_path / "found.jsonl"
     path = ROOT / "effects/history.py"
     mutants = {one.name.partition(" ")[2]: one for one in mutants_of(ROOT, path)}
@@ -211,9 +225,12 @@ def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp
         "tests/effects/test_pieces.py::test_a_rope_is_a_value_that_counts_its_pieces",
         "tests/performers/test_keys.py::test_a_key_has_32_bytes_at_least",
     ]
-    # A test that fails without any mistake finds none.
-    broken = tmp_path / "test_broken.py"
-    broken.write_text("def test_broken(): assert False\n", "utf-8")
+    # A test that fails without any mistake finds none. What it leaves behind is ended, in any session.
+    # It lies below the root, where pytest names a test by its path.
+    (ROOT / ".cache").mkdir(exist_ok=True)
+    broken, server = ROOT / ".cache" / f"test_{tmp_path.name}.py", tmp_path / "server"
+    broken.write_text(BROKEN.format(server=str(server)), "utf-8")
+    request.addfinalizer(broken.unlink)
     tests.insert(0, f"{os.path.relpath(broken, ROOT)}::test_broken")
     order = [command.ordered(one, tests, 1.0) for one in (wrong, unseen)]
     order += [command.ordered(one, tests[1:], 1.0) for one in (longer, least)]
@@ -224,3 +241,8 @@ def test_a_mutant_is_found_by_a_test_that_fails_and_lives_on_where_none_does(tmp
     codes = {one["name"]: one["code"] for one in over}
     assert codes == {wrong.name: FOUND, unseen.name: SURVIVED, longer.name: SURVIVED, least.name: FOUND}
     assert {one["name"]: one["by"] for one in over}[wrong.name] == tests[1]
+    left = [int(number) for number in server.read_text("utf-8").split()]
+    assert left
+    # Nobody may have asked yet what one that is dead came to.
+    alive = [each for each in psutil.process_iter(["status"]) if each.pid in left]
+    assert {each.info["status"] for each in alive} <= {psutil.STATUS_ZOMBIE}
