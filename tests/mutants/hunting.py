@@ -169,8 +169,11 @@ class _Hunter:
         if job.control:
             before, failed = self._judged.pop(name)
             if over["code"] != SURVIVED and not job.anew:
-                # The hunt goes on behind the test that told nothing.
-                self._jobs.appendleft(attrs.evolve(before, tests=before.tests[len(job.tests) :]))
+                # The hunt goes on without the test that failed here. Where another one had failed with the
+                # mistake, that one is asked again.
+                last = len(job.tests) - 1
+                left = before.tests[last if named else last + 1 :]
+                self._jobs.appendleft(attrs.evolve(before, tests=tuple([one for one in left if one != by])))
                 return
             over = failed if over["code"] == SURVIVED else {**failed, "code": SURVIVED}
         elif over["code"] == FOUND:
