@@ -1,16 +1,17 @@
 """
 The journals of one object, in the state that Restate keeps for it: those of a session and of its children.
 
-Theory of operation. Each read of the state is a message to the server and back, so keys are few: an entry has
-one of its own while it is young, and so many together then become a page. Which keys there are follows from
-the length of a journal. All that is done here is a function of the state and of what was asked, so that
-Restate may do it again after a crash.
+Theory of operation. Each read and each change of a key is a message to the server, so keys are few: so many
+entries share a page, and an append keeps the latest page anew with one more. A large entry would be sent with
+each of them, so it has a key of its own. Which pages there are follows from the length of a journal. All that
+is done here is a function of the state and of what was asked, so that Restate may do it again after a crash.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, final
+from itertools import chain, groupby
+from typing import Protocol, TypeAlias, final
 
 import attrs
 import msgspec
@@ -22,13 +23,19 @@ from .asks import Accepted, Ask, AskAnswer, Bodies, Conflict, FoundInfo, Gone, I
 # Entries of a page, so many that a short journal and one of 250 entries take few reads.
 PAGE_ENTRIES = 8
 
-# Bytes of a page at most: where its entries have more, they stay as they are.
-PAGE_BYTES = 4_000_000
+# Bytes that an entry may have in its page. Most entries of a round have fewer than a thousand.
+SMALL_ENTRY = 4_000
 
-# Bytes of entries after which an answer ends.
+# Pages that are read in one exchange: half a megabyte at most.
+PAGES_AT_ONCE = 16
+
+# Bytes of entries in an answer at most, unless one alone has more.
 ANSWER_BYTES = 8_000_000
 
-_decode_page = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
+# By their place; None for one that has a key of its own.
+Page: TypeAlias = tuple[bytes | None, ...]
+
+_decode_page = msgspec.msgpack.Decoder(Page).decode
 
 
 class ObjectState(Protocol):
@@ -56,8 +63,8 @@ class Shelf:
     _new_id: Callable[[], str]
     # None for one that is not there.
     _infos: dict[str, Info | None] = attrs.field(factory=dict, init=False)
-    # The entries that were kept by this shelf, by their keys, until there is a page of them.
-    _young: dict[str, bytes] = attrs.field(factory=dict, init=False)
+    # The number and the entries of the page that this shelf kept last, by its session.
+    _latest: dict[str, tuple[int, Page]] = attrs.field(factory=dict, init=False)
 
     async def answer(self, ask: Ask) -> AskAnswer:
         """Do what is asked."""
@@ -117,73 +124,66 @@ class Shelf:
             if not ask.entries:
                 return Accepted()
             info = Info(length=0, created=ask.at, updated=ask.at, incarnation=self._new_id())
-        for number, entry in enumerate(ask.entries, length):
-            key = _entry(ask.session, number)
-            self._young[key] = entry
-            self._state.keep(key, entry)
-        after = length + len(ask.entries)
+        await self._keep_entries(ask.session, length, ask.entries)
         self._note(
             ask.session,
             msgspec.structs.replace(
                 info,
-                length=after,
+                length=length + len(ask.entries),
                 updated=ask.at if ask.entries else info.updated,
                 about=info.about if ask.about is None else ask.about,
             ),
         )
-        for page in range(length // PAGE_ENTRIES, after // PAGE_ENTRIES):
-            await self._bind(ask.session, page)
         return Accepted(incarnation=info.incarnation)
 
-    async def _bind(self, session: str, page: int) -> None:
-        """Make one page of the entries of *page*, unless they are too large."""
-        numbers = range(page * PAGE_ENTRIES, (page + 1) * PAGE_ENTRIES)
-        entries = await self._entries(session, numbers)
-        for number in numbers:
-            self._young.pop(_entry(session, number), None)
-        if sum([len(entry) for entry in entries]) <= PAGE_BYTES:
-            self._state.keep(_page(session, page), asks.encode(entries))
-            for number in numbers:
-                self._state.keep(_entry(session, number), None)
+    async def _keep_entries(self, session: str, length: int, entries: Sequence[bytes]) -> None:
+        """Keep *entries* behind those that *session* has, *length* of them."""
+        begun = await self._begun(session, length)
+        for number, numbered in groupby(enumerate(entries, length), lambda one: one[0] // PAGE_ENTRIES):
+            page = begun
+            for at, entry in numbered:
+                small = len(entry) <= SMALL_ENTRY
+                page = (*page, entry if small else None)
+                if not small:
+                    self._state.keep(_entry(session, at), entry)
+            self._state.keep(_page(session, number), asks.encode(page))
+            self._latest[session] = number, page
+            begun = ()
+
+    async def _begun(self, session: str, length: int) -> Page:
+        """The latest page of *session*, which has *length* entries; empty where that one is full."""
+        number, there = divmod(length, PAGE_ENTRIES)
+        if not there:
+            return ()
+        known, page = self._latest.get(session, (None, ()))
+        if known != number:
+            (page,) = await self._pages(session, range(number, number + 1))
+        return page
 
     async def _load(self, ask: asks.Load, info: Info) -> Bodies:
-        # Whole pages at once, which is one exchange with the server; entries only where there is no page.
-        wanted = range(ask.start // PAGE_ENTRIES, info.length // PAGE_ENTRIES)
         found: list[bytes] = []
-        size, at = 0, ask.start
-        for page in wanted:
-            entries = await self._page(ask.session, page)
-            found += entries[at - page * PAGE_ENTRIES :]
-            at, size = (page + 1) * PAGE_ENTRIES, size + sum([len(entry) for entry in entries])
-            if size > ANSWER_BYTES:
-                break
-        else:
-            found += await self._entries(ask.session, range(at, info.length))
-            at = max(at, info.length)
-        return Bodies(bodies=tuple(found), incarnation=info.incarnation, more=at < info.length)
+        size, pages = 0, range(ask.start // PAGE_ENTRIES, -(-info.length // PAGE_ENTRIES))
+        for first in pages[::PAGES_AT_ONCE]:
+            some = range(first, min(first + PAGES_AT_ONCE, pages.stop))
+            together = chain.from_iterable(await self._pages(ask.session, some))
+            for at, small in enumerate(together, first * PAGE_ENTRIES):
+                # A turn may have added to the page since this shelf looked how long the journal is.
+                if not ask.start <= at < info.length:
+                    continue
+                entry = await self._large(ask.session, at) if small is None else small
+                size += len(entry)
+                if found and size > ANSWER_BYTES:
+                    return Bodies(bodies=tuple(found), incarnation=info.incarnation, more=True)
+                found.append(entry)
+        return Bodies(bodies=tuple(found), incarnation=info.incarnation)
 
-    async def _page(self, session: str, page: int) -> Sequence[bytes]:
-        (bound,) = await self._state.read([_page(session, page)])
-        if bound is not None:
-            return _decode_page(bound)
-        return await self._entries(session, range(page * PAGE_ENTRIES, (page + 1) * PAGE_ENTRIES))
+    async def _pages(self, session: str, numbers: range) -> Sequence[Page]:
+        found = await self._state.read([_page(session, number) for number in numbers])
+        return [_decode_page(_there(session, page)) for page in found]
 
-    async def _entries(self, session: str, numbers: range) -> Sequence[bytes]:
-        """The entries *numbers*, which are of one page."""
-        keys = [_entry(session, number) for number in numbers]
-        unknown = [key for key in keys if key not in self._young]
-        read = await self._state.read(unknown)
-        known = {**self._young, **dict(zip(unknown, read, strict=True))}
-        found = [known[key] for key in keys]
-        if None not in found:
-            return [entry for entry in found if entry is not None]
-        # A turn has made the page since this shelf looked how long the journal is.
-        page, first = divmod(numbers.start, PAGE_ENTRIES)
-        (bound,) = await self._state.read([_page(session, page)])
-        if bound is None:
-            msg = f"session {session!r} changed while it was read; read it again"
-            raise StoreError(msg)
-        return _decode_page(bound)[first : first + len(numbers)]
+    async def _large(self, session: str, number: int) -> bytes:
+        (found,) = await self._state.read([_entry(session, number)])
+        return _there(session, found)
 
     def _keep_checkpoint(self, ask: asks.KeepCheckpoint, info: Info) -> Accepted:
         kept = [position for position in info.checkpoints if ask.first <= position < ask.position]
@@ -205,6 +205,14 @@ class Shelf:
     def _note(self, session: str, info: Info) -> None:
         self._infos[session] = info
         self._state.keep(_info(session), asks.encode(info))
+
+
+def _there(session: str, found: bytes | None) -> bytes:
+    """What was *found* of *session*; raises where it was deleted meanwhile."""
+    if found is None:
+        msg = f"session {session!r} changed while it was read; read it again"
+        raise StoreError(msg)
+    return found
 
 
 def _info(session: str) -> str:

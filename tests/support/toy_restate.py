@@ -20,19 +20,23 @@ from turnwheel.performers.stores.base import SessionInfo
 
 @attrs.define
 class Kept:
-    """A state by keys; *reads* counts the keys that were read."""
+    """A state by keys; counts the keys that were read, in how many exchanges, and those that were kept."""
 
     values: dict[str, bytes] = attrs.field(factory=dict)
     reads: int = 0
+    exchanges: int = 0
+    changes: int = 0
 
     async def read(self, keys: Sequence[str]) -> Sequence[bytes | None]:
         self.reads += len(keys)
+        self.exchanges += 1
         return [self.values.get(key) for key in keys]
 
     async def keys(self) -> Sequence[str]:
         return sorted(self.values)
 
     def keep(self, key: str, value: bytes | None) -> None:
+        self.changes += 1
         if value is None:
             self.values.pop(key, None)
         else:

@@ -19,9 +19,9 @@ from support.toy_restate import Kept, ShelfStore, ToyObject
 
 from turnwheel import Agent, MemoryStore, Policy
 from turnwheel.apps.restate.asks import Append, Bodies, Load
-from turnwheel.apps.restate.shelf import PAGE_ENTRIES, Shelf
+from turnwheel.apps.restate.shelf import ANSWER_BYTES, PAGE_ENTRIES, SMALL_ENTRY, Shelf
 from turnwheel.apps.restate.turn import NEWER_CODE, TurnWork
-from turnwheel.effects.errors import ConfigError, UnknownRequest
+from turnwheel.effects.errors import ConfigError, StoreError, UnknownRequest
 from turnwheel.engine.journal.entries import VERSION
 from turnwheel.testing.store_contract import Check, Lasts, checks
 
@@ -201,37 +201,59 @@ async def test_the_store_keeps_its_promises(check: Check) -> None:
 async def test_a_long_journal_is_read_in_pages() -> None:
     draw, store, written = random.Random(7), ShelfStore(), list[bytes]()
     while len(written) < 15 * PAGE_ENTRIES:
-        some = [draw.randbytes(draw.choice([1, 10, 20, 130_000])) for _ in range(draw.choice([1, 1, 2, 70]))]
+        some = [draw.randbytes(draw.choice([0, 10, 4_000, 4_001])) for _ in range(draw.choice([1, 1, 2, 70]))]
         await store.append("s", len(written), some)
         written += some
         start = draw.randrange(len(written) + 2)
         assert [*await store.load("s", start)] == written[start:]
-    store.state.reads = 0
-    await store.load("s", len(written) - 250)
-    assert store.state.reads <= 1 + 250 // PAGE_ENTRIES + 2 + PAGE_ENTRIES
-    # What became a page is kept once.
-    small = [key for key in store.state.values if key.startswith("entry/")]
-    assert len(small) < len(written) / 2
+    # One alone is large.
+    alone = [key for key in store.state.values if key.startswith("entry/")]
+    assert len(alone) == sum([len(entry) > SMALL_ENTRY for entry in written])
     await store.delete("s")
     assert store.state.values == {}
 
 
-async def test_a_turn_reads_nothing_back_that_it_wrote() -> None:
+async def test_a_long_journal_is_read_in_few_exchanges() -> None:
+    store = ShelfStore()
+    await store.append("s", 0, [str(number).encode() for number in range(1_000)])
+    store.state.exchanges = 0
+    await store.load("s", 750)
+    # How long it is, and thirty-two pages.
+    assert store.state.exchanges == 3
+
+
+async def test_an_answer_ends_before_it_is_too_large_for_a_message() -> None:
+    store, size = ShelfStore(), ANSWER_BYTES // 2
+    written = [bytes([number]) * size for number in range(3)] + [bytes(2 * ANSWER_BYTES)] * 2
+    for number, entry in enumerate(written):
+        await store.append("s", number, [entry])
+    answers = list[int]()
+    while sum(answers) < len(written):
+        found = await Shelf(store.state, str).answer(Load(session="s", start=sum(answers), incarnation=""))
+        assert isinstance(found, Bodies)
+        assert [*found.bodies] == written[sum(answers) : sum(answers) + len(found.bodies)]
+        answers.append(len(found.bodies))
+        assert found.more == (sum(answers) < len(written))
+    assert answers == [2, 1, 1, 1]
+
+
+async def test_an_append_of_a_turn_keeps_two_keys_and_reads_none() -> None:
     kept, entries = Kept(), [str(number).encode() for number in range(3 * PAGE_ENTRIES)]
     first, second = entries[: PAGE_ENTRIES + 2], entries[PAGE_ENTRIES + 2 :]
     for begun, turn in ((0, first), (len(first), second)):
-        shelf, kept.reads = Shelf(kept, lambda: "made"), 0
+        shelf, kept.reads, kept.changes = Shelf(kept, lambda: "made"), 0, 0
         for number, entry in enumerate(turn, begun):
             ask = Append(session="s", expected=number, entries=(entry,), about=None, incarnation="", at=0.0)
             await shelf.answer(ask)
-        # How long the journal is, and what an earlier turn left of the page.
-        assert kept.reads == 1 + begun % PAGE_ENTRIES
+        # How long the journal is, and the page that an earlier turn began.
+        assert kept.reads == (2 if begun else 1)
+        assert kept.changes == 2 * len(turn)
     found = await Shelf(kept, lambda: "none").answer(Load(session="s", start=0, incarnation=""))
     assert isinstance(found, Bodies)
     assert [*found.bodies] == entries
 
 
-async def test_a_page_that_is_made_while_it_is_read_is_found() -> None:
+async def test_a_page_that_grows_while_it_is_read_is_read_as_far_as_it_was_known() -> None:
     state, written = Kept(), [str(number).encode() for number in range(PAGE_ENTRIES)]
     writer, reader = Shelf(state, lambda: "one"), Shelf(state, str)
     append = partial(Append, session="s", about=None, incarnation="", at=0.0)
@@ -242,6 +264,18 @@ async def test_a_page_that_is_made_while_it_is_read_is_found() -> None:
     found = await reader.answer(Load(session="s", start=3, incarnation=""))
     assert isinstance(found, Bodies)
     assert [*found.bodies] == written[3:-1]
+
+
+@pytest.mark.parametrize(("size", "gone"), [(SMALL_ENTRY, "page/0/s"), (SMALL_ENTRY + 1, "entry/0/s")])
+async def test_a_journal_that_is_deleted_while_it_is_read_is_told_as_changed(size: int, gone: str) -> None:
+    state = Kept()
+    writer, reader = Shelf(state, lambda: "one"), Shelf(state, str)
+    append = Append(session="s", expected=0, entries=(bytes(size),), about=None, incarnation="", at=0.0)
+    await writer.answer(append)
+    await reader.info("s")
+    del state.values[gone]
+    with pytest.raises(StoreError, match="session 's' changed while it was read; read it again"):
+        await reader.answer(Load(session="s", start=0, incarnation=""))
 
 
 def test_restate_finds_the_handlers(tmp_path: Path) -> None:
