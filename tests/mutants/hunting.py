@@ -32,7 +32,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn, final
 
 import attrs
-import psutil  # type: ignore[import-untyped]
+import psutil  # type: ignore[import-untyped]  # it brings no types
 import pytest
 from hypothesis import Phase, settings
 

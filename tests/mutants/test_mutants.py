@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import coverage
-import psutil  # type: ignore[import-untyped]
+import psutil  # type: ignore[import-untyped]  # it brings no types
 import pytest
 
 from mutants import __main__ as command, noted
