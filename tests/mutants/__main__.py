@@ -19,7 +19,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, takewhile, zip_longest
 from pathlib import Path
 
 import attrs
@@ -64,9 +64,9 @@ def chosen_tests(
     # What is kept once it was made, or runs in a thread or another process, is noted for few tests or none.
     if len(tests) < FEW:
         tests |= {test for others in of_file.values() for test in others}
-    mirrored = f"tests/{mutant.file.partition('/')[0]}/"
+    folder = ["tests", *mutant.file.split("/")[:-1]]
     cases: dict[str, list[str]] = {}
-    for test in sorted(tests, key=lambda test: (not test.startswith(mirrored), seconds.get(test, 0.0))):
+    for test in sorted(tests, key=lambda test: (-_shared(folder, test), seconds.get(test, 0.0))):
         cases.setdefault(test.partition("[")[0], []).append(test)
     # One case of each test before the second of any: cases of one test find the same things.
     found: list[str] = []
@@ -76,6 +76,12 @@ def chosen_tests(
             found.append(test)
             spent += seconds.get(test, 0.0)
     return tuple(found)
+
+
+def _shared(folder: Sequence[str], test: str) -> int:
+    """How many folders from the top of *folder* the file of *test* is in, too."""
+    both = takewhile(lambda pair: pair[0] == pair[1], zip(folder, test.split("/"), strict=False))
+    return sum(1 for _ in both)
 
 
 def _of_name(mutant: Mutant) -> list[int]:

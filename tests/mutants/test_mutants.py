@@ -176,6 +176,16 @@ def test_a_changed_file_has_its_tests_run_again_and_a_text_those_beside_it() -> 
     ]
 
 
+def test_the_tests_nearest_to_a_file_come_first_and_of_each_one_case_before_a_second() -> None:
+    one = mutants_of(ROOT, ROOT / "engine/session/lease.py")[0]
+    near, room, far = "tests/engine/session/a.py::test", "tests/engine/b.py::test", "tests/apps/c.py::test"
+    seconds = {far: 1.0, room: 2.0, f"{near}[1]": 3.0, f"{near}[2]": 4.0, "tests/engine/d.py::slow": 9.0}
+    few = {one.file: {line: [*seconds] for line in one.lines}}
+    expected = (f"{near}[1]", room, far, f"{near}[2]")
+    assert command.chosen_tests(one, few, seconds, 10.0) == expected
+    assert command.chosen_tests(one, few, seconds, 6.0) == expected[:-1]
+
+
 @pytest.mark.prover
 def test_only_the_tests_of_changed_files_are_noted_again(tmp_path: Path) -> None:
     changed = "tests/effects/test_pieces.py"
