@@ -179,6 +179,45 @@ async def test_a_takeover_that_fails_is_tried_again_and_not_for_ever(monkeypatch
             assert (await two.done("s"))["reason"] == "end_turn"
 
 
+@pytest.mark.parametrize("damage", [b"{}", b'{"v":99,"type":"Posted"}'], ids=["damaged", "newer"])
+async def test_a_journal_that_cannot_be_read_is_told_once_and_read_again_once_it_has_changed(
+    damage: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.02)
+    monkeypatch.setattr(left_runs, "CHANGED_EVERY", 0.02)
+    told: list[str] = []
+    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    store = StoreOver()
+    more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
+
+    async def asks(name: str) -> None:
+        await scripted(PAY, **more).session(name, store).run("Go")
+
+    async def looks() -> None:
+        """Let the server look for deadlines several times."""
+        name = f"seen after {len(told)}"
+        for number in range(3):
+            await asks(f"{name} {number}")
+            assert (await server.done(f"{name} {number}"))["reason"] == "end_turn"
+
+    await asks("bad")
+    await store.append("bad", len(await store.load("bad")), [damage])
+    async with serving(scripted(*[says("Not paid.")] * 20, **more), store) as server:
+        await until(lambda: asyncio.sleep(0, told))
+        await looks()
+        assert told == ["bad"]
+        # It changed, and cannot be read all the same.
+        await store.append("bad", len(await store.load("bad")), [damage])
+        await until(lambda: asyncio.sleep(0, len(told) > 1))
+        await looks()
+        assert told == ["bad", "bad"]
+        # As a person does who has a copy of it.
+        await store.delete("bad")
+        await asks("bad")
+        assert (await server.done("bad"))["reason"] == "end_turn"
+        assert told == ["bad", "bad"]
+
+
 async def test_what_a_dead_process_had_ended_or_never_begun_is_forgotten() -> None:
     store = MemoryStore()
     await scripted(says("Whole.")).session("s", store).run("Go")
