@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import JournalError, TurnwheelError, WorldError
+from ...effects.errors import JournalError, StoreConflict, TurnwheelError, WorldError
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Posted
 from ...engine.journal.summary import SessionStatus
@@ -88,6 +88,20 @@ class LeftRuns:
         # The first time is no new try.
         debt.due = time.monotonic() + FIRST_PAUSE * 2**debt.failed if debt.failed < TRIES else math.inf
         debt.failed += 1
+
+    async def lost(self, session: str, error: StoreConflict) -> None:
+        """A run of *session* ended here with *error*: another process has it, or it failed."""
+        if not hasattr(self._store, "lease"):
+            # Nothing tells the two apart, and a run that another process has must not be taken back.
+            return
+        with suppress(WorldError):
+            row = await described(self._store, session)
+            if row is None or not is_left(row) or await self.watch.lease(session) is not None:
+                return
+        # A process that takes a run over puts its lease there first. Without one, the store refused an entry
+        # of this process or of a child's, and no other process would miss the run.
+        self.failed(session, error)
+        await self.leave(session)
 
     def unreadable(self, row: Listed, error: JournalError) -> None:
         """The journal of the session *row* cannot be read, as *error* says: leave it until it has changed."""

@@ -17,7 +17,7 @@ from turnwheel import Agent, ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
-from turnwheel.effects.errors import StoreError, TurnwheelError
+from turnwheel.effects.errors import StoreConflict, StoreError, TurnwheelError
 from turnwheel.engine.session.lease import born, encoded
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
@@ -374,6 +374,59 @@ async def test_a_deadline_is_seen_to_though_a_server_failed_and_a_hundred_others
             return not await kept.overdue(float("inf"), 100)
 
         await until(forgotten)
+
+
+class Mistaken(StoreOver):
+    """A store that keeps an entry in the middle of a run, and says then that another process wrote it."""
+
+    mistaken = False
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        there = await super().append(session, expected, entries, about, incarnation)
+        if expected > 1 and not self.mistaken:
+            self.mistaken = True
+            raise StoreConflict(session, expected, expected + len(entries))
+        return there
+
+
+async def test_a_run_that_is_refused_though_no_other_process_has_it_is_told_and_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        left_runs, "warn", lambda session, _, error: told.append((session, type(error).__name__))
+    )
+    store = Mistaken()
+    async with serving(scripted(calls(("look", {})), says("Seen.")), store) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Look"}, 201)
+        assert (await server.done("s"))["reason"] == "end_turn"
+    assert (store.mistaken, told) == (True, [("s", "StoreConflict")])
+
+
+async def test_a_run_that_another_process_took_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    kept = MemoryStore()
+    async with serving(scripted(stalls("Half")), StoreOver(kept)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        await server.until("s", lambda found: found["state"] == "streaming")
+        other = scripted(stalls("Half")).session("s", StoreOver(kept))
+        going = asyncio.create_task(other.resume(takeover=True))
+
+        async def let_go() -> bool:
+            return not server.server.opens.working
+
+        await until(let_go)
+        assert (await taken_over(kept, ["s"]), told) == (1, [])
+        await other.close()
+        await asyncio.wait({going})
 
 
 class Halting(StoreOver):
