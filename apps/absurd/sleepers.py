@@ -1,11 +1,14 @@
 """
-Which turns of a tenant sleep in the queue, since it has no place for them, and how long each does.
+How long turns sleep in the queue: those for which their tenant has no place, and those of busy sessions.
 
 Theory of operation. Absurd gives turns in the order in which they are due, and promises no other. So the
 order of a tenant's own turns is kept here, for one worker: those that have waited longest ask for a place,
 and all others sleep on without asking. The further behind a turn is, the longer it sleeps, and the longer it
 has waited: however many sleep, few are claimed in a second, and turns of other tenants do not come behind
 them.
+
+A turn whose session is at work elsewhere looks again ever more rarely, too: each look reads the journal and
+leaves a row of the queue for as long as the turn is there.
 """
 
 from __future__ import annotations
@@ -24,6 +27,10 @@ OF_WAITED = 1 / 8
 
 # How many turns that only look where they stand do so in a second.
 LOOKS_A_SECOND = 20
+
+# Seconds that a turn sleeps at most whose session is at work elsewhere, and those after which it is forgotten
+# that it waited: other workers may have had it meanwhile, again and again.
+LONGEST_BUSY, FORGOTTEN_AFTER = 60.0, 600.0
 
 # A turn that was due so many seconds ago, and did not come back, is another worker's.
 GONE_AFTER = 2.0
@@ -74,3 +81,27 @@ class Sleepers:
         there.pop(session, None)
         if not there:
             self._asleep.pop(tenant, None)
+
+
+@final
+@attrs.define(eq=False)
+class BusyElsewhere:
+    """The turns that found their session at work elsewhere: each sleeps *shortest* seconds at first."""
+
+    shortest: float
+    # By turn, those that were put back last at the end.
+    _asleep: dict[str, Sleeper] = attrs.field(factory=dict, init=False)
+
+    def put_back(self, turn: str, now: float) -> float:
+        """Have *turn* sleep; for how many seconds."""
+        while self._asleep and (first := next(iter(self._asleep.items())))[1].due + FORGOTTEN_AFTER < now:
+            del self._asleep[first[0]]
+        before = self._asleep.pop(turn, None)
+        since = now if before is None else before.since
+        pause = max(self.shortest, min(LONGEST_BUSY, (now - since) * OF_WAITED))
+        self._asleep[turn] = Sleeper(since, now + pause)
+        return pause
+
+    def wake(self, turn: str) -> None:
+        """*turn* has its session."""
+        self._asleep.pop(turn, None)

@@ -10,7 +10,8 @@ A session may have several turns, one for each input. A worker drives it for the
 the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. If it
 is lost while it goes on here, the next try of it waits in its place, so that the queue still has it. A turn
 that finds its session at work in another worker sleeps in the queue until that lets go, since what it came
-for may be too late for the run there.
+for may be too late for the run there. It looks ever more rarely: should that worker die, its own turn is
+claimed again. Only where a claim ran out may this be that turn, so a second try of a turn looks often.
 
 Absurd's own loop claims a batch and waits for all of it, so one long turn would keep the worker from any
 other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one. As
@@ -41,7 +42,7 @@ from ...engine.agent import Agent
 from ...engine.session.lapsed import LeaseWatch
 from ...engine.session.tenant_bound import TenantBound
 from ...performers.base import warn
-from .sleepers import Sleepers
+from .sleepers import BusyElsewhere, Sleepers
 from .turn_queue import QUEUE, TURN, TurnParams
 
 if TYPE_CHECKING:
@@ -72,9 +73,14 @@ BEATS = 4
 @final
 @attrs.define(eq=False)
 class _Claim:
-    """What a task waits for: the *run* of its turn, as Absurd calls it, and whether it has *begun*."""
+    """
+    What a task waits for: the *run* of its turn, as Absurd calls it, and whether it has *begun*.
+
+    It is the try with that number of its turn.
+    """
 
     run: str = ""
+    number: int = 1
     begun: asyncio.Event = attrs.field(factory=asyncio.Event)
 
 
@@ -111,7 +117,7 @@ class _Claims(absurd_sdk.AsyncAbsurd):
             self._waiting += await super().claim_tasks(max(1, self._room()), claim_timeout, worker_id)
         given = [self._waiting.popleft() for _ in range(min(batch_size, len(self._waiting)))]
         for each in given:
-            _claim.get().run = each["run_id"]
+            _claim.get().run, _claim.get().number = each["run_id"], each["attempt"]
         return given
 
     @property
@@ -148,6 +154,7 @@ class AbsurdWorker:
     _at_work: dict[str, _AtWork] = attrs.field(factory=dict, init=False)
     _bound: TenantBound = attrs.field(init=False)
     _sleepers: Sleepers = attrs.field(init=False)
+    _busy: BusyElsewhere = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         # A store without leases is one of which only the turns here are known, which are counted till they
@@ -155,6 +162,7 @@ class AbsurdWorker:
         watch = LeaseWatch(self.store, _name(), self.claim)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # see above
         self._bound = TenantBound(watch, self.tenant_working, tuple)
         self._sleepers = Sleepers(self.tenant_working)
+        self._busy = BusyElsewhere(self.claim)
 
     async def run(self) -> None:
         """
@@ -312,8 +320,15 @@ class AbsurdWorker:
                 del self._at_work[name]
             if not driven:
                 # Whatever is left there: an answer may have come while the run let go of the session.
-                await context.sleep_for(f"elsewhere {time.time_ns()}", self.claim)
+                await context.sleep_for(f"elsewhere {time.time_ns()}", self._pause_of(context.task_id))
+            self._busy.wake(context.task_id)
             await self._hand_over(session, context)
+
+    def _pause_of(self, turn: str) -> float:
+        """How long *turn* sleeps, whose session is at work elsewhere."""
+        # The worker that goes on there may have lost this very turn, and have no claim that runs out with it.
+        # Where it looks for turns itself, it soon gets this one back, and keeps it.
+        return self.claim if _claim.get().number > 1 else self._busy.put_back(turn, time.monotonic())
 
     async def _begun(self, session: str, stack: AsyncExitStack) -> bool:
         """Whether the tenant of *session* has a place, which is taken then until *stack* ends."""

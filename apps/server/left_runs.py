@@ -5,8 +5,9 @@ Theory of operation. A dead server leaves its leases, which lapse. One that drai
 purpose. So the leases of the store, which one question gives, say which sessions have no process. Besides,
 this server owes a look to sessions that another process had when an input came in here: it may have looked
 for inputs for the last time before it let go. And a run that failed here is tried again, a bounded number of
-times; others see its lapsed lease and may have more luck. A run that rests has no lease; where a question of
-it has a deadline, the store knows that, and tells which are over without a process that saw to them.
+times; others see its lapsed lease and may have more luck. A journal that cannot be read is logged once, and
+read again when it has changed. A run that rests has no lease; where a question of it has a deadline, the
+store knows that, and tells which are over without a process that saw to them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import TurnwheelError, WorldError
+from ...effects.errors import JournalError, StoreConflict, TurnwheelError, WorldError
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Posted
 from ...engine.journal.summary import SessionStatus
@@ -37,6 +38,9 @@ DEADLINES_EVERY = 2.0
 # How often a run that fails is begun again here, and the seconds before the first time; they double.
 TRIES, FIRST_PAUSE = 5, 1.0
 
+# Seconds until the store is asked again whether a journal that cannot be read has changed.
+CHANGED_EVERY = 10.0
+
 
 def is_left(row: Listed) -> bool:
     """Whether there is something to do in the session *row* before a person answers."""
@@ -48,10 +52,15 @@ def is_left(row: Listed) -> bool:
 @final
 @attrs.define(eq=False)
 class Debt:
-    """A session that is to be looked at again, from *due* on by the monotonic clock; it *failed* so often."""
+    """
+    A session that is to be looked at again, from *due* on by the monotonic clock; it *failed* so often.
+
+    Its journal cannot be read as long as its stamp is *unreadable*.
+    """
 
     failed: int = 0
     due: float = 0.0
+    unreadable: int | None = None
 
 
 @final
@@ -79,6 +88,39 @@ class LeftRuns:
         # The first time is no new try.
         debt.due = time.monotonic() + FIRST_PAUSE * 2**debt.failed if debt.failed < TRIES else math.inf
         debt.failed += 1
+
+    async def lost(self, session: str, error: StoreConflict) -> None:
+        """A run of *session* ended here with *error*: another process has it, or it failed."""
+        if not hasattr(self._store, "lease"):
+            # Nothing tells the two apart, and a run that another process has must not be taken back.
+            return
+        with suppress(WorldError):
+            row = await described(self._store, session)
+            if row is None or not is_left(row) or await self.watch.lease(session) is not None:
+                return
+        # A process that takes a run over puts its lease there first. Without one, the store refused an entry
+        # of this process or of a child's, and no other process would miss the run.
+        self.failed(session, error)
+        await self.leave(session)
+
+    def unreadable(self, row: Listed, error: JournalError) -> None:
+        """The journal of the session *row* cannot be read, as *error* says: leave it until it has changed."""
+        # No further try would read anything else.
+        warn(row.session, "a journal cannot be read; its run waits until that changes", error)
+        debt = self._debts.setdefault(row.session, Debt())
+        debt.unreadable, debt.due = row.stamp, time.monotonic() + CHANGED_EVERY
+
+    async def stays_unreadable(self, session: str) -> bool:
+        """Whether the journal of *session* could not be read, and has not changed since."""
+        debt = self._debts.get(session)
+        if debt is None or debt.unreadable is None:
+            return False
+        info = await self._store.info(session)
+        if info is None or info.stamp != debt.unreadable:
+            debt.unreadable = None
+            return False
+        debt.due = time.monotonic() + CHANGED_EVERY
+        return True
 
     def owes(self, session: str) -> bool:
         """Whether this server owes a look to *session*, whatever others do with it."""

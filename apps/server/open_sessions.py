@@ -124,8 +124,11 @@ class LiveSession:
             # One may have come after the run looked for the last time, and before it let go.
             while self.session.queue and not self.session.unfinished:
                 await self.session.resume(wait=True)
-        except (SessionGone, StoreConflict):
-            # Deleted, or taken over by another process, which reads all inputs that came until then.
+        except SessionGone:
+            return
+        except StoreConflict as error:
+            # Most often taken over by another process, which reads all inputs that came until then.
+            await self.left.lost(self.name, error)
             return
         except SessionBusy:
             # Another process drives it and finds the input in the journal, if it looks once more.

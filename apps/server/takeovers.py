@@ -14,7 +14,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
-from ...effects.errors import TurnwheelError, UnknownSession, WorldError
+from ...effects.errors import JournalError, TurnwheelError, UnknownSession, WorldError
 from ...engine.session.listing import described
 from ...performers.base import warn
 
@@ -80,7 +80,10 @@ class Takeovers:
     async def _take(self, name: str, lapsed: bytes | None) -> None:
         """Go on with the session *name*, unless another server was quicker."""
         opens, left = self._opens, self._opens.left
+        row = None
         try:
+            if await left.stays_unreadable(name):
+                return
             row = await described(opens.store, name)
             ours = None if row is None else self._ours(row)
             if row is None and lapsed is not None:
@@ -100,7 +103,10 @@ class Takeovers:
         except UnknownSession:
             left.settled(name)
         except TurnwheelError as error:
-            left.failed(name, error)
+            if row is not None and isinstance(error, JournalError):
+                left.unreadable(row, error)
+            else:
+                left.failed(name, error)
 
     async def _go_on(self, ours: tuple[Namespace, str], row: Listed, claim: bytes | None) -> None:
         """Wake the session *row*, which *ours* is here; there may be a *claim* to it."""

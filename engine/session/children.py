@@ -41,7 +41,7 @@ from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..inputs import Input, closed, closers
 from ..machine import ChildLink, agent_before, dues_in, links_of
-from .environment import FAILED_REASONS
+from .environment import FAILED_REASONS, POLL_PAUSE
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
@@ -187,8 +187,9 @@ You are {name}, a helper of another agent. {description}
 Do what you are asked, with the tools you have, and end with a summary of your findings. No person can answer
 questions."""
 
-# How often a child is taken over from a process that has not noticed yet that it lost the session.
-TAKE_OVER_TRIES = 20
+# How often a child is taken over from a process that has not noticed yet that it lost the session, and the
+# seconds before the second time; they double, up to that many: such a process looks about as often.
+TAKE_OVER_TRIES, FIRST_PAUSE, LONGEST_PAUSE = 20, 0.01, POLL_PAUSE
 
 
 def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
@@ -288,6 +289,8 @@ class _Run:
         self._scene = scene
         # One for each interrupt. Held here: the event loop keeps only weak references to tasks.
         self._stops: list[asyncio.Future[None]] = []
+        # The pause before the next try to take the child over, while there is one.
+        self._pausing: asyncio.Future[None] | None = None
 
     async def perform(self) -> AgentFinished | None:
         """The answer, None where it was drained; a cancellation is passed on to the child."""
@@ -307,6 +310,8 @@ class _Run:
             raise cancelled
         # Known by a child that has not begun, and a task for one that has: this must not block.
         self._stops.append(asyncio.ensure_future(self._stop()))
+        if self._pausing is not None:
+            self._pausing.cancel()
 
     async def _stop(self) -> None:
         # It may have ended by now. A store that fails ends the child's own stream, which says so.
@@ -355,6 +360,7 @@ class _Run:
     async def _take_over(self) -> None:
         """Go on, also where a process still writes that has not noticed its takeover."""
         # Its parent's journal was taken over first, so it stops at its next look there.
+        pause = FIRST_PAUSE
         for left in reversed(range(TAKE_OVER_TRIES + 1)):
             try:
                 return await self._go_on()
@@ -364,7 +370,20 @@ class _Run:
                 if not left:
                     msg = f"session {self._session.id!r}: another process goes on writing to it; try again"
                     raise StoreError(msg) from conflict
+            await self._pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
         return None
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for *seconds*, or until the child is interrupted."""
+        clock = self._scene.clock
+        self._pausing = asleep = asyncio.ensure_future(clock.sleep_until(clock.now() + seconds))
+        try:
+            await asyncio.wait({asleep})
+        finally:
+            # Where the parent is left, nothing waits for it any more.
+            asleep.cancel()
+            self._pausing = None
 
     async def _go_on(self) -> None:
         request, session = self._request, self._session

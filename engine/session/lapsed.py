@@ -60,7 +60,7 @@ class LeaseWatch:
         Of a store that cannot tell all leases, those of the sessions *wanted*, and none as lapsed.
         """
         if not self.tells_all:
-            return Leases({name: data for name in wanted if (data := await self._lease(name)) is not None})
+            return Leases({name: data for name in wanted if (data := await self.lease(name)) is not None})
         before, now = self._seen, time.monotonic()
         there = await self.store.leases()
         self._seen = {
@@ -71,7 +71,8 @@ class LeaseWatch:
         stood = [name for name, (_, since) in self._seen.items() if since < now or name not in before]
         return Leases(there, frozenset([name for name in stood if _lapsed(*self._seen[name], now)]))
 
-    async def _lease(self, session: str) -> bytes | None:
+    async def lease(self, session: str) -> bytes | None:
+        """The lease of *session*, lapsed or not; None without one, and of a store that has none."""
         return await self.store.lease(session, None, None) if hasattr(self.store, "lease") else None
 
     async def claim(self, session: str, lapsed: bytes | None) -> bytes | None:

@@ -339,6 +339,43 @@ async def lose_one(stage: Stage, _: object = None) -> None:
     await stage.server.run(fail)
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["another turn", "the turn that was lost"])
+async def test_a_turn_looks_ever_more_rarely_at_a_busy_session_unless_it_may_have_to_follow(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, lost: bool
+) -> None:
+    pauses: list[float] = []
+    sleeps = absurd_sdk.AsyncTaskContext.sleep_for
+
+    async def quickly(self: Any, step: str, seconds: float) -> None:
+        if step.startswith("elsewhere"):
+            pauses.append(seconds)
+        await sleeps(self, step, 0.05)
+
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", quickly)
+    monkeypatch.setattr("turnwheel.apps.absurd.worker.BUSY_AGAIN", 0.01)
+    # So that a second is a long time.
+    monkeypatch.setattr("turnwheel.apps.absurd.sleepers.OF_WAITED", 10.0)
+    async with stage.way_in() as turns, stage.worker(turns=1), stage.worker(turns=1):
+        async with turns.session("payer", "lost") as session:
+            await session.send("look")
+        await until(lambda: stage.began == ["lost"])
+        if lost:
+            # The worker that goes on has no room for the next try of its turn.
+            await lose_one(stage)
+        else:
+            await turns.wake("payer", "lost")
+        async with asyncio.timeout(20):
+            while len(pauses) < 8:  # noqa: ASYNC110  # another process would do it
+                await asyncio.sleep(0.02)
+        # At first as long as a claim.
+        assert (pauses[0], pauses[:8] == sorted(pauses[:8])) == (1, True)
+        assert (pauses[7] > 2) != lost
+        stage.go.set()
+        assert await stage.text("lost") == "done: look"
+        assert stage.began == ["lost"]
+        await stage.free()
+
+
 async def cut_off(stage: Stage, _: pytest.MonkeyPatch) -> None:
     """End the connections over which claims are extended."""
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from turnwheel.apps.absurd.sleepers import GONE_AFTER, LONGEST, LOOKS_A_SECOND, SHORTEST, Sleepers
+from turnwheel.apps.absurd.sleepers import (
+    FORGOTTEN_AFTER,
+    GONE_AFTER,
+    LONGEST,
+    LONGEST_BUSY,
+    LOOKS_A_SECOND,
+    SHORTEST,
+    BusyElsewhere,
+    Sleepers,
+)
 from turnwheel.engine.session.tenant_bound import fits, tenant_of
 
 NAMES = [f"{tenant}/a/{number}" for tenant in ("one", "two") for number in range(6)] + ["s", "t"]
@@ -44,6 +53,32 @@ def test_however_many_sleep_few_are_claimed_in_a_second(number: int, most: int) 
     within = sum(pause <= 1.0 for pause in pauses)
     assert within <= LOOKS_A_SECOND + most
     assert sleepers.put_back("two/a/s", 0.0) == SHORTEST
+
+
+@given(st.floats(1.0, 10.0), st.integers(1, 4))
+def test_a_turn_of_a_session_that_is_busy_for_an_hour_looks_tens_of_times(
+    shortest: float, workers: int
+) -> None:
+    several = [BusyElsewhere(shortest) for _ in range(workers)]
+    now, pauses = 0.0, list[float]()
+    while now < 3_600.0:
+        pauses.append(several[len(pauses) % workers].put_back("turn", now))
+        # Whatever it waited for, it finds it not much later.
+        assert shortest <= pauses[-1] <= max(shortest, min(LONGEST_BUSY, now / 8))
+        now += pauses[-1]
+    assert len(pauses) <= 130
+    # That it waited is known for as long as it may sleep at others.
+    assert several[0].put_back("turn", now + FORGOTTEN_AFTER / 2) == max(shortest, LONGEST_BUSY)
+
+
+@given(had=st.booleans())
+def test_a_turn_that_had_its_session_or_stayed_away_looks_soon_again(*, had: bool) -> None:
+    busy = BusyElsewhere(2.0)
+    assert [busy.put_back("turn", now) for now in (0.0, 100.0, 700.0)] == [2.0, 12.5, 60.0]
+    if had:
+        busy.wake("turn")
+    later = 701.0 if had else 700.0 + 60.0 + FORGOTTEN_AFTER + 1.0
+    assert busy.put_back("turn", later) == 2.0
 
 
 @given(st.lists(st.sampled_from(NAMES)), st.sampled_from(NAMES), st.integers(1, 4))

@@ -17,7 +17,7 @@ from turnwheel import Agent, ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
-from turnwheel.effects.errors import StoreError, TurnwheelError
+from turnwheel.effects.errors import StoreConflict, StoreError, TurnwheelError
 from turnwheel.engine.session.lease import born, encoded
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
@@ -179,6 +179,45 @@ async def test_a_takeover_that_fails_is_tried_again_and_not_for_ever(monkeypatch
             assert (await two.done("s"))["reason"] == "end_turn"
 
 
+@pytest.mark.parametrize("damage", [b"{}", b'{"v":99,"type":"Posted"}'], ids=["damaged", "newer"])
+async def test_a_journal_that_cannot_be_read_is_told_once_and_read_again_once_it_has_changed(
+    damage: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.02)
+    monkeypatch.setattr(left_runs, "CHANGED_EVERY", 0.02)
+    told: list[str] = []
+    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    store = StoreOver()
+    more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
+
+    async def asks(name: str) -> None:
+        await scripted(PAY, **more).session(name, store).run("Go")
+
+    async def looks() -> None:
+        """Let the server look for deadlines several times."""
+        name = f"seen after {len(told)}"
+        for number in range(3):
+            await asks(f"{name} {number}")
+            assert (await server.done(f"{name} {number}"))["reason"] == "end_turn"
+
+    await asks("bad")
+    await store.append("bad", len(await store.load("bad")), [damage])
+    async with serving(scripted(*[says("Not paid.")] * 20, **more), store) as server:
+        await until(lambda: asyncio.sleep(0, told))
+        await looks()
+        assert told == ["bad"]
+        # It changed, and cannot be read all the same.
+        await store.append("bad", len(await store.load("bad")), [damage])
+        await until(lambda: asyncio.sleep(0, len(told) > 1))
+        await looks()
+        assert told == ["bad", "bad"]
+        # As a person does who has a copy of it.
+        await store.delete("bad")
+        await asks("bad")
+        assert (await server.done("bad"))["reason"] == "end_turn"
+        assert told == ["bad", "bad"]
+
+
 async def test_what_a_dead_process_had_ended_or_never_begun_is_forgotten() -> None:
     store = MemoryStore()
     await scripted(says("Whole.")).session("s", store).run("Go")
@@ -238,10 +277,19 @@ async def until_kept(store: MemoryStore) -> None:
     await until(kept)
 
 
+async def until_forgotten(store: MemoryStore) -> None:
+    """Until the store has no deadline."""
+
+    async def forgotten() -> bool:
+        return not await store.overdue(float("inf"))
+
+    await until(forgotten)
+
+
 async def test_a_deadline_is_left_to_the_server_that_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.1)
     store = MemoryStore()
-    more: dict[str, Any] = {"policy": Policy(answer_within=1.0), "lease": 0.6}
+    more: dict[str, Any] = {"policy": Policy(answer_within=1.0), "lease": 1.0}
     async with (
         serving(scripted(PAY, says("Not paid."), **more), store) as one,
         serving(scripted(**more), store) as other,
@@ -251,8 +299,8 @@ async def test_a_deadline_is_left_to_the_server_that_waits_for_it(monkeypatch: p
         await until_kept(store)
         assert (await other.done("s"))["reason"] == "end_turn"
         await until_gone(store)
+        await until_forgotten(store)
         assert await entries_of(store, "s", "TakenOver") == 0
-        assert await store.overdue(float("inf")) == []
 
 
 async def test_a_deadline_that_is_not_the_sessions_any_more_is_forgotten(
@@ -264,11 +312,7 @@ async def test_a_deadline_that_is_not_the_sessions_any_more_is_forgotten(
     before = len(await store.load("s"))
     await store.set_deadline("s", time.time())
     async with serving(scripted(lease=0.15), store):
-
-        async def forgotten() -> bool:
-            return not await store.overdue(float("inf"))
-
-        await until(forgotten)
+        await until_forgotten(store)
         await until_gone(store)
     assert len(await store.load("s")) == before
 
@@ -335,6 +379,59 @@ async def test_a_deadline_is_seen_to_though_a_server_failed_and_a_hundred_others
             return not await kept.overdue(float("inf"), 100)
 
         await until(forgotten)
+
+
+class Mistaken(StoreOver):
+    """A store that keeps an entry in the middle of a run, and says then that another process wrote it."""
+
+    mistaken = False
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        there = await super().append(session, expected, entries, about, incarnation)
+        if expected > 1 and not self.mistaken:
+            self.mistaken = True
+            raise StoreConflict(session, expected, expected + len(entries))
+        return there
+
+
+async def test_a_run_that_is_refused_though_no_other_process_has_it_is_told_and_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        left_runs, "warn", lambda session, _, error: told.append((session, type(error).__name__))
+    )
+    store = Mistaken()
+    async with serving(scripted(calls(("look", {})), says("Seen.")), store) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Look"}, 201)
+        assert (await server.done("s"))["reason"] == "end_turn"
+    assert (store.mistaken, told) == (True, [("s", "StoreConflict")])
+
+
+async def test_a_run_that_another_process_took_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    kept = MemoryStore()
+    async with serving(scripted(stalls("Half")), StoreOver(kept)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        await server.until("s", lambda found: found["state"] == "streaming")
+        other = scripted(stalls("Half")).session("s", StoreOver(kept))
+        going = asyncio.create_task(other.resume(takeover=True))
+
+        async def let_go() -> bool:
+            return not server.server.opens.working
+
+        await until(let_go)
+        assert (await taken_over(kept, ["s"]), told) == (1, [])
+        await other.close()
+        await asyncio.wait({going})
 
 
 class Halting(StoreOver):

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+from provers.tasks import turns
 from support.session_stage import CHILDREN, House, Tape, Watch, asked, outcomes, results, told, until
 
 from turnwheel import (
@@ -26,6 +27,7 @@ from turnwheel import (
     PermissionMode,
     Policy,
     Price,
+    Result,
     Rule,
     Session,
     SetMode,
@@ -53,7 +55,7 @@ from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries
 from turnwheel.performers.worker_pool import WorkerPool
-from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import StoreOver
 
@@ -906,6 +908,68 @@ async def test_a_child_that_is_begun_at_the_last_moment_by_a_process_that_lost_i
         with pytest.raises(errors.StoreConflict):
             await watch.task
     assert told(there) == ["dug"]
+
+
+async def left_digging(tape: Tape, times: int) -> tuple[House, list[int]]:
+    """
+    What goes on with a child that was left at work: it is refused so many *times*, as by one that writes.
+
+    With the length that the child's journal had each time.
+    """
+    one, later = House(tape), House(tape)
+    session, watch = await begun(one)
+    (link,) = session.children
+    await session.close()
+    await asyncio.wait({watch.task})
+    refused: list[int] = []
+
+    async def refuse(name: str, _: Sequence[bytes]) -> None:
+        if name == link.session and len(refused) < times:
+            refused.append(len(await tape.load(name)))
+            raise errors.StoreConflict(name, refused[-1], refused[-1] + 1)
+
+    tape.meddlers.append(refuse)
+    later.release()
+    return later, refused
+
+
+async def test_a_process_that_still_writes_to_a_child_is_given_time_to_notice_that_it_lost() -> None:
+    later, refused = await left_digging(Tape(), 8)
+    there = later.process(says("done"), digger=(says("dug"),))
+    assert (await there.resume(takeover=True)).text == "done"
+    assert len(refused) == 8
+    slept = later.clock.slept
+    assert slept == sorted(slept)
+    # One write costs little. A process that goes on looks about twice a second whether it is the owner.
+    assert (slept[0] < 0.05, 0.5 < sum(slept) < 5.0) == (True, True)
+
+
+async def paused(tape: Tape) -> tuple[Session, asyncio.Task[Result]]:
+    """A session that waits until it tries again to take its child over, by a clock that stands still."""
+    later, refused = await left_digging(tape, 1)
+    session = later.process(says("done"), clock=ManualClock(), digger=(says("dug"),))
+    going = asyncio.create_task(session.resume(takeover=True))
+    await until(lambda: refused)
+    await turns(200)
+    assert not going.done()
+    return session, going
+
+
+async def test_an_interrupt_ends_the_pause_before_a_child_is_taken_over() -> None:
+    session, going = await paused(Tape())
+    await session.interrupt()
+    async with asyncio.timeout(10):
+        assert (await going).reason is DoneReason.INTERRUPTED
+    assert outcomes(session) == [messages.Outcome.CANCELLED]
+
+
+async def test_a_session_that_is_let_go_of_does_not_wait_for_its_next_try_to_take_a_child_over() -> None:
+    session, going = await paused(Tape())
+    async with asyncio.timeout(10):
+        await session.close()
+        with pytest.raises(errors.SessionClosed):
+            await going
+    assert session.unfinished
 
 
 # Letting go
