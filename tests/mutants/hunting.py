@@ -106,8 +106,7 @@ class _Hunter:
         gc.collect()
         # What is here now is never looked at again, so that no copy writes into pages of all of it.
         gc.freeze()
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _adopt()
         try:
             while self._jobs or self._at_work:
                 while self._jobs and len(self._at_work) < self._hunters:
@@ -154,7 +153,7 @@ class _Hunter:
         return True
 
     def _end_left_behind(self) -> None:
-        """End what belongs to no copy at work: a copy ends without clean-up, and a server outlives it."""
+        """End what copies that are over left behind: they end without clean-up, and a server outlives one."""
         for child in psutil.Process().children():
             if child.pid not in self._at_work:
                 with suppress(psutil.NoSuchProcess):
@@ -207,6 +206,12 @@ def _functions() -> dict[str, list[FunctionType]]:
     return found
 
 
+def _adopt() -> None:
+    """Become the parent of what processes below this one leave behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def _copy(
     job: Job, items: Sequence[pytest.Item], functions: Mapping[str, list[FunctionType]], folder: Path
 ) -> NoReturn:
@@ -214,6 +219,8 @@ def _copy(
     code = NOT_SWAPPED
     try:
         os.setsid()
+        # What is left behind below belongs to this copy, until it ends.
+        _adopt()
         most = int(_limit(job)) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (most, most))
         with (folder / "said").open("wb") as said:
