@@ -96,10 +96,14 @@ class LeftRuns:
             return
         with suppress(WorldError):
             row = await described(self._store, session)
-            if row is None or not is_left(row) or await self.watch.lease(session) is not None:
+            if row is None or not is_left(row):
+                return
+            if await self.watch.lease(session) is not None:
+                # It may let go without an end, as a script that is closed does.
+                self.busy(session)
                 return
         # A process that takes a run over puts its lease there first. Without one, the store refused an entry
-        # of this process or of a child's, and no other process would miss the run.
+        # of this process, and nothing tells others that there is something to do.
         self.failed(session, error)
         await self.leave(session)
 

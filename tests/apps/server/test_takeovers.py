@@ -510,3 +510,22 @@ async def test_a_run_that_rests_stays_where_it_is() -> None:
         before = await entries_of(kept, "s", "TakenOver")
         await asyncio.sleep(0.1)
         assert await entries_of(kept, "s", "TakenOver") == before <= 1
+
+
+async def test_a_run_that_another_process_took_over_and_left_is_gone_on_with() -> None:
+    store = MemoryStore()
+    agent = scripted(stalls("Half"), says("Whole"), partial=True)
+    async with serving(agent, store) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        await server.until("s", lambda found: found["state"] == "streaming")
+        other = scripted(stalls("Half"), partial=True).session("s", store)
+        taking = asyncio.create_task(other.resume(takeover=True))
+
+        async def taken() -> bool:
+            return not server.server.opens.working
+
+        await until(taken)
+        # It leaves the run in the middle of its work, and its lease with it.
+        await other.close()
+        await asyncio.wait({taking})
+        assert (await server.done("s"))["reason"] == "end_turn"
