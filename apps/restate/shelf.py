@@ -158,7 +158,8 @@ class Shelf:
         known, page = self._latest.get(session, (None, ()))
         if known != number:
             (page,) = await self._pages(session, range(number, number + 1))
-        return page
+        # A turn that ended between two changes left an entry there that the journal does not have.
+        return page[:there]
 
     async def _load(self, ask: asks.Load, info: Info) -> Bodies:
         found: list[bytes] = []
