@@ -20,8 +20,12 @@ from ...effects.errors import SessionGone, StoreConflict, StoreError, TooLarge
 from ...performers.stores.base import Entries, SessionInfo
 from ...performers.worker_pool import finish
 
-# Bytes of entries in one message: Restate's own bound is 32 MiB.
-MOST_APPENDED = 30_000_000
+# Bytes of entries in one message. A turn gets an input twice, and with all that it reads it may hold 32 MiB
+# in Restate's server: beyond that it stands still, without an error.
+MOST_APPENDED = 10_000_000
+
+# Bytes of a checkpoint: some are read at once. Without a larger one, more entries are read.
+MOST_KEPT = 4_000_000
 
 
 class _Word(msgspec.Struct, tag=True, kw_only=True):
@@ -247,7 +251,9 @@ class AskingStore(ABC):
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
-        """Keep *body* as a checkpoint of *session*; see `CheckpointingStore.keep_checkpoint`."""
+        """Keep *body* as a checkpoint of *session*, unless it is too large for Restate."""
+        if len(body) > MOST_KEPT:
+            return
         ask = KeepCheckpoint(
             session=session, position=position, body=body, first=first, incarnation=incarnation
         )

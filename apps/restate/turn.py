@@ -164,6 +164,17 @@ def _wake(session: Session, now: float) -> float | None:
     return max(min(due) - now, 0.0) if due else None
 
 
+def _size(ask: Ask) -> int:
+    """The bytes of what *ask* has kept."""
+    match ask:
+        case asks.Append():
+            return sum([len(entry) for entry in ask.entries])
+        case asks.KeepCheckpoint():
+            return len(ask.body)
+        case _:
+            return 0
+
+
 @final
 @attrs.define(eq=False)
 class TurnStore(AskingStore):
@@ -196,10 +207,17 @@ class TurnStore(AskingStore):
             async with asyncio.timeout(within):
                 await self._news.wait()
         self._news.clear()
-        # All of it: what several children write at the same time is one step.
-        self._given = [*self._queue]
-        self._queue.clear()
-        return [ask for ask, _ in self._given]
+        # What several children write at the same time is one step, as far as one message may hold it.
+        given = list[tuple[Ask, asyncio.Future[AskAnswer]]]()
+        size = 0
+        while self._queue:
+            size += _size(self._queue[0][0])
+            if given and size > asks.MOST_APPENDED:
+                self._news.set()
+                break
+            given.append(self._queue.popleft())
+        self._given = given
+        return [ask for ask, _ in given]
 
     def answer(self, answers: Sequence[AskAnswer]) -> None:
         """Answer the asks that `asked` gave last."""

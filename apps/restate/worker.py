@@ -169,7 +169,12 @@ def _service(name: str, work: Callable[[str], TurnWork], beat: float) -> restate
     @handler("ask", kind="shared")
     async def ask(context: restate.ObjectSharedContext | restate.ObjectContext, body: bytes) -> bytes:
         """Answer a look at the journals."""
-        return asks.encode(await Shelf(_State(context), str).answer(_read(asks.decode_look, body)))
+        try:
+            answer = await Shelf(_State(context), str).answer(_read(asks.decode_look, body))
+        except StoreError as error:
+            # Restate keeps what was read, so that another try of this call would find the same.
+            raise restate.TerminalError(str(error), 409) from error
+        return asks.encode(answer)
 
     @handler("delete")
     async def delete(context: restate.ObjectContext, body: bytes) -> bytes:

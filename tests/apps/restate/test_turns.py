@@ -18,9 +18,9 @@ from support.restate_agents import agent, shape
 from support.toy_restate import Kept, ShelfStore, ToyObject
 
 from turnwheel import Agent, MemoryStore, Policy
-from turnwheel.apps.restate.asks import Append, Bodies, Load
+from turnwheel.apps.restate.asks import MOST_APPENDED, MOST_KEPT, Accepted, Append, Bodies, Load
 from turnwheel.apps.restate.shelf import ANSWER_BYTES, PAGE_ENTRIES, SMALL_ENTRY, Shelf
-from turnwheel.apps.restate.turn import NEWER_CODE, TurnWork
+from turnwheel.apps.restate.turn import NEWER_CODE, TurnStore, TurnWork
 from turnwheel.effects.errors import ConfigError, StoreError, UnknownRequest
 from turnwheel.engine.journal.entries import VERSION
 from turnwheel.testing.store_contract import Check, Lasts, checks
@@ -224,7 +224,7 @@ async def test_a_long_journal_is_read_in_few_exchanges() -> None:
 
 async def test_an_answer_ends_before_it_is_too_large_for_a_message() -> None:
     store, size = ShelfStore(), ANSWER_BYTES // 2
-    written = [bytes([number]) * size for number in range(3)] + [bytes(2 * ANSWER_BYTES)] * 2
+    written = [bytes([number]) * size for number in range(3)] + [bytes(MOST_APPENDED)] * 2
     for number, entry in enumerate(written):
         await store.append("s", number, [entry])
     answers = list[int]()
@@ -264,6 +264,47 @@ async def test_a_page_that_grows_while_it_is_read_is_read_as_far_as_it_was_known
     found = await reader.answer(Load(session="s", start=3, incarnation=""))
     assert isinstance(found, Bodies)
     assert [*found.bodies] == written[3:-1]
+
+
+async def test_an_entry_of_a_page_that_the_journal_does_not_have_is_replaced() -> None:
+    """A turn that is killed between its two changes has kept the page, and not how long the journal is."""
+    state = Kept()
+    append = partial(Append, session="s", about=None, incarnation="", at=0.0)
+    await Shelf(state, lambda: "one").answer(append(expected=0, entries=(b"0", b"1")))
+    before = state.values["info/s"]
+    await Shelf(state, str).answer(append(expected=2, entries=(b"lost",)))
+    state.values["info/s"] = before
+    after = Shelf(state, str)
+    for number in (2, 3):
+        await after.answer(append(expected=number, entries=(b"%d" % number,)))
+    found = await Shelf(state, str).answer(Load(session="s", start=0, incarnation=""))
+    assert isinstance(found, Bodies)
+    assert found.bodies == (b"0", b"1", b"2", b"3")
+
+
+async def test_what_is_written_at_the_same_time_is_one_step_as_far_as_a_message_may_hold_it() -> None:
+    store = TurnStore()
+    sizes = (MOST_APPENDED // 2, MOST_APPENDED // 2, 1, MOST_APPENDED, 1)
+    appends = [
+        asyncio.create_task(store.append(f"s.{number}", 0, [bytes(size)]))
+        for number, size in enumerate(sizes)
+    ]
+    await asyncio.sleep(0)
+    steps = list[int]()
+    while sum(steps) < len(sizes):
+        asked = await store.asked(5.0)
+        steps.append(len(asked))
+        store.answer([Accepted(incarnation="i")] * len(asked))
+    assert steps == [2, 1, 1, 1]
+    assert await asyncio.gather(*appends) == ["i"] * len(sizes)
+
+
+async def test_a_checkpoint_that_is_too_large_for_restate_is_not_kept() -> None:
+    store = ShelfStore()
+    await store.append("s", 0, [b"0", b"1"])
+    await store.keep_checkpoint("s", 1, bytes(MOST_KEPT), 0)
+    await store.keep_checkpoint("s", 2, bytes(MOST_KEPT + 1), 0)
+    assert [len(body) for body in await store.checkpoints("s")] == [MOST_KEPT]
 
 
 @pytest.mark.parametrize(("size", "gone"), [(SMALL_ENTRY, "page/0/s"), (SMALL_ENTRY + 1, "entry/0/s")])
