@@ -6,8 +6,9 @@ purpose. So the leases of the store, which one question gives, say which session
 this server owes a look to sessions that another process had when an input came in here: it may have looked
 for inputs for the last time before it let go. And a run that failed here is tried again, a bounded number of
 times; others see its lapsed lease and may have more luck. A journal that cannot be read is logged once, and
-read again when it has changed. A run that rests has no lease; where a question of it has a deadline, the
-store knows that, and tells which are over without a process that saw to them.
+read again ever more rarely: a person may mend it, or that of a child. A run that rests has no lease; where a
+question of it has a deadline, the store knows that, and tells which are over without a process that saw to
+them.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ DEADLINES_EVERY = 2.0
 # How often a run that fails is begun again here, and the seconds before the first time; they double.
 TRIES, FIRST_PAUSE = 5, 1.0
 
-# Seconds until the store is asked again whether a journal that cannot be read has changed.
-CHANGED_EVERY = 10.0
+# Seconds until a journal that cannot be read is read again: at first, and at most; they double.
+UNREADABLE_PAUSE, LONGEST_UNREADABLE = 10.0, 300.0
 
 
 def is_left(row: Listed) -> bool:
@@ -55,12 +56,14 @@ class Debt:
     """
     A session that is to be looked at again, from *due* on by the monotonic clock; it *failed* so often.
 
-    Its journal cannot be read as long as its stamp is *unreadable*.
+    Of a journal that cannot be read, it was logged at which stamp, and why: that is *unreadable*. It is read
+    again after *pause* seconds.
     """
 
     failed: int = 0
     due: float = 0.0
-    unreadable: int | None = None
+    unreadable: tuple[int, str] | None = None
+    pause: float = 0.0
 
 
 @final
@@ -108,23 +111,19 @@ class LeftRuns:
         await self.leave(session)
 
     def unreadable(self, row: Listed, error: JournalError) -> None:
-        """The journal of the session *row* cannot be read, as *error* says: leave it until it has changed."""
-        # No further try would read anything else.
-        warn(row.session, "a journal cannot be read; its run waits until that changes", error)
-        debt = self._debts.setdefault(row.session, Debt())
-        debt.unreadable, debt.due = row.stamp, time.monotonic() + CHANGED_EVERY
+        """The journal of the session *row*, or of a child of it, cannot be read, as *error* says."""
+        debt, why = self._debts.setdefault(row.session, Debt()), (row.stamp, str(error))
+        if debt.unreadable == why:
+            debt.pause = min(2 * debt.pause, LONGEST_UNREADABLE)
+        else:
+            warn(row.session, "a journal cannot be read; its run waits until that changes", error)
+            debt.unreadable, debt.pause = why, UNREADABLE_PAUSE
+        debt.due = time.monotonic() + debt.pause
 
-    async def stays_unreadable(self, session: str) -> bool:
-        """Whether the journal of *session* could not be read, and has not changed since."""
-        debt = self._debts.get(session)
-        if debt is None or debt.unreadable is None:
-            return False
-        info = await self._store.info(session)
-        if info is None or info.stamp != debt.unreadable:
-            debt.unreadable = None
-            return False
-        debt.due = time.monotonic() + CHANGED_EVERY
-        return True
+    def is_past(self, row: Listed) -> bool:
+        """Whether the session *row* could not be read here, and others have come to the end of it."""
+        debt = self._debts.get(row.session, Debt())
+        return debt.unreadable is not None and not is_left(row) and not self.is_overdue(row.session)
 
     def owes(self, session: str) -> bool:
         """Whether this server owes a look to *session*, whatever others do with it."""

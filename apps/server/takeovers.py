@@ -80,10 +80,7 @@ class Takeovers:
     async def _take(self, name: str, lapsed: bytes | None) -> None:
         """Go on with the session *name*, unless another server was quicker."""
         opens, left = self._opens, self._opens.left
-        row = None
         try:
-            if await left.stays_unreadable(name):
-                return
             row = await described(opens.store, name)
             ours = None if row is None else self._ours(row)
             if row is None and lapsed is not None:
@@ -93,20 +90,20 @@ class Takeovers:
                 self._foreign[name] = lapsed
                 left.settled(name)
                 return
-            if lapsed is None and await left.rests(row):
+            if lapsed is None and (left.is_past(row) or await left.rests(row)):
                 left.settled(name)
                 return
             free, claim = await left.claim(name, lapsed)
             if not free:
                 return
-            await self._go_on(ours, row, claim)
+            try:
+                await self._go_on(ours, row, claim)
+            except JournalError as error:
+                left.unreadable(row, error)
         except UnknownSession:
             left.settled(name)
         except TurnwheelError as error:
-            if row is not None and isinstance(error, JournalError):
-                left.unreadable(row, error)
-            else:
-                left.failed(name, error)
+            left.failed(name, error)
 
     async def _go_on(self, ours: tuple[Namespace, str], row: Listed, claim: bytes | None) -> None:
         """Wake the session *row*, which *ours* is here; there may be a *claim* to it."""

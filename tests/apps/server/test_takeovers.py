@@ -184,7 +184,8 @@ async def test_a_journal_that_cannot_be_read_is_told_once_and_read_again_once_it
     damage: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.02)
-    monkeypatch.setattr(left_runs, "CHANGED_EVERY", 0.02)
+    monkeypatch.setattr(left_runs, "UNREADABLE_PAUSE", 0.02)
+    monkeypatch.setattr(left_runs, "LONGEST_UNREADABLE", 0.05)
     told: list[str] = []
     monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
     store = StoreOver()
@@ -529,3 +530,66 @@ async def test_a_run_that_another_process_took_over_and_left_is_gone_on_with() -
         await other.close()
         await asyncio.wait({taking})
         assert (await server.done("s"))["reason"] == "end_turn"
+
+
+async def test_a_run_goes_on_once_the_journal_of_its_child_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(left_runs, "UNREADABLE_PAUSE", 0.02)
+    told: list[str] = []
+    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    store, children = MemoryStore(), [HELPER]
+    session = scripted(TASK, stalls("Half"), children=children).session("s", store)
+    run = session.start("Go")
+
+    async def child() -> list[str]:
+        return [info.session for info in await store.list() if info.session.startswith("s.")]
+
+    await until(child)
+    await session.close()
+    with suppress(TurnwheelError):
+        await run.wait()
+    (name,) = await child()
+    whole, info = [*await store.load(name)], await store.info(name)
+    assert info is not None
+    await store.append(name, len(whole), [b"{}"])
+    await store.lease("s", None, dead())
+    async with serving(
+        scripted(says("Paid."), says("Whole."), partial=True, children=children), store
+    ) as server:
+        await until(lambda: asyncio.sleep(0, told))
+        # As a person does who has a copy of it. The journal of the parent stays as it is.
+        await store.delete(name)
+        await store.append(name, 0, whole, info.about)
+        assert (await server.done("s"))["reason"] == "end_turn"
+    assert told == ["s"]
+
+
+async def test_a_journal_that_cannot_be_read_and_is_over_is_no_more_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(left_runs, "UNREADABLE_PAUSE", 0.02)
+    told: list[str] = []
+    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    store = MemoryStore()
+    await scripted(says("Hello.")).session("over", store).run("Go")
+    over = await store.info("over")
+    assert over is not None
+    newer = b'{"v":99,"type":"Posted"}'
+    await left(store, "s", None)
+    await store.append("s", len(await store.load("s")), [newer])
+    await store.lease("s", None, dead())
+    async with serving(scripted(), store) as server:
+        await until(lambda: asyncio.sleep(0, told))
+        # A newer process ends the run.
+        await store.lease("s", (await store.leases()).get("s"), None)
+        await store.append("s", len(await store.load("s")), [newer], over.about)
+
+        async def settled() -> bool:
+            return not server.server.opens.left.owes("s")
+
+        await until(settled)
+        await store.append("s", len(await store.load("s")), [newer], over.about)
+        await asyncio.sleep(0.1)
+    assert set(told) == {"s"}
+    assert len(told) <= 2
