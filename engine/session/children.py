@@ -362,6 +362,7 @@ class _Run:
         # Its parent's journal was taken over first, so it stops at its next look there.
         pause = FIRST_PAUSE
         for left in reversed(range(TAKE_OVER_TRIES + 1)):
+            stops = len(self._stops)
             try:
                 return await self._go_on()
             except StoreConflict as conflict:
@@ -370,7 +371,9 @@ class _Run:
                 if not left:
                     msg = f"session {self._session.id!r}: another process goes on writing to it; try again"
                     raise StoreError(msg) from conflict
-            await self._pause(pause)
+            # An interrupt came meanwhile: now it is its turn.
+            if len(self._stops) == stops:
+                await self._pause(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         return None
 

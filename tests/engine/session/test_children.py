@@ -963,6 +963,23 @@ async def test_an_interrupt_ends_the_pause_before_a_child_is_taken_over() -> Non
     assert outcomes(session) == [messages.Outcome.CANCELLED]
 
 
+async def test_an_interrupt_right_before_the_pause_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    later, refused = await left_digging(Tape(), 1)
+    session = later.process(says("done"), clock=ManualClock(), digger=(says("dug"),))
+    look, interrupted = SessionLog.look, list[int]()
+
+    async def look_and_interrupt(log: SessionLog) -> None:
+        await look(log)
+        if refused and not interrupted:
+            interrupted.append(1)
+            await session.interrupt()
+            await turns(300)
+
+    monkeypatch.setattr(SessionLog, "look", look_and_interrupt)
+    async with asyncio.timeout(10):
+        assert (await session.resume(takeover=True)).reason is DoneReason.INTERRUPTED
+
+
 async def test_a_session_that_is_let_go_of_does_not_wait_for_its_next_try_to_take_a_child_over() -> None:
     session, going = await paused(Tape())
     async with asyncio.timeout(10):
