@@ -10,7 +10,7 @@ is done here is a function of the state and of what was asked, so that Restate m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain, groupby
+from itertools import chain
 from typing import Protocol, TypeAlias, final
 
 import attrs
@@ -32,8 +32,8 @@ PAGES_AT_ONCE = 16
 # Bytes of entries in an answer at most, unless one alone has more.
 ANSWER_BYTES = 8_000_000
 
-# By their place; None for one that has a key of its own.
-Page: TypeAlias = tuple[bytes | None, ...]
+# Entries, one behind the other; of one that has a key of its own, its size.
+Page: TypeAlias = tuple[bytes | int, ...]
 
 _decode_page = msgspec.msgpack.Decoder(Page).decode
 
@@ -138,20 +138,19 @@ class Shelf:
 
     async def _keep_entries(self, session: str, length: int, entries: Sequence[bytes]) -> None:
         """Keep *entries* behind those that *session* has, *length* of them."""
-        begun = await self._begun(session, length)
-        for number, numbered in groupby(enumerate(entries, length), lambda one: one[0] // PAGE_ENTRIES):
-            page = begun
-            for at, entry in numbered:
-                small = len(entry) <= SMALL_ENTRY
-                page = (*page, entry if small else None)
-                if not small:
-                    self._state.keep(_entry(session, at), entry)
-            self._state.keep(_page(session, number), asks.encode(page))
-            self._latest[session] = number, page
-            begun = ()
+        page = await self._latest_page(session, length)
+        for at, entry in enumerate(entries, length):
+            if len(entry) > SMALL_ENTRY:
+                self._state.keep(_entry(session, at), entry)
+            page = (*page, entry if len(entry) <= SMALL_ENTRY else len(entry))
+            number, place = divmod(at, PAGE_ENTRIES)
+            if place == PAGE_ENTRIES - 1 or at == length + len(entries) - 1:
+                self._state.keep(_page(session, number), asks.encode(page))
+                self._latest[session] = number, page
+                page = ()
 
-    async def _begun(self, session: str, length: int) -> Page:
-        """The latest page of *session*, which has *length* entries; empty where that one is full."""
+    async def _latest_page(self, session: str, length: int) -> Page:
+        """The latest page of *session*, which has *length* entries; empty where a new one begins."""
         number, there = divmod(length, PAGE_ENTRIES)
         if not there:
             return ()
@@ -167,24 +166,31 @@ class Shelf:
         for first in pages[::PAGES_AT_ONCE]:
             some = range(first, min(first + PAGES_AT_ONCE, pages.stop))
             together = chain.from_iterable(await self._pages(ask.session, some))
-            for at, small in enumerate(together, first * PAGE_ENTRIES):
+            fit = list[tuple[int, bytes | int]]()
+            more = False
+            for at, entry in enumerate(together, first * PAGE_ENTRIES):
                 # A turn may have added to the page since this shelf looked how long the journal is.
                 if not ask.start <= at < info.length:
                     continue
-                entry = await self._large(ask.session, at) if small is None else small
-                size += len(entry)
-                if found and size > ANSWER_BYTES:
-                    return Bodies(bodies=tuple(found), incarnation=info.incarnation, more=True)
-                found.append(entry)
+                size += entry if isinstance(entry, int) else len(entry)
+                more = bool(found or fit) and size > ANSWER_BYTES
+                if more:
+                    break
+                fit.append((at, entry))
+            found += await self._whole(ask.session, fit)
+            if more:
+                return Bodies(bodies=tuple(found), incarnation=info.incarnation, more=True)
         return Bodies(bodies=tuple(found), incarnation=info.incarnation)
+
+    async def _whole(self, session: str, entries: Sequence[tuple[int, bytes | int]]) -> Sequence[bytes]:
+        """The *entries*, by their numbers, those with a key of their own in one exchange."""
+        large = [_entry(session, at) for at, entry in entries if isinstance(entry, int)]
+        read = iter(await self._state.read(large) if large else ())
+        return [_there(session, next(read)) if isinstance(entry, int) else entry for _, entry in entries]
 
     async def _pages(self, session: str, numbers: range) -> Sequence[Page]:
         found = await self._state.read([_page(session, number) for number in numbers])
         return [_decode_page(_there(session, page)) for page in found]
-
-    async def _large(self, session: str, number: int) -> bytes:
-        (found,) = await self._state.read([_entry(session, number)])
-        return _there(session, found)
 
     def _keep_checkpoint(self, ask: asks.KeepCheckpoint, info: Info) -> Accepted:
         kept = [position for position in info.checkpoints if ask.first <= position < ask.position]

@@ -220,6 +220,11 @@ async def test_a_long_journal_is_read_in_few_exchanges() -> None:
     await store.load("s", 750)
     # How long it is, and thirty-two pages.
     assert store.state.exchanges == 3
+    await store.append("s", 1_000, [bytes(SMALL_ENTRY + 1)] * 200)
+    store.state.exchanges = 0
+    assert len(await store.load("s", 1_000)) == 200
+    # Twenty-five pages, and their entries.
+    assert store.state.exchanges == 5
 
 
 async def test_an_answer_ends_before_it_is_too_large_for_a_message() -> None:
