@@ -32,6 +32,9 @@ LOOKS_A_SECOND = 20
 # that it waited: other workers may have had it meanwhile, again and again.
 LONGEST_BUSY, FORGOTTEN_AFTER = 60.0, 600.0
 
+# Seconds for which a turn looks often that was claimed before: it may have to follow a worker that lost it.
+OFTEN_FOR = 120.0
+
 # A turn that was due so many seconds ago, and did not come back, is another worker's.
 GONE_AFTER = 2.0
 
@@ -92,13 +95,15 @@ class BusyElsewhere:
     # By turn, those that were put back last at the end.
     _asleep: dict[str, Sleeper] = attrs.field(factory=dict, init=False)
 
-    def put_back(self, turn: str, now: float) -> float:
-        """Have *turn* sleep; for how many seconds."""
+    def put_back(self, turn: str, now: float, *, again: bool = False) -> float:
+        """Have *turn* sleep, which was claimed before where it comes *again*; for how many seconds."""
         while self._asleep and (first := next(iter(self._asleep.items())))[1].due + FORGOTTEN_AFTER < now:
             del self._asleep[first[0]]
         before = self._asleep.pop(turn, None)
         since = now if before is None else before.since
         pause = max(self.shortest, min(LONGEST_BUSY, (now - since) * OF_WAITED))
+        if again and now - since < OFTEN_FOR:
+            pause = self.shortest
         self._asleep[turn] = Sleeper(since, now + pause)
         return pause
 

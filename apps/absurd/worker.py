@@ -117,7 +117,8 @@ class _Claims(absurd_sdk.AsyncAbsurd):
             self._waiting += await super().claim_tasks(max(1, self._room()), claim_timeout, worker_id)
         given = [self._waiting.popleft() for _ in range(min(batch_size, len(self._waiting)))]
         for each in given:
-            _claim.get().run, _claim.get().number = each["run_id"], each["attempt"]
+            claim = _claim.get()
+            claim.run, claim.number = each["run_id"], each["attempt"]
         return given
 
     @property
@@ -328,7 +329,7 @@ class AbsurdWorker:
         """How long *turn* sleeps, whose session is at work elsewhere."""
         # The worker that goes on there may have lost this very turn, and have no claim that runs out with it.
         # Where it looks for turns itself, it soon gets this one back, and keeps it.
-        return self.claim if _claim.get().number > 1 else self._busy.put_back(turn, time.monotonic())
+        return self._busy.put_back(turn, time.monotonic(), again=_claim.get().number > 1)
 
     async def _begun(self, session: str, stack: AsyncExitStack) -> bool:
         """Whether the tenant of *session* has a place, which is taken then until *stack* ends."""

@@ -10,6 +10,7 @@ from turnwheel.apps.absurd.sleepers import (
     LONGEST,
     LONGEST_BUSY,
     LOOKS_A_SECOND,
+    OFTEN_FOR,
     SHORTEST,
     BusyElsewhere,
     Sleepers,
@@ -69,6 +70,16 @@ def test_a_turn_of_a_session_that_is_busy_for_an_hour_looks_tens_of_times(
     assert len(pauses) <= 130
     # That it waited is known for as long as it may sleep at others.
     assert several[0].put_back("turn", now + FORGOTTEN_AFTER / 2) == max(shortest, LONGEST_BUSY)
+
+
+def test_a_turn_that_was_claimed_before_looks_often_for_a_while() -> None:
+    busy, now, pauses = BusyElsewhere(2.0), 0.0, list[float]()
+    while now < 3_600.0:
+        pauses.append(busy.put_back("turn", now, again=True))
+        now += pauses[-1]
+    often = [pause for pause in pauses if pause == 2.0]
+    assert len(often) == OFTEN_FOR / 2.0
+    assert len(pauses) - len(often) < 80
 
 
 @given(had=st.booleans())
