@@ -46,6 +46,8 @@ async def attached(page: Any, *names: str) -> None:
 async def test_files_go_along_with_a_prompt_and_a_message(console: Opens) -> None:
     async with console(scripted(says("One."), says("Two."))) as opened:
         page = await opened.page()
+        # The browser is told now to hand its choosers over. Told as late as the key, it may come too late.
+        page.on("filechooser", lambda _: None)
         # By the keyboard: the button opens what the browser has for files.
         await sees(page, "No session yet", ".list")
         async with page.expect_file_chooser() as choosing:
