@@ -360,22 +360,21 @@ class _Run:
     async def _take_over(self) -> None:
         """Go on, also where a process still writes that has not noticed its takeover."""
         # Its parent's journal was taken over first, so it stops at its next look there.
-        pause = FIRST_PAUSE
-        for left in reversed(range(TAKE_OVER_TRIES + 1)):
+        tries = 0
+        while True:
             stops = len(self._stops)
             try:
                 return await self._go_on()
             except StoreConflict as conflict:
                 # Raises where this is the process that lost its session.
                 await self._children.log.look()
-                if not left:
+                if tries == TAKE_OVER_TRIES:
                     msg = f"session {self._session.id!r}: another process goes on writing to it; try again"
                     raise StoreError(msg) from conflict
             # An interrupt came meanwhile: now it is its turn.
             if len(self._stops) == stops:
-                await self._pause(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-        return None
+                await self._pause(min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE))
+            tries += 1
 
     async def _pause(self, seconds: float) -> None:
         """Wait for *seconds*, or until the child is interrupted."""
