@@ -140,9 +140,11 @@ class Shelf:
         """Keep *entries* behind those that *session* has, *length* of them."""
         page = await self._latest_page(session, length)
         for at, entry in enumerate(entries, length):
-            if len(entry) > SMALL_ENTRY:
+            if len(entry) <= SMALL_ENTRY:
+                page = (*page, entry)
+            else:
                 self._state.keep(_entry(session, at), entry)
-            page = (*page, entry if len(entry) <= SMALL_ENTRY else len(entry))
+                page = (*page, len(entry))
             number, place = divmod(at, PAGE_ENTRIES)
             if place == PAGE_ENTRIES - 1 or at == length + len(entries) - 1:
                 self._state.keep(_page(session, number), asks.encode(page))
@@ -162,12 +164,12 @@ class Shelf:
 
     async def _load(self, ask: asks.Load, info: Info) -> Bodies:
         found: list[bytes] = []
-        size, pages = 0, range(ask.start // PAGE_ENTRIES, -(-info.length // PAGE_ENTRIES))
+        size, more = 0, False
+        pages = range(ask.start // PAGE_ENTRIES, -(-info.length // PAGE_ENTRIES))
         for first in pages[::PAGES_AT_ONCE]:
             some = range(first, min(first + PAGES_AT_ONCE, pages.stop))
             together = chain.from_iterable(await self._pages(ask.session, some))
             fit = list[tuple[int, bytes | int]]()
-            more = False
             for at, entry in enumerate(together, first * PAGE_ENTRIES):
                 # A turn may have added to the page since this shelf looked how long the journal is.
                 if not ask.start <= at < info.length:
@@ -179,8 +181,8 @@ class Shelf:
                 fit.append((at, entry))
             found += await self._whole(ask.session, fit)
             if more:
-                return Bodies(bodies=tuple(found), incarnation=info.incarnation, more=True)
-        return Bodies(bodies=tuple(found), incarnation=info.incarnation)
+                break
+        return Bodies(bodies=tuple(found), incarnation=info.incarnation, more=more)
 
     async def _whole(self, session: str, entries: Sequence[tuple[int, bytes | int]]) -> Sequence[bytes]:
         """The *entries*, by their numbers, those with a key of their own in one exchange."""
