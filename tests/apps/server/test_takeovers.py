@@ -352,19 +352,12 @@ async def test_a_deadline_is_seen_to_though_a_server_failed_and_a_hundred_others
     class Failing(StoreOver):
         failures = 1
 
-        async def append(
-            self,
-            session: str,
-            expected: int,
-            entries: Sequence[bytes],
-            about: bytes | None = None,
-            incarnation: str = "",
-        ) -> str:
+        async def append(self, session: str, expected: int, *rest: Any, **named: Any) -> str:
             if session == "s" and expected and self.failures:
                 self.failures -= 1
                 msg = "no space left"
                 raise StoreError(msg)
-            return await super().append(session, expected, entries, about, incarnation)
+            return await super().append(session, expected, *rest, **named)
 
     kept = MemoryStore()
     more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
@@ -382,20 +375,24 @@ async def test_a_deadline_is_seen_to_though_a_server_failed_and_a_hundred_others
         await until(forgotten)
 
 
+async def until_let_go(server: Asking) -> None:
+    """Until no run is at work in *server*."""
+
+    async def let_go() -> bool:
+        return not server.server.opens.working
+
+    await until(let_go)
+
+
 class Mistaken(StoreOver):
     """A store that keeps an entry in the middle of a run, and says then that another process wrote it."""
 
     mistaken = False
 
     async def append(
-        self,
-        session: str,
-        expected: int,
-        entries: Sequence[bytes],
-        about: bytes | None = None,
-        incarnation: str = "",
+        self, session: str, expected: int, entries: Sequence[bytes], *rest: Any, **named: Any
     ) -> str:
-        there = await super().append(session, expected, entries, about, incarnation)
+        there = await super().append(session, expected, entries, *rest, **named)
         if expected > 1 and not self.mistaken:
             self.mistaken = True
             raise StoreConflict(session, expected, expected + len(entries))
@@ -426,10 +423,7 @@ async def test_a_run_that_another_process_took_is_no_failure(monkeypatch: pytest
         other = scripted(stalls("Half")).session("s", StoreOver(kept))
         going = asyncio.create_task(other.resume(takeover=True))
 
-        async def let_go() -> bool:
-            return not server.server.opens.working
-
-        await until(let_go)
+        await until_let_go(server)
         assert (await taken_over(kept, ["s"]), told) == (1, [])
         await other.close()
         await asyncio.wait({going})
@@ -522,10 +516,7 @@ async def test_a_run_that_another_process_took_over_and_left_is_gone_on_with() -
         other = scripted(stalls("Half"), partial=True).session("s", store)
         taking = asyncio.create_task(other.resume(takeover=True))
 
-        async def taken() -> bool:
-            return not server.server.opens.working
-
-        await until(taken)
+        await until_let_go(server)
         # It leaves the run in the middle of its work, and its lease with it.
         await other.close()
         await asyncio.wait({taking})
