@@ -376,6 +376,20 @@ async def test_a_turn_looks_ever_more_rarely_at_a_busy_session_unless_it_may_hav
         await stage.free()
 
 
+async def extended(stage: Stage, session: str, seconds: float) -> None:
+    """Wait until the one claim of the turn of *session* ends so much later."""
+
+    async def end() -> float:
+        asked = f"select extract(epoch from claim_expires_at) from {stage.runs} {OF} '{session}'"  # noqa: S608  # names of ours
+        ((found,),) = await stage.server.run(asked)
+        return float(found)
+
+    first = await end()
+    async with asyncio.timeout(10):
+        while await end() < first + seconds:  # noqa: ASYNC110  # another process would do it
+            await asyncio.sleep(0.05)
+
+
 async def cut_off(stage: Stage, _: pytest.MonkeyPatch) -> None:
     """End the connections over which claims are extended."""
 
@@ -390,12 +404,13 @@ async def cut_off(stage: Stage, _: pytest.MonkeyPatch) -> None:
 
 
 async def deadlock(_: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse what extends several claims, as the database does where others lock them in another order."""
+    """Refuse once to extend claims, as the database does where others lock them in another order."""
     execute = psycopg.AsyncConnection.execute
+    refusals = [psycopg.errors.DeadlockDetected()]
 
     async def refused(self: Any, query: Any, given: Any = None, **more: Any) -> Any:
-        if "extend_claim" in query and len(given[2]) > 1:
-            raise psycopg.errors.DeadlockDetected
+        if refusals and "extend_claim" in query.as_string(self):
+            raise refusals.pop()
         return await execute(self, query, given, **more)
 
     monkeypatch.setattr(psycopg.AsyncConnection, "execute", refused)
@@ -405,21 +420,13 @@ async def deadlock(_: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_claims_are_extended_whatever_happens_to_one(
     stage: Stage, happens: Callable[..., Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def claims(session: str) -> list[float]:
-        asked = f"select extract(epoch from claim_expires_at) from {stage.runs} {OF} '{session}'"  # noqa: S608  # names of ours
-        return [float(each) for (each,) in await stage.server.run(asked)]
-
     async with stage.way_in() as turns, stage.worker():
         for name in ("lost", "kept"):
             async with turns.session("payer", name) as session:
                 await session.send("look")
         await until(lambda: sorted(stage.began) == ["kept", "lost"])
         await happens(stage, monkeypatch)
-        first = await claims("kept")
-        async with asyncio.timeout(10):
-            while (await claims("kept"))[0] < first[0] + 1.5:  # noqa: ASYNC110  # another process would do it
-                await asyncio.sleep(0.1)
-        assert len(await claims("kept")) == 1
+        await extended(stage, "kept", 1.5)
         stage.go.set()
         assert await stage.text("kept") == await stage.text("lost") == "done: look"
         assert sorted(stage.began) == ["kept", "lost"]
@@ -503,19 +510,35 @@ async def test_a_worker_that_is_cancelled_leaves_its_turns_to_others(stage: Stag
     assert stage.began == ["s", "s"]
 
 
-async def test_a_turn_whose_claim_ran_out_while_it_went_on_is_not_lost_with_its_worker(stage: Stage) -> None:
+@pytest.mark.parametrize("ended", [False, True], ids=["its next try", "another turn"])
+async def test_a_session_whose_turn_lost_its_claim_is_not_lost_with_its_worker(
+    stage: Stage, *, ended: bool
+) -> None:
     async with stage.way_in() as turns:
         store = stage.store()
         running = asyncio.create_task(
             AbsurdWorker(stage.server.dsn, stage.agents(), store, queue=stage.queue, claim=1).run()
         )
-        async with turns.session("payer", "lost") as session:
-            await session.send("look")
-        await until(lambda: stage.began == ["lost"])
-        await lose_one(stage)
-        again = f"select from {stage.runs} where attempt = 2 and started_at is not null"  # as above
-        while not await stage.server.run(again):  # noqa: ASYNC110  # another process would do it
+        for name in ("lost", "kept"):
+            async with turns.session("payer", name) as session:
+                await session.send("look")
+        await until(lambda: sorted(stage.began) == ["kept", "lost"])
+        if ended:
+            # As if the next try had come to another worker, which saw nothing to do.
+            cancel = f"select absurd.cancel_task('{stage.queue}', task_id) from {stage.runs} {OF} 'lost'"  # noqa: S608  # names of ours
+            await stage.server.run(cancel)
+            await extended(stage, "kept", 0.6)
+            await turns.wake("payer", "lost")
+        else:
+            await lose_one(stage)
+        # One try of a turn of it failed or was cancelled, and the next one is here.
+        here = f"select from {stage.runs} {OF} 'lost' and r.state in ('running', 'completed')"  # as above
+        while not await stage.server.run(here):  # noqa: ASYNC110  # another process would do it
             await asyncio.sleep(0.02)
+        # What is to end at once has ended before what comes behind it.
+        async with turns.session("payer", "behind") as session:
+            await session.send("say it")
+        assert await stage.text("behind") == "done: say it"
         running.cancel()
         await asyncio.wait({running})
         await store.close()
