@@ -17,7 +17,7 @@ from typing import Any, final
 from provers.crash.points import Notebook
 from provers.planned import planned
 
-from turnwheel import Agent, Policy, tool
+from turnwheel import Agent, Policy, SQLiteStore, tool
 from turnwheel.effects import CallModel
 from turnwheel.effects.config import ChildSpec, Concurrency, ModelSpec, Retries
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed
@@ -25,10 +25,13 @@ from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.messages import Message, Role, StopReason
 from turnwheel.effects.requests import Purpose
 from turnwheel.effects.usage import Usage
-from turnwheel.performers import ToolContext
+from turnwheel.performers import PostgresStore, ToolContext
 from turnwheel.performers.base import PerformContext
 
 NOTES = "notes.jsonl"
+
+# The name of the agent, where a host has several.
+SERVICE = "assistant"
 
 PLANS: dict[str, tuple[tuple[str, ...], ...]] = {
     "series": (("peek",), ("put",), ("burn",)),
@@ -187,3 +190,11 @@ def make_agent(folder: Path, pace: float, **more: Any) -> Agent:
         deps=desk,
         **more,
     )
+
+
+def open_store(place: str) -> SQLiteStore | PostgresStore:
+    """The store at *place*: a URL of PostgreSQL with the schema behind a '#', or the path of a file."""
+    if place.startswith("postgresql:"):
+        dsn, _, schema = place.partition("#")
+        return PostgresStore(dsn, schema=schema or "turnwheel")
+    return SQLiteStore(place, "process")

@@ -13,9 +13,9 @@ from support.postgres import PostgresServer, make_absurd_tables, new_schema
 from support.proxy import Proxy
 from support.restate_cluster import Cluster, answers, free_ports, wait_until
 
-from hosts.desk import NOTES, make_agent
+from hosts.desk import NOTES, SERVICE, make_agent, open_store
 from hosts.host import Harm, Input, Look
-from hosts.processes import PATIENCE, SERVICE, Workers, journals_of, leased, open_store
+from hosts.processes import PATIENCE, Workers, journals_of, leased
 from hosts.sessions import give, look_at
 from turnwheel import Agent, Session
 from turnwheel.apps import RestateStore, TurnQueue

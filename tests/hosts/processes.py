@@ -18,7 +18,7 @@ import httpx
 from support.postgres import PostgresServer, new_schema
 from support.proxy import Proxy
 
-from hosts.desk import make_agent
+from hosts.desk import make_agent, open_store
 from hosts.host import Answer, Cancel, Harm, Input, Interrupt, Look, Prompt, Steer, Think
 from hosts.newer import NEWER
 from hosts.sessions import give, look_at
@@ -37,17 +37,6 @@ PATIENCE = 60.0
 
 # Seconds without a sign of life after which others go on: where a worker is harmed, and where none is.
 SOON, PATIENT = 2.0, 20.0
-
-# The name of the agent, where a host has several.
-SERVICE = "assistant"
-
-
-def open_store(place: str) -> SQLiteStore | PostgresStore:
-    """The store at *place*: a URL of PostgreSQL with the schema behind a '#', or the path of a file."""
-    if place.startswith("postgresql:"):
-        dsn, _, schema = place.partition("#")
-        return PostgresStore(dsn, schema=schema or "turnwheel")
-    return SQLiteStore(place, "process")
 
 
 async def journals_of(store: Store, session: str) -> dict[str, Sequence[bytes]]:

@@ -15,17 +15,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
-from hosts.desk import make_agent
+from hosts.desk import SERVICE, make_agent, open_store
 from hosts.newer import become_newer, is_newer
-from hosts.processes import SERVICE, open_store
 from turnwheel import Agent
-from turnwheel.apps import AbsurdWorker, RestateWorker, create_app
+
+# Each kind imports what it needs itself, so that a new one is soon at work, as it would be where it is used.
 
 
 async def serve(agent: Agent, place: str) -> None:
     """Serve *agent* over HTTP."""
+    import uvicorn  # noqa: PLC0415  # see above
+
+    from turnwheel.apps import create_app  # noqa: PLC0415  # see above
+
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     app = create_app(agent, open_store(place))
 
@@ -39,6 +41,8 @@ async def serve(agent: Agent, place: str) -> None:
 
 async def take_turns(agent: Agent, place: str, queue: str) -> None:
     """Take the turns of *queue*."""
+    from turnwheel.apps import AbsurdWorker  # noqa: PLC0415  # see above
+
     dsn, _, _ = place.partition("#")
     print("at work", flush=True)
     claim = round(agent.lease)
@@ -47,6 +51,8 @@ async def take_turns(agent: Agent, place: str, queue: str) -> None:
 
 async def serve_restate(agent: Agent, bind: str) -> None:
     """Serve *agent* for Restate at *bind*."""
+    from turnwheel.apps import RestateWorker  # noqa: PLC0415  # see above
+
     print("at work", flush=True)
     await RestateWorker({SERVICE: agent}, beat=agent.lease / 4).serve(bind)
 
