@@ -80,6 +80,14 @@ class LoadCheckpoints(_Word):
 
 
 @final
+class Open(_Word):
+    """Both at once: the checkpoints, and the entries from the one on that the last of them ends with."""
+
+    session: str
+    incarnation: str
+
+
+@final
 class Delete(_Word):
     """As `Store.delete`."""
 
@@ -102,7 +110,7 @@ class EndTurn(_Word):
 # What any process may ask, and what changes a journal.
 Looks: TypeAlias = Load | Look | LoadCheckpoints
 Changes: TypeAlias = Append | KeepCheckpoint | Delete
-StoreAsk: TypeAlias = Looks | Changes
+StoreAsk: TypeAlias = Looks | Open | Changes
 Ask: TypeAlias = StoreAsk | EndTurn
 
 
@@ -162,13 +170,22 @@ class Bodies(_Word):
 
 
 @final
+class Opened(_Word):
+    """The *checkpoints* of a session, and its *entries* from the number *start* on."""
+
+    checkpoints: tuple[bytes, ...]
+    start: int
+    entries: Bodies
+
+
+@final
 class FoundInfo(_Word):
     """What a look found."""
 
     info: Info | None
 
 
-AskAnswer: TypeAlias = Accepted | Conflict | Gone | Bodies | FoundInfo
+AskAnswer: TypeAlias = Accepted | Conflict | Gone | Bodies | Opened | FoundInfo
 
 
 @final
@@ -229,7 +246,7 @@ class AskingStore(ABC):
         answer = await self._answer(ask)
         if isinstance(answer, Conflict):
             raise StoreConflict(session, expected, answer.actual)
-        return _as(Accepted, answer).incarnation
+        return expect(Accepted, answer).incarnation
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; see `Store.load`."""
@@ -237,7 +254,7 @@ class AskingStore(ABC):
         more = True
         while more:
             ask = Load(session=session, start=max(start, 0) + len(entries), incarnation=incarnation)
-            found = _as(Bodies, await self._answer(ask))
+            found = expect(Bodies, await self._answer(ask))
             entries += found.bodies
             # The rest of that one, and not of another one that took its place meanwhile.
             incarnation, more = found.incarnation, found.more
@@ -245,7 +262,7 @@ class AskingStore(ABC):
 
     async def info(self, session: str) -> SessionInfo | None:
         """*session* as `list` has it; None where it is not there."""
-        info = _as(FoundInfo, await self._answer(Look(session=session))).info
+        info = expect(FoundInfo, await self._answer(Look(session=session))).info
         return info and info.of(session)
 
     async def keep_checkpoint(
@@ -262,12 +279,12 @@ class AskingStore(ABC):
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*, by their positions."""
         ask = LoadCheckpoints(session=session, incarnation=incarnation)
-        return _as(Bodies, await self._answer(ask)).bodies
+        return expect(Bodies, await self._answer(ask)).bodies
 
     async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*; whether there was one."""
         ask = Delete(session=session, incarnation=incarnation)
-        return bool(_as(Accepted, await self._answer(ask)).incarnation)
+        return bool(expect(Accepted, await self._answer(ask)).incarnation)
 
     async def close(self) -> None:
         """Ask nothing more, once what was asked is answered. Closing twice is fine."""
@@ -293,7 +310,8 @@ class AskingStore(ABC):
         return answer
 
 
-def _as(kind: type[A], answer: object) -> A:
+def expect(kind: type[A], answer: object) -> A:
+    """The *answer*, which is one of that *kind*; raises `StoreError` where it is not."""
     if not isinstance(answer, kind):
         msg = f"{answer!r:.200} is no answer here; use workers and stores of the same version"
         raise StoreError(msg)

@@ -18,7 +18,7 @@ import msgspec
 
 from ...effects.errors import StoreError
 from . import asks
-from .asks import Accepted, Ask, AskAnswer, Bodies, Conflict, FoundInfo, Gone, Info
+from .asks import Accepted, Ask, AskAnswer, Bodies, Conflict, FoundInfo, Gone, Info, Opened
 
 # Entries of a page, so many that a short journal and one of 250 entries take few reads.
 PAGE_ENTRIES = 8
@@ -74,22 +74,31 @@ class Shelf:
         known = "" if isinstance(ask, asks.Look) else ask.incarnation
         if known and (info is None or info.incarnation != known):
             return Gone(begun_anew=info is not None)
-        if isinstance(ask, asks.Looks):
+        if isinstance(ask, asks.Looks | asks.Open):
             return await self._look(ask, info)
         return await self._change(ask, info)
 
-    async def _look(self, ask: asks.Looks, info: Info | None) -> AskAnswer:
+    async def _look(self, ask: asks.Looks | asks.Open, info: Info | None) -> AskAnswer:
         match ask:
             case asks.Look():
                 return FoundInfo(info=info)
-            case asks.Load() if info is not None:
-                return await self._load(ask, info)
-            case asks.LoadCheckpoints() if info is not None:
-                keys = [_checkpoint(ask.session, position) for position in info.checkpoints]
-                found = [body for body in await self._state.read(keys) if body]
-                return Bodies(bodies=tuple(found), incarnation=info.incarnation)
-            case _:
-                return Bodies(bodies=(), incarnation="")
+            case asks.Load():
+                return await self._load(ask.session, ask.start, info)
+            case asks.LoadCheckpoints():
+                found = await self._checkpoints(ask.session, info)
+                return Bodies(bodies=found, incarnation="" if info is None else info.incarnation)
+            case asks.Open():
+                checkpoints = await self._checkpoints(ask.session, info)
+                # A reader holds the last entry that a checkpoint is of against it.
+                start = info.checkpoints[-1] - 1 if info is not None and checkpoints else 0
+                entries = await self._load(ask.session, start, info)
+                return Opened(checkpoints=checkpoints, start=start, entries=entries)
+
+    async def _checkpoints(self, session: str, info: Info | None) -> tuple[bytes, ...]:
+        if info is None or not info.checkpoints:
+            return ()
+        keys = [_checkpoint(session, position) for position in info.checkpoints]
+        return tuple([body for body in await self._state.read(keys) if body])
 
     async def _change(self, ask: asks.Changes, info: Info | None) -> AskAnswer:
         match ask:
@@ -162,24 +171,26 @@ class Shelf:
         # A turn that ended between two changes left an entry there that the journal does not have.
         return page[:there]
 
-    async def _load(self, ask: asks.Load, info: Info) -> Bodies:
+    async def _load(self, session: str, start: int, info: Info | None) -> Bodies:
+        if info is None:
+            return Bodies(bodies=(), incarnation="")
         found: list[bytes] = []
         size, more = 0, False
-        pages = range(ask.start // PAGE_ENTRIES, -(-info.length // PAGE_ENTRIES))
+        pages = range(start // PAGE_ENTRIES, -(-info.length // PAGE_ENTRIES))
         for first in pages[::PAGES_AT_ONCE]:
             some = range(first, min(first + PAGES_AT_ONCE, pages.stop))
-            together = chain.from_iterable(await self._pages(ask.session, some))
+            together = chain.from_iterable(await self._pages(session, some))
             fit = list[tuple[int, bytes | int]]()
             for at, entry in enumerate(together, first * PAGE_ENTRIES):
                 # A turn may have added to the page since this shelf looked how long the journal is.
-                if not ask.start <= at < info.length:
+                if not start <= at < info.length:
                     continue
                 size += entry if isinstance(entry, int) else len(entry)
                 more = bool(found or fit) and size > ANSWER_BYTES
                 if more:
                     break
                 fit.append((at, entry))
-            found += await self._whole(ask.session, fit)
+            found += await self._whole(session, fit)
             if more:
                 break
         return Bodies(bodies=tuple(found), incarnation=info.incarnation, more=more)

@@ -22,8 +22,9 @@ import attrs
 from ...effects.errors import NewerVersion, StoreError
 from ...engine.session.poller import written
 from ...performers.base import warn
+from ...performers.stores.base import Entries
 from . import asks
-from .asks import Accepted, Ask, AskAnswer, AskingStore, Conflict, EndTurn, Given
+from .asks import Accepted, Ask, AskAnswer, AskingStore, Bodies, Conflict, EndTurn, Given, StoreAsk
 
 if TYPE_CHECKING:
     from ...engine.agent import Agent
@@ -176,9 +177,24 @@ def _size(ask: Ask) -> int:
 
 
 @final
+@attrs.frozen
+class _Known:
+    """The end of a journal of that *incarnation*: its *entries* from the number *start* on."""
+
+    start: int
+    entries: Sequence[bytes]
+    incarnation: str
+
+
+@final
 @attrs.define(eq=False)
 class TurnStore(AskingStore):
-    """The store of a session at work: its asks become steps, in the order in which they come."""
+    """
+    The store of a session at work: its asks become steps, in the order in which they come.
+
+    Nothing is written to its journals but by this turn. So a read is no step where the end is known, and no
+    input was taken in since.
+    """
 
     _queue: deque[tuple[Ask, asyncio.Future[AskAnswer]]] = attrs.field(factory=deque, init=False)
     # Those of the latest step, which wait for their answers.
@@ -186,6 +202,8 @@ class TurnStore(AskingStore):
     _news: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     # As far as the session knows each of its journals.
     _lengths: dict[str, int] = attrs.field(factory=dict, init=False)
+    # Of those to which no other process wrote since.
+    _known: dict[str, _Known] = attrs.field(factory=dict, init=False)
     # The sessions that others wrote to, in that order.
     _written: list[str] = attrs.field(factory=list, init=False)
 
@@ -223,12 +241,47 @@ class TurnStore(AskingStore):
         """Answer the asks that `asked` gave last."""
         given, self._given = self._given, ()
         for (ask, future), answer in zip(given, answers, strict=False):
-            if isinstance(ask, asks.Append) and isinstance(answer, Accepted):
-                self._lengths[ask.session] = ask.expected + len(ask.entries)
-            if isinstance(ask, asks.Load) and isinstance(answer, asks.Bodies):
-                self._lengths[ask.session] = ask.start + len(answer.bodies)
+            if not isinstance(ask, EndTurn):
+                self._note(ask, answer)
             if not future.done():
                 future.set_result(answer)
+
+    def _note(self, ask: StoreAsk, answer: AskAnswer) -> None:
+        """Note what *answer* tells of the end of the journal."""
+        match ask, answer:
+            case asks.Append(), Accepted():
+                known, more = _Known(ask.expected + len(ask.entries), (), answer.incarnation), False
+            case asks.Load(), Bodies():
+                known, more = _Known(ask.start + len(answer.bodies), (), answer.incarnation), answer.more
+            case asks.Open(), asks.Opened():
+                found = answer.entries
+                known, more = _Known(answer.start, found.bodies, found.incarnation), found.more
+            case asks.Look() | asks.KeepCheckpoint(), _:
+                return
+            case _:
+                # It was refused or deleted: what is there now is not known.
+                self._known.pop(ask.session, None)
+                return
+        self._lengths[ask.session] = known.start + len(known.entries)
+        if more:
+            self._known.pop(ask.session, None)
+        else:
+            self._known[ask.session] = known
+
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        """The entries of *session* from index *start* on; see `Store.load`."""
+        known = self._known.get(session)
+        here = known is not None and start >= known.start and incarnation in {"", known.incarnation}
+        if known is None or not here or self._closed:
+            return await super().load(session, start, incarnation)
+        # They are read once.
+        self._known[session] = _Known(known.start + len(known.entries), (), known.incarnation)
+        return Entries(known.entries[start - known.start :], known.incarnation)
+
+    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
+        """The checkpoints of *session*; the entries behind them, which are read next, come in one step."""
+        answer = await self._answer(asks.Open(session=session, incarnation=incarnation))
+        return asks.expect(asks.Opened, answer).checkpoints
 
     async def end(self, sessions: Sequence[str], wake: float | None) -> bool:
         """
@@ -254,6 +307,7 @@ class TurnStore(AskingStore):
 
     def wrote(self, session: str) -> None:
         """Another process wrote to *session*."""
+        self._known.pop(session, None)
         self._written.append(session)
         written(id(self), session, None)
 
