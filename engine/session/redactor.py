@@ -128,7 +128,7 @@ class Redactor:
     """Moves the secrets that have *names* from *session* and its children into *vault*, and back."""
 
     # Each session has one for as long as it is known, and thousands may be.
-    __slots__ = ("_key", "_session", "_sessions", "_shown", "_values", "_vault", "names", "unsaved")
+    __slots__ = ("_session", "_sessions", "_shown", "_values", "_vault", "names", "unsaved")
 
     def __init__(self, session: str, vault: Vault, names: SecretNames) -> None:
         self._session = session
@@ -136,8 +136,6 @@ class Redactor:
         self._sessions: tuple[str, ...] = (session,)
         self._vault = vault
         self.names = names
-        # A key for each session, so that equal secrets of two sessions cannot be recognised as equal.
-        self._key = hmac.digest(PLACEHOLDER_KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
         # From a value as it may stand in a text to its placeholder.
         self._shown: dict[str, str] = {}
@@ -154,7 +152,10 @@ class Redactor:
         """The placeholder of *value*, which is called *name*."""
         # From the value alone: a retried call gets the same placeholder, which loop detection relies on.
         text = json.dumps(value)
-        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:PLACEHOLDER_DIGITS]
+        # A key for each session, so that equal secrets of two sessions cannot be recognised as equal. It is
+        # made here, since most sessions have no secret.
+        key = hmac.digest(PLACEHOLDER_KEY, self._session.encode(errors="replace"), "sha256")
+        digits = hmac.digest(key, text.encode(), "sha256").hex()[:PLACEHOLDER_DIGITS]
         stands = placeholder(name, digits)
         # A value that fell out of memory is saved once more, which changes nothing in the vault.
         if digits not in self._values:
