@@ -14,8 +14,8 @@ for may be too late for the run there. It looks ever more rarely: should that wo
 claimed again. Only where a claim ran out may this be that turn, so a second try of a turn looks often.
 
 Absurd's own loop claims a batch and waits for all of it, so one long turn would keep the worker from any
-other. Here one task at a time waits for a turn, and the next one begins to wait as soon as it has one. As
-many are claimed at once as there is room for.
+other. Here each turn is a task of its own, and more are claimed meanwhile, as many at once as there is room
+for.
 
 A turn whose tenant has as many sessions at work as it may sleeps in the queue, and holds nothing meanwhile.
 """
@@ -26,10 +26,10 @@ import asyncio
 import os
 import socket
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast, final
 
 import absurd_sdk
@@ -47,7 +47,7 @@ from .sleepers import BusyElsewhere, Sleepers
 from .turn_queue import QUEUE, TURN, TurnParams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
     from ...engine.session.session import Session
     from ...performers.stores.base import Store
@@ -67,6 +67,10 @@ HANDED_OVER = 0.05
 # Seconds before a worker whose database went away tries again.
 LOST_AGAIN = 0.5
 
+# Connections over which a worker claims turns, and tells how they began and ended. The first one claims, so
+# that a claim does not wait for a hundred ends of turns.
+CONNECTIONS = 4
+
 # How many signs of life a worker gives within the time of a claim.
 BEATS = 4
 
@@ -85,20 +89,6 @@ select run_id, absurd.extend_claim(%s, run_id, %s) from held
 
 @final
 @attrs.define(eq=False)
-class _Claim:
-    """
-    What a task waits for: the *run* of its turn, as Absurd calls it, and whether it has *begun*.
-
-    It is the try with that number of its turn.
-    """
-
-    run: str = ""
-    number: int = 1
-    begun: asyncio.Event = attrs.field(factory=asyncio.Event)
-
-
-@final
-@attrs.define(eq=False)
 class _AtWork:
     """
     The *run* of a turn of *task* that has a session here.
@@ -112,37 +102,17 @@ class _AtWork:
     over: asyncio.Event = attrs.field(factory=asyncio.Event)
 
 
-_claim: ContextVar[_Claim] = ContextVar("claim")
+# The turn that a task is for.
+_given: ContextVar[absurd_sdk.ClaimedTask] = ContextVar("given")
 
 
 @final
-class _Claims(absurd_sdk.AsyncAbsurd):
-    """Claims as many turns of *queue* as there is *room* for, and gives them one at a time."""
+class _Given(absurd_sdk.AsyncAbsurd):
+    """Has its turns not from the queue, but from the task that asks: another one claims many at once."""
 
-    # With a claim of so many turns Absurd gives up so many claims that have run out. One at a time, the last
-    # turns of a worker that died with a hundred would wait for a hundred looks.
-
-    def __init__(self, dsn: str, queue: str, room: Callable[[], int]) -> None:
-        super().__init__(dsn, queue)
-        self._room = room
-        self._waiting = deque[absurd_sdk.ClaimedTask]()
-
-    async def claim_tasks(
-        self, batch_size: int = 1, claim_timeout: int = 120, worker_id: str = "worker"
-    ) -> list[absurd_sdk.ClaimedTask]:
-        """One turn, of those that were claimed before where there are any."""
-        if not self._waiting:
-            self._waiting += await super().claim_tasks(max(1, self._room()), claim_timeout, worker_id)
-        given = [self._waiting.popleft() for _ in range(min(batch_size, len(self._waiting)))]
-        for each in given:
-            claim = _claim.get()
-            claim.run, claim.number = str(each["run_id"]), each["attempt"]
-        return given
-
-    @property
-    def waiting(self) -> list[str]:
-        """The runs of the turns that were claimed and not given yet."""
-        return [str(each["run_id"]) for each in self._waiting]
+    async def claim_tasks(self, *_: object, **__: object) -> list[absurd_sdk.ClaimedTask]:
+        """The one of this task."""
+        return [_given.get()]
 
 
 @final
@@ -167,7 +137,7 @@ class AbsurdWorker:
     tenant_working: int | None = attrs.field(default=None, kw_only=True, validator=positive)
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _taken: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
-    # The runs of the turns that go on here, as Absurd calls them.
+    # The runs of the turns that were claimed, as Absurd calls them, and have not ended.
     _runs: set[str] = attrs.field(factory=set, init=False)
     # By session: the turn that is at it here.
     _at_work: dict[str, _AtWork] = attrs.field(factory=dict, init=False)
@@ -202,14 +172,15 @@ class AbsurdWorker:
             await self._all_over()
 
     async def _connected(self) -> None:
-        """Take turns over one connection, until `stop` or until the database goes away."""
-        # The task that looks for a turn is one of those that are taken.
-        app = _Claims(self.dsn, self.queue, lambda: self.turns - len(self._taken) + 1)
-        app.register_task(TURN)(self._turn)
-        beat = asyncio.create_task(self._beat(app))
+        """Take turns, until `stop` or until the database goes away."""
+        beat = asyncio.create_task(self._beat())
         try:
-            await self._take(app)
-            await self._drain()
+            async with AsyncExitStack() as stack:
+                connections = [
+                    await stack.enter_async_context(self._connection()) for _ in range(CONNECTIONS)
+                ]
+                await self._take(connections)
+                await self._drain()
         except psycopg.OperationalError as error:
             # The turns go on without a claim; those that would take them see that their sessions are at
             # work.
@@ -218,7 +189,14 @@ class AbsurdWorker:
         finally:
             beat.cancel()
             await asyncio.wait({beat})
-            await app.close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[psycopg.AsyncConnection]:
+        connection = await psycopg.AsyncConnection.connect(self.dsn, autocommit=True)
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
     async def _drain(self) -> None:
         """Drain the sessions of all turns, and wait until these have ended."""
@@ -233,27 +211,25 @@ class AbsurdWorker:
         """Take no more turns. Running ones hand their work over to other workers, as `Session.drain` says."""
         self._ending.set()
 
-    async def _beat(self, app: _Claims) -> None:
+    async def _beat(self) -> None:
         """Extend the claims, again and again; while the database is away, they run out."""
         while True:
+            # A connection of its own: behind the ends of a hundred turns, it would come too late.
             with suppress(psycopg.Error):
-                # A connection of its own: behind the ends of a hundred turns, it would come too late.
-                async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
+                async with self._connection() as connection:
                     while True:
                         await asyncio.sleep(self.claim / BEATS)
-                        await self._extend(connection, app)
+                        await self._extend(connection)
             await asyncio.sleep(self.claim / BEATS)
 
-    async def _extend(self, connection: psycopg.AsyncConnection, app: _Claims) -> None:
+    async def _extend(self, connection: psycopg.AsyncConnection) -> None:
         """Extend the claims; raises `psycopg.Error` where the connection was lost."""
-        # Those that this worker will not begin any more are for others.
-        waiting = [] if self._ending.is_set() else app.waiting
         there = {*self._runs}
-        if not there and not waiting:
+        if not there:
             return
         try:
             extend = SQL(EXTEND).format(runs=Identifier(f"r_{self.queue}"))
-            extended = await connection.execute(extend, ([*there, *waiting], self.queue, self.claim))
+            extended = await connection.execute(extend, ([*there], self.queue, self.claim))
         except psycopg.DatabaseError:
             # The connection is as good as before, and a claim lasts for several tries.
             if connection.closed:
@@ -262,32 +238,41 @@ class AbsurdWorker:
         # The next try of a lost one waits for it, here or at another worker.
         self._runs -= there - {str(run) async for run, _ in extended}
 
-    async def _take(self, app: _Claims) -> None:
-        """Claim one turn after another; raises where the database is away."""
-        name = _name()
+    async def _take(self, connections: Sequence[psycopg.AsyncConnection]) -> None:
+        """Claim turns, as many at once as there is room for; raises where the database is away."""
+        claims, name = absurd_sdk.AsyncAbsurd(connections[0], self.queue), _name()
+        workers = [_Given(each, self.queue) for each in connections[1:]]
+        for each in workers:
+            each.register_task(TURN)(self._turn)
+        turns = cycle(workers)
         while not self._ending.is_set():
-            claim = _Claim()
-            task = asyncio.create_task(self._one(app, name, claim))
-            self._taken.add(task)
-            task.add_done_callback(self._taken.discard)
-            await _either(claim.begun, {task})
-            if task.done():
-                task.result()
-                if not claim.begun.is_set():
-                    await self._pause(self.poll)
+            # With a claim of so many turns Absurd gives up so many claims that have run out. One at a time,
+            # the last turns of a worker that died with a hundred would wait for a hundred looks.
+            claimed = await claims.claim_tasks(self.turns - len(self._taken), self.claim, name)
+            for given in claimed:
+                # From now on, since many may wait to begin.
+                self._runs.add(str(given["run_id"]))
+                task = asyncio.create_task(self._one(next(turns), given))
+                self._taken.add(task)
+                task.add_done_callback(self._taken.discard)
+            if not claimed:
+                await self._pause(self.poll)
             while len(self._taken) >= self.turns and not self._ending.is_set():
                 await _either(self._ending, self._taken)
+            if any(each.closed for each in connections):
+                msg = "a connection was lost"
+                raise psycopg.OperationalError(msg)
 
-    async def _one(self, app: _Claims, name: str, claim: _Claim) -> None:
-        """Do one turn, if there is any."""
-        _claim.set(claim)
+    async def _one(self, worker: _Given, given: absurd_sdk.ClaimedTask) -> None:
+        """Do the turn that was *given*."""
+        _given.set(given)
         try:
-            await app.work_batch(name, self.claim, 1)
-        except psycopg.OperationalError:
-            # After it was claimed the session has done what it could: the end of the turn is not known to
-            # the queue, so another worker looks at the session again.
-            if not claim.begun.is_set():
-                raise
+            # After it was claimed the session has done what it could: where the end of the turn is not known
+            # to the queue, another worker looks at the session again.
+            with suppress(psycopg.OperationalError):
+                await worker.work_batch(claim_timeout=self.claim)
+        finally:
+            self._runs.discard(str(given["run_id"]))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -296,22 +281,24 @@ class AbsurdWorker:
 
     async def _turn(self, params: Any, context: absurd_sdk.AsyncTaskContext) -> None:  # noqa: ANN401  # JSON
         """Let the session go on until it rests."""
-        _claim.get().begun.set()
         given = cast("TurnParams", params)
-        name = given["session"]
+        name, run = given["session"], str(_given.get()["run_id"])
         with suppress(SessionClosed, SessionGone):
-            async with self._kept_claimed():
+            try:
                 while (there := self._at_work.get(name)) is not None:
                     if there.task != context.task_id and there.run in self._runs:
                         there.more += 1
                         return
                     # It goes on without a claim: where this worker ends now, only this turn is left.
                     await there.over.wait()
-                self._at_work[name] = at_work = _AtWork(context.task_id, _claim.get().run)
+                self._at_work[name] = at_work = _AtWork(context.task_id, run)
                 try:
                     await self._alone(name, given["agent"], at_work, context)
                 finally:
                     at_work.over.set()
+            finally:
+                # Before Absurd is told that it is over: then nothing is left to extend.
+                self._runs.discard(run)
 
     async def _alone(
         self, name: str, agent: str, at_work: _AtWork, context: absurd_sdk.AsyncTaskContext
@@ -341,7 +328,7 @@ class AbsurdWorker:
         """How long *turn* sleeps, whose session is at work elsewhere."""
         # The worker that goes on there may have lost this very turn, and have no claim that runs out with it.
         # Where it looks for turns itself, it soon gets this one back, and keeps it.
-        return self._busy.put_back(turn, time.monotonic(), again=_claim.get().number > 1)
+        return self._busy.put_back(turn, time.monotonic(), again=_given.get()["attempt"] > 1)
 
     async def _begun(self, session: str, stack: AsyncExitStack) -> bool:
         """Whether the tenant of *session* has a place, which is taken then until *stack* ends."""
@@ -394,17 +381,6 @@ class AbsurdWorker:
             await context.sleep_until(step, max(min(dues), time.time() + HANDED_OVER))
         elif not session.waiting:
             await context.sleep_for(step, HANDED_OVER)
-
-    @asynccontextmanager
-    async def _kept_claimed(self) -> AsyncGenerator[None, None]:
-        """Keep the turn claimed while the context lasts."""
-        run = _claim.get().run
-        self._runs.add(run)
-        try:
-            yield
-        finally:
-            # Before Absurd is told that it is over: then nothing is left to extend.
-            self._runs.discard(run)
 
 
 def _name() -> str:

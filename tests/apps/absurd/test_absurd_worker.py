@@ -548,6 +548,22 @@ async def test_a_session_whose_turn_lost_its_claim_is_not_lost_with_its_worker(
         await stage.free()
 
 
+async def test_a_worker_goes_on_whose_connections_for_turns_are_lost(stage: Stage) -> None:
+    async def say(some: range) -> None:
+        for number in some:
+            async with turns.session("payer", f"s{number}") as session:
+                await session.send("say it")
+        for number in some:
+            assert await stage.text(f"s{number}") == "done: say it"
+
+    async with stage.way_in() as turns, stage.worker():
+        await say(range(6))
+        ours = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%absurd.complete_run%'"
+        assert await stage.server.run(f"select pg_terminate_backend(pid) {ours}")
+        async with asyncio.timeout(20):
+            await say(range(6, 12))
+
+
 async def test_a_turn_waits_for_a_worker_that_has_its_agent(stage: Stage) -> None:
     async with stage.way_in() as turns, stage.worker("hurried"):
         async with turns.session("payer", "s") as session:
