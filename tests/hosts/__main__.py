@@ -3,7 +3,7 @@ The kill test on every host, and its figures.
 
     python -m hosts                                  20 kills with 200 sessions each, on each host
     python -m hosts sqlite --times 2 --sessions 40
-    python -m hosts restate --pace 2                 models and tools take 2 seconds, and not half of one
+    python -m hosts restate --pace 0.5               models and tools take half a second, and not one
     python -m hosts --harm freeze                    stops the worker, and lets it go on when all is over
     python -m hosts postgres absurd restate --harm crash    ends the server behind them
     python -m hosts three-nodes --harm crash                ends one node of Restate after the other
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("hosts", nargs="*", metavar="HOST", help=f"of {', '.join([*HOSTS, *LARGE])}")
     parser.add_argument("--times", type=whole(1), default=20)
     parser.add_argument("--sessions", type=whole(1), default=200)
-    parser.add_argument("--pace", type=float, default=0.5, help="seconds that a model or a tool takes")
+    parser.add_argument("--pace", type=float, default=1.0, help="seconds that a model or a tool takes")
     parser.add_argument("--seed", type=whole(0), default=1)
     parser.add_argument("--harm", type=Harm, choices=[*Harm], default=Harm.KILL)
     given = parser.parse_args()

@@ -39,7 +39,7 @@ WITHIN = 3.0
 AWAY = 5.0
 
 # Seconds between two looks of a client: hundreds of them share two workers.
-PAUSE = 2.0
+PAUSE = 5.0
 
 # What a session does: the jobs of its prompts, which come one right behind the other.
 JOBS = (
