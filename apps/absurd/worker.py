@@ -107,7 +107,7 @@ _given: ContextVar[absurd_sdk.ClaimedTask] = ContextVar("given")
 
 
 @final
-class _Given(absurd_sdk.AsyncAbsurd):
+class _GivenTurns(absurd_sdk.AsyncAbsurd):
     """Has its turns not from the queue, but from the task that asks: another one claims many at once."""
 
     async def claim_tasks(self, *_: object, **__: object) -> list[absurd_sdk.ClaimedTask]:
@@ -241,7 +241,7 @@ class AbsurdWorker:
     async def _take(self, connections: Sequence[psycopg.AsyncConnection]) -> None:
         """Claim turns, as many at once as there is room for; raises where the database is away."""
         claims, name = absurd_sdk.AsyncAbsurd(connections[0], self.queue), _name()
-        workers = [_Given(each, self.queue) for each in connections[1:]]
+        workers = [_GivenTurns(each, self.queue) for each in connections[1:]]
         for each in workers:
             each.register_task(TURN)(self._turn)
         turns = cycle(workers)
@@ -263,7 +263,7 @@ class AbsurdWorker:
                 msg = "a connection was lost"
                 raise psycopg.OperationalError(msg)
 
-    async def _one(self, worker: _Given, given: absurd_sdk.ClaimedTask) -> None:
+    async def _one(self, worker: _GivenTurns, given: absurd_sdk.ClaimedTask) -> None:
         """Do the turn that was *given*."""
         _given.set(given)
         try:

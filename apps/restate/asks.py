@@ -80,7 +80,7 @@ class LoadCheckpoints(_Word):
 
 
 @final
-class Open(_Word):
+class LoadJournal(_Word):
     """Both at once: the checkpoints, and the entries from the one on that the last of them ends with."""
 
     session: str
@@ -110,7 +110,7 @@ class EndTurn(_Word):
 # What any process may ask, and what changes a journal.
 Looks: TypeAlias = Load | Look | LoadCheckpoints
 Changes: TypeAlias = Append | KeepCheckpoint | Delete
-StoreAsk: TypeAlias = Looks | Open | Changes
+StoreAsk: TypeAlias = Looks | LoadJournal | Changes
 Ask: TypeAlias = StoreAsk | EndTurn
 
 
@@ -170,7 +170,7 @@ class Bodies(_Word):
 
 
 @final
-class Opened(_Word):
+class FoundJournal(_Word):
     """The *checkpoints* of a session, and its *entries* from the number *start* on."""
 
     checkpoints: tuple[bytes, ...]
@@ -185,7 +185,7 @@ class FoundInfo(_Word):
     info: Info | None
 
 
-AskAnswer: TypeAlias = Accepted | Conflict | Gone | Bodies | Opened | FoundInfo
+AskAnswer: TypeAlias = Accepted | Conflict | Gone | Bodies | FoundJournal | FoundInfo
 
 
 @final

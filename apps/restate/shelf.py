@@ -18,7 +18,7 @@ import msgspec
 
 from ...effects.errors import StoreError
 from . import asks
-from .asks import Accepted, Ask, AskAnswer, Bodies, Conflict, FoundInfo, Gone, Info, Opened
+from .asks import Accepted, Ask, AskAnswer, Bodies, Conflict, FoundInfo, FoundJournal, Gone, Info
 
 # Entries of a page, so many that a short journal and one of 250 entries take few reads.
 PAGE_ENTRIES = 8
@@ -74,11 +74,11 @@ class Shelf:
         known = "" if isinstance(ask, asks.Look) else ask.incarnation
         if known and (info is None or info.incarnation != known):
             return Gone(begun_anew=info is not None)
-        if isinstance(ask, asks.Looks | asks.Open):
+        if isinstance(ask, asks.Looks | asks.LoadJournal):
             return await self._look(ask, info)
         return await self._change(ask, info)
 
-    async def _look(self, ask: asks.Looks | asks.Open, info: Info | None) -> AskAnswer:
+    async def _look(self, ask: asks.Looks | asks.LoadJournal, info: Info | None) -> AskAnswer:
         match ask:
             case asks.Look():
                 return FoundInfo(info=info)
@@ -87,12 +87,12 @@ class Shelf:
             case asks.LoadCheckpoints():
                 found = await self._checkpoints(ask.session, info)
                 return Bodies(bodies=found, incarnation="" if info is None else info.incarnation)
-            case asks.Open():
+            case asks.LoadJournal():
                 checkpoints = await self._checkpoints(ask.session, info)
                 # A reader holds the last entry that a checkpoint is of against it.
                 start = info.checkpoints[-1] - 1 if info is not None and checkpoints else 0
                 entries = await self._load(ask.session, start, info)
-                return Opened(checkpoints=checkpoints, start=start, entries=entries)
+                return FoundJournal(checkpoints=checkpoints, start=start, entries=entries)
 
     async def _checkpoints(self, session: str, info: Info | None) -> tuple[bytes, ...]:
         if info is None or not info.checkpoints:

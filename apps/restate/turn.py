@@ -253,7 +253,7 @@ class TurnStore(AskingStore):
                 known, more = _Known(ask.expected + len(ask.entries), (), answer.incarnation), False
             case asks.Load(), Bodies():
                 known, more = _Known(ask.start + len(answer.bodies), (), answer.incarnation), answer.more
-            case asks.Open(), asks.Opened():
+            case asks.LoadJournal(), asks.FoundJournal():
                 found = answer.entries
                 known, more = _Known(answer.start, found.bodies, found.incarnation), found.more
             case asks.Look() | asks.KeepCheckpoint(), _:
@@ -280,8 +280,8 @@ class TurnStore(AskingStore):
 
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*; the entries behind them, which are read next, come in one step."""
-        answer = await self._answer(asks.Open(session=session, incarnation=incarnation))
-        return asks.expect(asks.Opened, answer).checkpoints
+        answer = await self._answer(asks.LoadJournal(session=session, incarnation=incarnation))
+        return asks.expect(asks.FoundJournal, answer).checkpoints
 
     async def end(self, sessions: Sequence[str], wake: float | None) -> bool:
         """
