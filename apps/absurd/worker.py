@@ -27,14 +27,15 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from contextvars import ContextVar
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final
 
 import absurd_sdk
 import attrs
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from ...effects.errors import ConfigError, SessionBusy, SessionClosed, SessionGone
@@ -47,7 +48,7 @@ from .sleepers import BusyElsewhere, Sleepers
 from .turn_queue import QUEUE, TURN, TurnParams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
+    from collections.abc import Iterable
 
     from ...engine.session.session import Session
     from ...performers.stores.base import Store
@@ -67,52 +68,84 @@ HANDED_OVER = 0.05
 # Seconds before a worker whose database went away tries again.
 LOST_AGAIN = 0.5
 
-# Connections over which a worker claims turns, and tells how they began and ended. The first one claims, so
-# that a claim does not wait for a hundred ends of turns.
-CONNECTIONS = 4
+# Connections over which a worker tells how its turns begin and end: over one, each would wait for all others.
+# Two more claim turns and extend their claims, for which nothing is to wait.
+TURN_CONNECTIONS = 3
+
+# The other side of a silent connection is asked after so many seconds whether it is there, and given up after
+# so many milliseconds without an answer. A connection that is seldom used may be dropped on the way, and what
+# waits for it would wait for a quarter of an hour.
+KEEPALIVE: Mapping[str, int] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 
 # How many signs of life a worker gives within the time of a claim.
 BEATS = 4
 
-# Extends the claims of runs in one statement: with one for each, a hundred turns would be a hundred
-# transactions, several times a second. `extend_claim` raises for a run that is not running, which would undo
-# all; so those are left out first, and those that another transaction ends at this moment.
+# The runs that a worker still has.
+RUNNING = """
+select run_id from absurd.{runs} where run_id = any(%s::uuid[]) and state = 'running' and claimed_by = %s
+"""
+
+# Extends the claims of runs, as `absurd.extend_claim` does for one. That takes half a millisecond each: with
+# two hundred turns, several times a second, a fifth of a core. Those that another transaction has locked wait
+# for the next time.
 EXTEND = """
 with held as materialized (
     select run_id from absurd.{runs}
     where run_id = any(%s::uuid[]) and state = 'running' and claim_expires_at is not null
     order by run_id for update skip locked
 )
-select run_id, absurd.extend_claim(%s, run_id, %s) from held
+update absurd.{runs} run set claim_expires_at = absurd.current_time() + make_interval(secs => %s)
+from held where run.run_id = held.run_id
 """
+
+
+@final
+@attrs.define(eq=False)
+class _Turn:
+    """
+    A claimed turn: its *run*, as Absurd calls it, which is the try with that *number*.
+
+    It is *held* while its claim is extended: until it ends, or another worker has it.
+    """
+
+    run: str
+    number: int
+    held: bool = True
 
 
 @final
 @attrs.define(eq=False)
 class _AtWork:
     """
-    The *run* of a turn of *task* that has a session here.
+    The *turn* of the task *task* that has a session here.
 
     It has it for so many *more* turns, and says when it is *over*.
     """
 
+    turn: _Turn
     task: str
-    run: str
     more: int = 0
     over: asyncio.Event = attrs.field(factory=asyncio.Event)
 
 
-# The turn that a task is for.
-_given: ContextVar[absurd_sdk.ClaimedTask] = ContextVar("given")
-
-
 @final
-class _GivenTurns(absurd_sdk.AsyncAbsurd):
-    """Has its turns not from the queue, but from the task that asks: another one claims many at once."""
+class _ClaimedTurn(absurd_sdk.AsyncAbsurd):
+    """Works on *claimed* over *connection*, and claims nothing itself."""
+
+    def __init__(
+        self, connection: psycopg.AsyncConnection, queue: str, claimed: absurd_sdk.ClaimedTask
+    ) -> None:
+        super().__init__(connection, queue)
+        self._claimed = claimed
 
     async def claim_tasks(self, *_: object, **__: object) -> list[absurd_sdk.ClaimedTask]:
-        """The one of this task."""
-        return [_given.get()]
+        """The one that there is."""
+        return [self._claimed]
 
 
 @final
@@ -137,8 +170,8 @@ class AbsurdWorker:
     tenant_working: int | None = attrs.field(default=None, kw_only=True, validator=positive)
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _taken: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
-    # The runs of the turns that were claimed, as Absurd calls them, and have not ended.
-    _runs: set[str] = attrs.field(factory=set, init=False)
+    # Those that were claimed and have not ended.
+    _turns: set[_Turn] = attrs.field(factory=set, init=False)
     # By session: the turn that is at it here.
     _at_work: dict[str, _AtWork] = attrs.field(factory=dict, init=False)
     _bound: TenantBound = attrs.field(init=False)
@@ -176,13 +209,10 @@ class AbsurdWorker:
         beat = asyncio.create_task(self._beat())
         try:
             async with AsyncExitStack() as stack:
-                connections = [
-                    await stack.enter_async_context(self._connection()) for _ in range(CONNECTIONS)
-                ]
-                await self._take(connections)
+                await self._take(stack)
                 await self._drain()
         except psycopg.OperationalError as error:
-            # The turns go on without a claim; those that would take them see that their sessions are at
+            # What goes on can tell nobody how it ends; those that would take it see that its session is at
             # work.
             warn("absurd worker", "takes no turn until its database is back", error)
             await self._pause(LOST_AGAIN)
@@ -190,13 +220,15 @@ class AbsurdWorker:
             beat.cancel()
             await asyncio.wait({beat})
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncGenerator[psycopg.AsyncConnection]:
-        connection = await psycopg.AsyncConnection.connect(self.dsn, autocommit=True)
-        try:
-            yield connection
-        finally:
-            await connection.close()
+    async def _connect(self, stack: AsyncExitStack) -> psycopg.AsyncConnection:
+        """A connection that is closed with *stack*; what the address says of it goes first."""
+        given = conninfo_to_dict(self.dsn)
+        options = {option: value for option, value in KEEPALIVE.items() if option not in given}
+        connection = await psycopg.AsyncConnection.connect(
+            make_conninfo(self.dsn, **options), autocommit=True
+        )
+        stack.push_async_callback(connection.close)
+        return connection
 
     async def _drain(self) -> None:
         """Drain the sessions of all turns, and wait until these have ended."""
@@ -214,121 +246,144 @@ class AbsurdWorker:
     async def _beat(self) -> None:
         """Extend the claims, again and again; while the database is away, they run out."""
         while True:
-            # A connection of its own: behind the ends of a hundred turns, it would come too late.
-            with suppress(psycopg.Error):
-                async with self._connection() as connection:
+            try:
+                async with AsyncExitStack() as stack:
+                    # Of its own: behind the ends of a hundred turns, it would come too late.
+                    connection = await self._connect(stack)
                     while True:
                         await asyncio.sleep(self.claim / BEATS)
                         await self._extend(connection)
+            except psycopg.Error as error:
+                warn("absurd worker", "cannot extend the claims of its turns", error)
             await asyncio.sleep(self.claim / BEATS)
 
     async def _extend(self, connection: psycopg.AsyncConnection) -> None:
         """Extend the claims; raises `psycopg.Error` where the connection was lost."""
-        there = {*self._runs}
-        if not there:
+        turns = [turn for turn in self._turns if turn.held]
+        if not turns:
             return
+        runs = Identifier(f"r_{self.queue}")
+        asked = SQL(RUNNING).format(runs=runs), ([turn.run for turn in turns], _name())
+        running = {str(run) async for (run,) in await connection.execute(*asked)}
+        for turn in turns:
+            # The next try of a lost one waits for it, here or at another worker.
+            turn.held = turn.held and turn.run in running
         try:
-            extend = SQL(EXTEND).format(runs=Identifier(f"r_{self.queue}"))
-            extended = await connection.execute(extend, ([*there], self.queue, self.claim))
-        except psycopg.DatabaseError:
-            # The connection is as good as before, and a claim lasts for several tries.
+            await connection.execute(SQL(EXTEND).format(runs=runs), ([*running], self.claim))
+        except psycopg.DatabaseError as error:
+            # A claim lasts for several tries, where the connection is as good as before.
             if connection.closed:
                 raise
-            return
-        # The next try of a lost one waits for it, here or at another worker.
-        self._runs -= there - {str(run) async for run, _ in extended}
+            warn("absurd worker", "extends the claims of its turns later", error)
 
-    async def _take(self, connections: Sequence[psycopg.AsyncConnection]) -> None:
+    async def _take(self, stack: AsyncExitStack) -> None:
         """Claim turns, as many at once as there is room for; raises where the database is away."""
-        claims, name = absurd_sdk.AsyncAbsurd(connections[0], self.queue), _name()
-        workers = [_GivenTurns(each, self.queue) for each in connections[1:]]
-        for each in workers:
-            each.register_task(TURN)(self._turn)
-        turns = cycle(workers)
-        while not self._ending.is_set():
+        claims = absurd_sdk.AsyncAbsurd(await self._connect(stack), self.queue)
+        connections = [await self._connect(stack) for _ in range(TURN_CONNECTIONS)]
+        next_place = cycle(range(TURN_CONNECTIONS))
+        while True:
+            while len(self._taken) >= self.turns and not self._ending.is_set():
+                await _either(self._ending, self._taken)
+            if self._ending.is_set():
+                return
             # With a claim of so many turns Absurd gives up so many claims that have run out. One at a time,
             # the last turns of a worker that died with a hundred would wait for a hundred looks.
-            claimed = await claims.claim_tasks(self.turns - len(self._taken), self.claim, name)
-            for given in claimed:
-                # From now on, since many may wait to begin.
-                self._runs.add(str(given["run_id"]))
-                task = asyncio.create_task(self._one(next(turns), given))
+            claimed = await claims.claim_tasks(self.turns - len(self._taken), self.claim, _name())
+            for each in claimed:
+                turn = _Turn(str(each["run_id"]), each["attempt"])
+                # From now on: it may wait before it begins.
+                self._turns.add(turn)
+                place = next(next_place)
+                if connections[place].closed:
+                    connections[place] = await self._connect(stack)
+                task = asyncio.create_task(
+                    self._one(turn, _ClaimedTurn(connections[place], self.queue, each))
+                )
                 self._taken.add(task)
                 task.add_done_callback(self._taken.discard)
             if not claimed:
                 await self._pause(self.poll)
-            while len(self._taken) >= self.turns and not self._ending.is_set():
-                await _either(self._ending, self._taken)
-            if any(each.closed for each in connections):
-                msg = "a connection was lost"
-                raise psycopg.OperationalError(msg)
 
-    async def _one(self, worker: _GivenTurns, given: absurd_sdk.ClaimedTask) -> None:
-        """Do the turn that was *given*."""
-        _given.set(given)
+    async def _one(self, turn: _Turn, client: _ClaimedTurn) -> None:
+        """Do *turn*, which *client* has claimed."""
+        client.register_task(TURN)(partial(self._turn, turn))
         try:
-            # After it was claimed the session has done what it could: where the end of the turn is not known
-            # to the queue, another worker looks at the session again.
-            with suppress(psycopg.OperationalError):
-                await worker.work_batch(claim_timeout=self.claim)
+            await client.work_batch(claim_timeout=self.claim)
+        except psycopg.Error as error:
+            # The session has done what it could, and the queue may not know it: then the turn comes again.
+            warn("absurd worker", "could not tell how a turn ended", error)
         finally:
-            self._runs.discard(str(given["run_id"]))
+            self._turns.discard(turn)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ending.wait()
 
-    async def _turn(self, params: Any, context: absurd_sdk.AsyncTaskContext) -> None:  # noqa: ANN401  # JSON
+    async def _turn(self, turn: _Turn, params: Any, context: absurd_sdk.AsyncTaskContext) -> None:  # noqa: ANN401  # JSON
         """Let the session go on until it rests."""
-        given = cast("TurnParams", params)
-        name, run = given["session"], str(_given.get()["run_id"])
-        with suppress(SessionClosed, SessionGone):
+        told = cast("TurnParams", params)
+        name = told["session"]
+        try:
+            while (first := self._at_work.get(name)) is not None:
+                if first.task != context.task_id and first.turn.held:
+                    first.more += 1
+                    return
+                # It goes on without a claim: where this worker ends now, only this turn is left.
+                await first.over.wait()
+            self._at_work[name] = at_work = _AtWork(turn, context.task_id)
             try:
-                while (there := self._at_work.get(name)) is not None:
-                    if there.task != context.task_id and there.run in self._runs:
-                        there.more += 1
-                        return
-                    # It goes on without a claim: where this worker ends now, only this turn is left.
-                    await there.over.wait()
-                self._at_work[name] = at_work = _AtWork(context.task_id, run)
-                try:
-                    await self._alone(name, given["agent"], at_work, context)
-                finally:
-                    at_work.over.set()
+                again = await self._alone(name, told["agent"], at_work)
+            except SessionGone:
+                return
             finally:
-                # Before Absurd is told that it is over: then nothing is left to extend.
-                self._runs.discard(run)
+                at_work.over.set()
+            if again is not None:
+                await _sleep(context, again)
+        finally:
+            # Before Absurd is told that it is over: then nothing is left to extend.
+            turn.held = False
 
-    async def _alone(
-        self, name: str, agent: str, at_work: _AtWork, context: absurd_sdk.AsyncTaskContext
-    ) -> None:
-        """Let the session *name* of *agent* go on, as the one turn that is *at_work* on it here."""
+    async def _alone(self, name: str, agent: str, at_work: _AtWork) -> float | None:
+        """
+        Let the session *name* of *agent* go on, as the one turn that is *at_work* on it here.
+
+        The answer is in how many seconds a turn has to look at it again, None for never.
+        """
         async with AsyncExitStack() as stack:
             try:
-                while not await self._begun(name, stack):
-                    pause = self._sleepers.put_back(name, time.monotonic())
-                    # As in `_hand_over`; where the time has gone by already, it looks again.
-                    await context.sleep_for(f"full {time.time_ns()}", pause)
+                if not await self._begun(name, stack):
+                    return self._sleepers.put_back(name, time.monotonic())
                 session = await stack.enter_async_context(self._agent(agent).session(name, self.store))
-                done, driven = -1, True
-                while done != at_work.more:
-                    done = at_work.more
-                    driven = await self._drive(session)
+                return await self._drive_for_all(session, at_work)
             finally:
                 # In the moment of the last look: a turn that comes from here on looks for itself.
                 del self._at_work[name]
-            if not driven:
-                # Whatever is left there: an answer may have come while the run let go of the session.
-                await context.sleep_for(f"elsewhere {time.time_ns()}", self._pause_of(context.task_id))
-            self._busy.wake(context.task_id)
-            await self._hand_over(session, context)
 
-    def _pause_of(self, turn: str) -> float:
-        """How long *turn* sleeps, whose session is at work elsewhere."""
+    async def _drive_for_all(self, session: Session, at_work: _AtWork) -> float | None:
+        """Let *session* go on, for the turns that end meanwhile, too; the answer is as in `_alone`."""
+        while True:
+            done = at_work.more
+            try:
+                driven = await self._drive(session)
+            except SessionClosed:
+                # It was drained. What is left, and what other turns came for, is for another worker.
+                return HANDED_OVER
+            if done == at_work.more:
+                break
+            if self._ending.is_set():
+                return HANDED_OVER
+        if not driven:
+            # Whatever is left there: an answer may have come while the run let go of the session.
+            return self._pause_of(at_work)
+        self._busy.wake(at_work.task)
+        return _wanted_again(session)
+
+    def _pause_of(self, at_work: _AtWork) -> float:
+        """How long the turn sleeps whose session is at work elsewhere."""
         # The worker that goes on there may have lost this very turn, and have no claim that runs out with it.
         # Where it looks for turns itself, it soon gets this one back, and keeps it.
-        return self._busy.put_back(turn, time.monotonic(), again=_given.get()["attempt"] > 1)
+        return self._busy.put_back(at_work.task, time.monotonic(), again=at_work.turn.number > 1)
 
     async def _begun(self, session: str, stack: AsyncExitStack) -> bool:
         """Whether the tenant of *session* has a place, which is taken then until *stack* ends."""
@@ -369,18 +424,25 @@ class AbsurdWorker:
                 break
         return True
 
-    async def _hand_over(self, session: Session, context: absurd_sdk.AsyncTaskContext) -> None:
-        """Leave to a later turn what is left: a question with a deadline, or work that was handed over."""
-        if not (session.unfinished or session.queue):
-            return
+
+def _wanted_again(session: Session) -> float | None:
+    """In how many seconds a turn has to look at *session*, which rests or was left; None for never."""
+    if not (session.unfinished or session.queue):
+        return None
+    dues = [each.due for each in session.waiting if each.due is not None]
+    if dues:
+        # A row of the queue until then, and nothing of a worker.
+        return max(min(dues) - time.time(), HANDED_OVER)
+    return None if session.waiting else HANDED_OVER
+
+
+async def _sleep(context: absurd_sdk.AsyncTaskContext, seconds: float) -> NoReturn:
+    """Put the turn back into the queue for so many *seconds*."""
+    while True:
         # A step that Absurd knows by its name is over, so each has a new one.
-        step = f"later {time.time_ns()}"
-        dues = [each.due for each in session.waiting if each.due is not None]
-        if dues:
-            # A row of the queue until then, and nothing of a worker.
-            await context.sleep_until(step, max(min(dues), time.time() + HANDED_OVER))
-        elif not session.waiting:
-            await context.sleep_for(step, HANDED_OVER)
+        await context.sleep_for(f"again {time.time_ns()}", seconds)
+        # The time went by before Absurd had it, which then goes on with the turn.
+        seconds = max(2 * seconds, HANDED_OVER)
 
 
 def _name() -> str:

@@ -347,8 +347,7 @@ async def test_a_turn_looks_ever_more_rarely_at_a_busy_session_unless_it_may_hav
     sleeps = absurd_sdk.AsyncTaskContext.sleep_for
 
     async def quickly(self: Any, step: str, seconds: float) -> None:
-        if step.startswith("elsewhere"):
-            pauses.append(seconds)
+        pauses.append(seconds)
         await sleeps(self, step, 0.05)
 
     monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", quickly)
@@ -395,7 +394,7 @@ async def cut_off(stage: Stage, _: pytest.MonkeyPatch) -> None:
 
     async def ended() -> bool:
         end = (
-            "select pg_terminate_backend(pid) from pg_stat_activity where query like '%absurd.extend_claim%'"
+            "select pg_terminate_backend(pid) from pg_stat_activity where query like '%set claim_expires_at%'"
         )
         return len(await stage.server.run(f"{end} and pid <> pg_backend_pid()")) > 0
 
@@ -406,17 +405,26 @@ async def cut_off(stage: Stage, _: pytest.MonkeyPatch) -> None:
 async def deadlock(_: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse once to extend claims, as the database does where others lock them in another order."""
     execute = psycopg.AsyncConnection.execute
-    refusals = [psycopg.errors.DeadlockDetected()]
+    refused = asyncio.Event()
 
-    async def refused(self: Any, query: Any, given: Any = None, **more: Any) -> Any:
-        if refusals and "extend_claim" in query.as_string(self):
-            raise refusals.pop()
+    async def refuse(self: Any, query: Any, given: Any = None, **more: Any) -> Any:
+        if not refused.is_set() and "set claim_expires_at" in query.as_string(self):
+            refused.set()
+            raise psycopg.errors.DeadlockDetected
         return await execute(self, query, given, **more)
 
-    monkeypatch.setattr(psycopg.AsyncConnection, "execute", refused)
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", refuse)
+    await refused.wait()
 
 
-@pytest.mark.parametrize("happens", [lose_one, cut_off, deadlock])
+async def lock(stage: Stage, _: pytest.MonkeyPatch) -> None:
+    """Lock the run of ``kept`` while others are extended, as a worker does that finds it just claimed."""
+    async with await psycopg.AsyncConnection.connect(stage.server.dsn) as connection:
+        await connection.execute(f"select from {stage.runs} {OF} 'kept' for update of r")  # type: ignore[arg-type]  # names of ours
+        await extended(stage, "lost", 0.3)
+
+
+@pytest.mark.parametrize("happens", [lose_one, cut_off, deadlock, lock])
 async def test_claims_are_extended_whatever_happens_to_one(
     stage: Stage, happens: Callable[..., Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,6 +455,47 @@ async def test_a_worker_that_stops_hands_its_turn_over(stage: Stage) -> None:
         async with stage.worker():
             assert await stage.text("s") == "done: say two"
     assert stage.began == ["s"]
+
+
+async def test_a_worker_that_stops_hands_over_what_the_turns_came_for_that_it_ended(stage: Stage) -> None:
+    async with stage.way_in() as turns:
+        async with stage.worker() as worker:
+            async with turns.session("payer", "s") as session:
+                await session.send("look")
+            await until(lambda: stage.began == ["s"])
+            async with turns.session("payer", "s") as session:
+                await session.send("say two")
+            ended = f"select from {stage.runs} {OF} 's' and r.state = 'completed'"  # names of ours
+            while not await stage.server.run(ended):  # noqa: ASYNC110  # another process would do it
+                await asyncio.sleep(0.02)
+            worker.stop()
+            stage.go.set()
+        async with stage.worker(), asyncio.timeout(10):
+            assert await stage.text("s") == "done: say two"
+    assert stage.began == ["s"]
+
+
+async def test_a_turn_that_is_handed_over_slowly_is_not_lost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeps, pauses = absurd_sdk.AsyncTaskContext.sleep_for, list[float]()
+
+    async def slowly(self: Any, step: str, seconds: float) -> None:
+        pauses.append(seconds)
+        # The first time it has gone by before the queue has it.
+        await sleeps(self, step, seconds if len(pauses) > 1 else -1.0)
+
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", slowly)
+    async with stage.way_in() as turns:
+        async with stage.worker() as worker:
+            async with turns.session("payer", "s") as session:
+                await session.send("look")
+            await until(lambda: stage.began == ["s"])
+            worker.stop()
+            stage.go.set()
+        async with stage.worker(), asyncio.timeout(10):
+            assert await stage.text("s") == "done: look"
+    assert pauses[1] > pauses[0]
 
 
 async def test_a_worker_that_has_as_many_turns_as_it_may_hands_them_over_when_it_stops(stage: Stage) -> None:
@@ -558,6 +607,7 @@ async def test_a_worker_goes_on_whose_connections_for_turns_are_lost(stage: Stag
 
     async with stage.way_in() as turns, stage.worker():
         await say(range(6))
+        await stage.free()
         ours = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%absurd.complete_run%'"
         assert await stage.server.run(f"select pg_terminate_backend(pid) {ours}")
         async with asyncio.timeout(20):

@@ -8,7 +8,8 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +19,18 @@ from support.restate_agents import agent, shape
 from support.toy_restate import Kept, ShelfStore, ToyObject
 
 from turnwheel import Agent, MemoryStore, Policy
-from turnwheel.apps.restate.asks import MOST_APPENDED, MOST_KEPT, Accepted, Append, Bodies, Load
+from turnwheel.apps.restate.asks import (
+    MOST_APPENDED,
+    MOST_KEPT,
+    Accepted,
+    Append,
+    Bodies,
+    KeepCheckpoint,
+    Load,
+)
 from turnwheel.apps.restate.shelf import ANSWER_BYTES, PAGE_ENTRIES, SMALL_ENTRY, Shelf
 from turnwheel.apps.restate.turn import NEWER_CODE, TurnStore, TurnWork
-from turnwheel.effects.errors import ConfigError, StoreError, UnknownRequest
+from turnwheel.effects.errors import ConfigError, SessionGone, StoreConflict, StoreError, UnknownRequest
 from turnwheel.engine.journal.entries import VERSION
 from turnwheel.testing.store_contract import Check, Lasts, checks
 
@@ -302,6 +311,74 @@ async def test_what_is_written_at_the_same_time_is_one_step_as_far_as_a_message_
         store.answer([Accepted(incarnation="i")] * len(asked))
     assert steps == [2, 1, 1, 1]
     assert await asyncio.gather(*appends) == ["i"] * len(sizes)
+
+
+@asynccontextmanager
+async def answering(store: TurnStore, shelf: Shelf) -> AsyncGenerator[list[str]]:
+    """Have *shelf* answer what *store* asks; the kinds of all asks."""
+    kinds = list[str]()
+
+    async def answer() -> None:
+        while True:
+            asked = await store.asked(5.0)
+            kinds.extend([type(ask).__name__ for ask in asked])
+            store.answer([await shelf.answer(ask) for ask in asked])
+
+    task = asyncio.create_task(answer())
+    try:
+        yield kinds
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_a_session_is_opened_in_one_step_and_what_only_its_turn_writes_is_read_in_none() -> None:
+    store, shelf = TurnStore(), Shelf(Kept(), lambda: "one")
+    written = [b"%d" % number for number in range(12)]
+    append = partial(Append, session="s", about=None, incarnation="", at=0.0)
+    await shelf.answer(append(expected=0, entries=tuple(written[:10])))
+    await shelf.answer(KeepCheckpoint(session="s", position=6, body=b"state", first=0, incarnation="one"))
+    async with answering(store, shelf) as asked:
+        assert await store.checkpoints("s") == (b"state",)
+        # A reader begins with the entry that the checkpoint ends with.
+        assert [*await store.load("s", 5)] == written[5:10]
+        assert [*await store.load("s", 10, "one")] == []
+        assert await store.append("s", 10, [written[10]], None, "one") == "one"
+        assert [*await store.load("s", 11)] == []
+        assert asked == ["LoadJournal", "Append"]
+        # An input that the turn took in, which the session does not know yet.
+        await shelf.answer(append(expected=11, entries=(written[11],)))
+        store.wrote("s")
+        assert [*await store.load("s", 11)] == written[11:]
+        assert [*await store.load("s", 0)] == written
+        assert asked[2:] == ["Load", "Load"]
+
+
+async def test_a_turn_asks_again_for_a_journal_of_which_it_was_refused() -> None:
+    store, shelf = TurnStore(), Shelf(Kept(), lambda: "one")
+    await shelf.answer(
+        Append(session="s", expected=0, entries=(b"0", b"1"), about=None, incarnation="", at=0.0)
+    )
+    async with answering(store, shelf):
+        assert [*await store.load("s", 0)] == [b"0", b"1"]
+        with pytest.raises(StoreConflict):
+            await store.append("s", 1, [b"2"])
+        assert [*await store.load("s", 1)] == [b"1"]
+        with pytest.raises(SessionGone):
+            await store.load("s", 2, "another")
+        store.leave()
+        with pytest.raises(StoreError, match="the store is closed"):
+            await store.load("s", 2)
+
+
+async def test_a_journal_that_no_answer_holds_is_opened_in_several_steps() -> None:
+    store, shelf = TurnStore(), Shelf(Kept(), lambda: "one")
+    written = (bytes(ANSWER_BYTES), b"1", b"2")
+    await shelf.answer(Append(session="s", expected=0, entries=written, about=None, incarnation="", at=0.0))
+    async with answering(store, shelf) as asked:
+        assert await store.checkpoints("s") == ()
+        assert tuple(await store.load("s", 0)) == written
+        assert asked == ["LoadJournal", "Load", "Load"]
 
 
 async def test_a_checkpoint_that_is_too_large_for_restate_is_not_kept() -> None:
