@@ -32,13 +32,14 @@ from turnwheel.engine.journal.summary import SessionStatus, status_of
 
 WORKERS = 2
 
-# Seconds within which the worker dies, once half of all sessions are there.
-WITHIN = 3.0
+# A worker dies within so many steps of a session, each a model or a tool, once all sessions are there.
+WITHIN = 8.0
 
 # Seconds for which a network is cut.
 AWAY = 5.0
 
-# Seconds between two looks of a client: hundreds of them share two workers.
+# Seconds between two looks of a client. Hundreds of them share the cores with two workers, and an answer to a
+# question may come late.
 PAUSE = 5.0
 
 # What a session does: the jobs of its prompts, which come one right behind the other.
@@ -84,7 +85,7 @@ class Trial:
     times: int
     sessions: int
     seed: int = 1
-    pace: float = 0.5
+    pace: float
 
 
 async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
@@ -98,9 +99,9 @@ async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
             jobs = [JOBS[place % len(JOBS)] for place in range(trial.sessions)]
             working = [asyncio.create_task(work(*each)) for each in zip(clients, jobs, strict=True)]
             async with asyncio.timeout(LONGEST):
-                while sum(bool(client.accepted) for client in clients) < trial.sessions / 2:  # noqa: ASYNC110  # no event
+                while sum(bool(client.accepted) for client in clients) < trial.sessions:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.02)
-            await asyncio.sleep(chance.uniform(0.0, WITHIN))
+            await asyncio.sleep(chance.uniform(0.0, WITHIN * trial.pace))
             worker = chance.randrange(WORKERS)
             harmed = range(WORKERS) if harm is Harm.CRASH else [worker]
             held = [session for each in harmed for session in await host.held(each)]

@@ -63,7 +63,7 @@ async def test_every_session_ends_whatever_dies(
 ) -> None:
     if harm in {Harm.CRASH, Harm.CUT} and "sqlite" in request.node.name:
         pytest.skip("a file has no server")
-    figures = await harm_often(host, tmp_path, Trial(harm=harm, times=2, sessions=40))
+    figures = await harm_often(host, tmp_path, Trial(harm=harm, times=2, sessions=40, pace=0.5))
     assert figures.wrong == []
     assert figures.seconds
     # The bar is that of `make hosts`: tests run beside others, and their machine may be busy.
@@ -73,7 +73,7 @@ async def test_every_session_ends_whatever_dies(
 async def test_every_session_ends_where_nodes_of_restate_die(tmp_path: Path) -> None:
     """First the one that clients ask, and then another one; each stays away for a while."""
     with LARGE["three-nodes"]() as host:
-        figures = await harm_often(host, tmp_path, Trial(harm=Harm.CRASH, times=2, sessions=40))
+        figures = await harm_often(host, tmp_path, Trial(harm=Harm.CRASH, times=2, sessions=40, pace=0.5))
     assert figures.wrong == []
     assert figures.seconds
 

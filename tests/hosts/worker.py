@@ -45,7 +45,8 @@ async def take_turns(agent: Agent, place: str, queue: str) -> None:
 
     dsn, _, _ = place.partition("#")
     print("at work", flush=True)
-    claim = round(agent.lease)
+    # Whole seconds. It is extended by one statement for all turns, so it may be shorter than a lease.
+    claim = max(1, round(agent.lease / 2))
     await AbsurdWorker(dsn, {SERVICE: agent}, open_store(place), queue=queue, claim=claim).run()
 
 
