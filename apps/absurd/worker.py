@@ -86,7 +86,7 @@ KEEPALIVE: Mapping[str, int] = {
 BEATS = 4
 
 # The runs that a worker still has.
-RUNNING = """
+STILL_CLAIMED = """
 select run_id from absurd.{runs} where run_id = any(%s::uuid[]) and state = 'running' and claimed_by = %s
 """
 
@@ -212,8 +212,8 @@ class AbsurdWorker:
                 await self._take(stack)
                 await self._drain()
         except psycopg.OperationalError as error:
-            # What goes on can tell nobody how it ends; those that would take it see that its session is at
-            # work.
+            # The turns go on, and cannot tell how they end. Workers that would take them see that their
+            # sessions are at work.
             warn("absurd worker", "takes no turn until its database is back", error)
             await self._pause(LOST_AGAIN)
         finally:
@@ -263,7 +263,7 @@ class AbsurdWorker:
         if not turns:
             return
         runs = Identifier(f"r_{self.queue}")
-        asked = SQL(RUNNING).format(runs=runs), ([turn.run for turn in turns], _name())
+        asked = SQL(STILL_CLAIMED).format(runs=runs), ([turn.run for turn in turns], _name())
         running = {str(run) async for (run,) in await connection.execute(*asked)}
         for turn in turns:
             # The next try of a lost one waits for it, here or at another worker.

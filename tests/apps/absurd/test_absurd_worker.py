@@ -420,7 +420,8 @@ async def deadlock(_: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
 async def lock(stage: Stage, _: pytest.MonkeyPatch) -> None:
     """Lock the run of ``kept`` while others are extended, as a worker does that finds it just claimed."""
     async with await psycopg.AsyncConnection.connect(stage.server.dsn) as connection:
-        await connection.execute(f"select from {stage.runs} {OF} 'kept' for update of r")  # type: ignore[arg-type]  # names of ours
+        locked = f"select from {stage.runs} {OF} 'kept' for update of r"
+        await connection.execute(locked.encode())
         await extended(stage, "lost", 0.3)
 
 
