@@ -179,11 +179,21 @@ def _size(ask: Ask) -> int:
 @final
 @attrs.frozen
 class _Known:
-    """The end of a journal of that *incarnation*: its *entries* from the number *start* on."""
+    """
+    The *entries* of a journal of that *incarnation*, from the number *start* on.
+
+    They are the last ones, unless *more* follow.
+    """
 
     start: int
     entries: Sequence[bytes]
     incarnation: str
+    more: bool = False
+
+    @property
+    def end(self) -> int:
+        """The number behind them."""
+        return self.start + len(self.entries)
 
 
 @final
@@ -250,33 +260,32 @@ class TurnStore(AskingStore):
         """Note what *answer* tells of the end of the journal."""
         match ask, answer:
             case asks.Append(), Accepted():
-                known, more = _Known(ask.expected + len(ask.entries), (), answer.incarnation), False
+                known = _Known(ask.expected + len(ask.entries), (), answer.incarnation)
             case asks.Load(), Bodies():
-                known, more = _Known(ask.start + len(answer.bodies), (), answer.incarnation), answer.more
+                known = _Known(ask.start + len(answer.bodies), (), answer.incarnation, answer.more)
             case asks.LoadJournal(), asks.FoundJournal():
                 found = answer.entries
-                known, more = _Known(answer.start, found.bodies, found.incarnation), found.more
+                known = _Known(answer.start, found.bodies, found.incarnation, found.more)
             case asks.Look() | asks.KeepCheckpoint(), _:
                 return
             case _:
                 # It was refused or deleted: what is there now is not known.
                 self._known.pop(ask.session, None)
                 return
-        self._lengths[ask.session] = known.start + len(known.entries)
-        if more:
-            self._known.pop(ask.session, None)
-        else:
-            self._known[ask.session] = known
+        self._lengths[ask.session] = known.end
+        self._known[ask.session] = known
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; see `Store.load`."""
         known = self._known.get(session)
-        here = known is not None and start >= known.start and incarnation in {"", known.incarnation}
-        if known is None or not here or self._closed:
+        if self._closed or known is None or start < known.start or incarnation not in {"", known.incarnation}:
             return await super().load(session, start, incarnation)
         # They are read once.
-        self._known[session] = _Known(known.start + len(known.entries), (), known.incarnation)
-        return Entries(known.entries[start - known.start :], known.incarnation)
+        self._known[session] = _Known(known.end, (), known.incarnation, known.more)
+        found = known.entries[start - known.start :]
+        if known.more:
+            found = [*found, *await super().load(session, start + len(found), known.incarnation)]
+        return Entries(found, known.incarnation)
 
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*; the entries behind them, which are read next, come in one step."""
