@@ -122,6 +122,20 @@ class Stage:
             yield turns
         await store.close()
 
+    async def look(self, turns: TurnQueue) -> None:
+        """Have the session ``s`` look, which it does until the test lets it end."""
+        async with turns.session("payer", "s") as session:
+            await session.send("look")
+        await until(lambda: self.began == ["s"])
+
+    async def say_two(self, turns: TurnQueue) -> None:
+        """Have ``s`` prompted again while it looks, and the turn of that end, since the first one sees to it."""
+        async with turns.session("payer", "s") as session:
+            await session.send("say two")
+        ended = f"select from {self.runs} {OF} 's' and r.state = 'completed'"  # names of ours
+        while not await self.server.run(ended):  # noqa: ASYNC110  # another process would do it
+            await asyncio.sleep(0.02)
+
     async def text(self, name: str, agent: str = "payer") -> str:
         """The last words of the session *name*, once it has ended with them."""
         async with self.agents()[agent].session(name, self.store()) as session:
@@ -317,9 +331,7 @@ async def test_prompts_of_one_session_are_answered_in_their_order_by_two_workers
 
 async def test_a_turn_waits_where_its_session_is_at_work_elsewhere_and_holds_no_place(stage: Stage) -> None:
     async with stage.way_in() as turns, stage.worker(turns=1), stage.worker(turns=1):
-        async with turns.session("payer", "s") as session:
-            await session.send("look")
-        await until(lambda: stage.began == ["s"])
+        await stage.look(turns)
         async with turns.session("payer", "s") as session:
             await session.send("say two")
         await stage.until_held(lambda turns: turns == 2)
@@ -445,9 +457,7 @@ async def test_claims_are_extended_whatever_happens_to_one(
 async def test_a_worker_that_stops_hands_its_turn_over(stage: Stage) -> None:
     async with stage.way_in() as turns:
         async with stage.worker() as worker:
-            async with turns.session("payer", "s") as session:
-                await session.send("look")
-            await until(lambda: stage.began == ["s"])
+            await stage.look(turns)
             worker.stop()
             # As many prompts as there are: a drained worker begins none of them.
             async with turns.session("payer", "s") as session:
@@ -461,14 +471,8 @@ async def test_a_worker_that_stops_hands_its_turn_over(stage: Stage) -> None:
 async def test_a_worker_that_stops_hands_over_what_the_turns_came_for_that_it_ended(stage: Stage) -> None:
     async with stage.way_in() as turns:
         async with stage.worker() as worker:
-            async with turns.session("payer", "s") as session:
-                await session.send("look")
-            await until(lambda: stage.began == ["s"])
-            async with turns.session("payer", "s") as session:
-                await session.send("say two")
-            ended = f"select from {stage.runs} {OF} 's' and r.state = 'completed'"  # names of ours
-            while not await stage.server.run(ended):  # noqa: ASYNC110  # another process would do it
-                await asyncio.sleep(0.02)
+            await stage.look(turns)
+            await stage.say_two(turns)
             worker.stop()
             stage.go.set()
         async with stage.worker(), asyncio.timeout(10):
@@ -489,13 +493,12 @@ async def test_a_turn_that_is_handed_over_slowly_is_not_lost(
     monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", slowly)
     async with stage.way_in() as turns:
         async with stage.worker() as worker:
-            async with turns.session("payer", "s") as session:
-                await session.send("look")
-            await until(lambda: stage.began == ["s"])
+            await stage.look(turns)
+            await stage.say_two(turns)
             worker.stop()
             stage.go.set()
         async with stage.worker(), asyncio.timeout(10):
-            assert await stage.text("s") == "done: look"
+            assert await stage.text("s") == "done: say two"
     assert pauses[1] > pauses[0]
 
 
@@ -520,9 +523,7 @@ async def test_a_worker_that_has_as_many_turns_as_it_may_hands_them_over_when_it
 async def test_a_worker_whose_database_is_away_when_it_stops_lets_its_turns_end(stage: Stage) -> None:
     async with stage.way_in() as turns:
         async with stage.worker() as worker:
-            async with turns.session("payer", "s") as session:
-                await session.send("look")
-            await until(lambda: stage.began == ["s"])
+            await stage.look(turns)
             worker.dsn = "postgresql://nowhere.invalid/none"
             claims = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%claim_task%'"
             await stage.server.run(f"select pg_terminate_backend(pid) {claims}")
@@ -542,9 +543,7 @@ async def test_a_worker_that_is_cancelled_leaves_its_turns_to_others(stage: Stag
         running = asyncio.create_task(
             AbsurdWorker(stage.server.dsn, stage.agents(), store, queue=stage.queue, claim=1).run()
         )
-        async with turns.session("payer", "s") as session:
-            await session.send("look")
-        await until(lambda: stage.began == ["s"])
+        await stage.look(turns)
         before = asyncio.all_tasks()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
