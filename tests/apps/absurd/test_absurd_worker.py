@@ -129,7 +129,7 @@ class Stage:
         await until(lambda: self.began == ["s"])
 
     async def say_two(self, turns: TurnQueue) -> None:
-        """Have ``s`` prompted again while it looks, and the turn of that end, since the first one sees to it."""
+        """Prompt ``s`` again while it looks, and wait for the end of that turn: the first one sees to it."""
         async with turns.session("payer", "s") as session:
             await session.send("say two")
         ended = f"select from {self.runs} {OF} 's' and r.state = 'completed'"  # names of ours
