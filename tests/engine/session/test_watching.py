@@ -71,9 +71,26 @@ async def journal(house: House) -> list[Watched]:
     return [Watched(notice, f"{entry}.{place}") async for (entry, place), notice in news]
 
 
+def stream_word(request: CallModel, scene: PerformContext, number: int, word: str) -> None:
+    """Tell *word*, the piece *number* of the answer to *request*."""
+    piece = TextPiece(word)
+    scene.emit(ModelStreamed(at=1.0, request=request.id, before=number, count=1, pieces=(piece,)))
+
+
+def ended(request: CallModel) -> ModelFinished:
+    return ModelFinished(at=1.0, request=request.id, stop=StopReason.END_TURN, usage=Usage())
+
+
 async def test_a_late_watcher_sees_what_was_and_what_comes(house: House) -> None:
+    async def answer(request: CallModel, scene: PerformContext) -> ModelFinished:
+        for number, word in enumerate(("four ", "five ", "six")):
+            stream_word(request, scene, number, word)
+            # An answer that is over before the watcher has read the journal would have no deltas for it.
+            await until(lambda: len(seen.got(TextDelta)) > number)  # noqa: B023  # it is awaited here
+        return ended(request)
+
     await house.process(*WORK).run("go")
-    here = house.process(says("four five six"))
+    here = house.process(performers={CallModel: answer})
     seen = Seen(here.watch())
     await until(lambda: seen.got(RunEnded))
     assert seen.all == await journal(house)
@@ -103,13 +120,11 @@ async def test_a_watcher_that_comes_in_the_middle_of_an_answer_sees_the_rest_of_
 ) -> None:
     async def answer(request: CallModel, scene: PerformContext) -> ModelFinished:
         for number, word in enumerate(("now ", "then")):
-            scene.emit(
-                ModelStreamed(at=1.0, request=request.id, before=number, count=1, pieces=(TextPiece(word),))
-            )
+            stream_word(request, scene, number, word)
             await until(lambda: drives.got(TextDelta))
             if word == "now ":
                 await one.gate.wait()
-        return ModelFinished(at=1.0, request=request.id, stop=StopReason.END_TURN, usage=Usage())
+        return ended(request)
 
     here = one.process(performers={CallModel: answer})
     first = here.subscribe() if subscribed else None
