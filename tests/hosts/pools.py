@@ -9,9 +9,10 @@ from typing import final
 
 from provers.crash.points import Notebook
 from support.balancer import balanced
+from support.ports import free_ports
 from support.postgres import PostgresServer, make_absurd_tables, new_schema
 from support.proxy import Proxy
-from support.restate_cluster import Cluster, answers, free_ports, wait_until
+from support.restate_cluster import Cluster, answers, wait_until
 
 from hosts.desk import NOTES, SERVICE, make_agent, open_store
 from hosts.host import Harm, Input, Look

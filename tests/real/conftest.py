@@ -28,6 +28,7 @@ from typing import cast
 import httpx
 import pytest
 from support.installing import CACHE, install, install_npm
+from support.ports import free_ports
 
 AIMOCK = "1.43.0"
 LITELLM = "1.106.2"
@@ -234,20 +235,13 @@ def wait(server: subprocess.Popen[bytes], ready: str, log: Path) -> None:
     pytest.fail(f"{server.args!r} did not become ready (exit code {server.poll()}):\n{said}", pytrace=False)
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="session")
 def aimock(aimock_program: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running aimock. It refuses what no test has scripted."""
     folder = tmp_path_factory.mktemp("aimock")
     script = folder / "script.json"
     script.write_text('{"fixtures": [{"match": {}, "response": {"content": "unscripted"}}]}', "utf-8")
-    port = free_port()
+    (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     command = (*aimock_program, "--port", str(port), "--fixtures", str(script), "--strict")
     with Server(command, f"{url}/__aimock/health", folder, {"AIMOCK_STRICT_TURN_INDEX": "1"}).serving():
@@ -262,7 +256,7 @@ def proxy(
     folder = tmp_path_factory.mktemp("litellm")
     config = folder / "config.yaml"
     config.write_text(PROXY.format(tap=tap.url, key=KEY), "utf-8")
-    port = free_port()
+    (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     command = (*litellm_program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port))
     env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False", "NO_PROXY": "127.0.0.1"}

@@ -19,7 +19,8 @@ from hosts.judge import faults
 from hosts.pools import RestatePool
 from hosts.scripts import Client
 from provers.crash.points import Notebook
-from support.restate_cluster import answers, free_ports, server_program
+from support.ports import free_ports
+from support.restate_cluster import answers, server_program
 
 from turnwheel.apps import RestateStore
 from turnwheel.effects.errors import ConfigError, StoreError, UnknownRequest

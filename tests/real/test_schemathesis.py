@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from real.conftest import Server, free_port
+from real.conftest import Server
+from support.ports import free_ports
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240, func_only=True)]
 
@@ -22,7 +23,7 @@ SERVE = (sys.executable, "-m", "turnwheel.apps.cli", "serve", "--stand-in", "--s
 
 def test_the_server_is_as_its_document_says(schemathesis: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Here\n")
-    port = free_port()
+    (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     command = (*SERVE, "--port", str(port), "--token", "ann:secret")
     asks = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 import attrs
 import httpx
 from support.installing import CACHE, install_npm
+from support.ports import free_ports
 
 SERVER = "1.7.12"
 
@@ -24,15 +24,6 @@ def server_program() -> str:
     install_npm(folder, f"@restatedev/restate-server@{SERVER}")
     # It is one binary, which needs no node.
     return str(next(folder.glob("node_modules/@restatedev/restate-server-*/bin/restate-server")))
-
-
-def free_ports(number: int) -> list[int]:
-    """So many loopback ports that no process listens on."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [int(each.getsockname()[1]) for each in taken]
-    for each in taken:
-        each.close()
-    return ports
 
 
 @attrs.define(eq=False)

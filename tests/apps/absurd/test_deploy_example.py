@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from support.compose import Service, interpolated, plain_of, seconds, services_of
+from support.ports import free_ports
 from support.postgres import ON_ONE_WORKER, PostgresServer, postgres_server
 
 from turnwheel.apps.stand_in.wire import ChatRequest, ScriptedAnswer, ScriptedCall, chunks
@@ -230,8 +231,7 @@ class Machine:
 @asynccontextmanager
 async def started(server: PostgresServer, folder: Path, model: str) -> AsyncGenerator[Machine]:
     """The services over a new database, asking the *model* at that address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        given = {**GIVEN, "PORT": str(free.getsockname()[1]), "MODEL_URL": model}
+    given = {**GIVEN, "PORT": str(free_ports(1)[0]), "MODEL_URL": model}
     machine = Machine(server, f"deploy_{uuid.uuid4().hex[:8]}", folder, services_of(PLAIN, given))
     await server.run(f"create database {machine.database}")
     try:
