@@ -77,7 +77,12 @@ class Desk:
 
 def gate(folder: Path, session: str) -> Path:
     """The file for which `wait` waits in *session*."""
-    return folder / f"{session.rpartition('/')[2]}.gate"
+    return mark(folder, session, "gate")
+
+
+def mark(folder: Path, session: str, kind: str) -> Path:
+    """A file that says something of *session* to all processes."""
+    return folder / f"{session.rpartition('/')[2]}.{kind}"
 
 
 @tool(side_effect="read_only")
@@ -148,9 +153,10 @@ class Model:
         pieces = speech(request, scene.history.slice(0, request.view.length))
         calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
         if any("limited" in call.arguments and call.name == "put" for call in calls):
-            limits = Notebook.read(self._desk.folder / NOTES)
-            if not any(note["kind"] == "limited" and note["session"] == scene.session for note in limits):
-                notes.note("limited", session=scene.session)
+            # Once, whichever process was refused.
+            refused = mark(self._desk.folder, scene.session, "limited")
+            if not refused.exists():
+                refused.touch()
                 failed = Failure.RATE_LIMIT
                 return ModelFailed(at=clock.now(), request=request.id, failure=failed, message="429")
         await asyncio.sleep(self._desk.pace)

@@ -7,7 +7,7 @@ To add one, implement `Host` and add it to `HOSTS` of `hosts.known`. Workers mak
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias, final
@@ -141,6 +141,10 @@ class Host(Protocol):
         ...
 
     async def look(self, session: str) -> Look: ...
+
+    async def at_rest(self, prefix: str) -> Collection[str]:
+        """The sessions whose names begin with *prefix* and that do not go on by themselves now."""
+        ...
 
     async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
         """The journal of *session* and those of its children, by name."""

@@ -26,11 +26,22 @@ Journals = Mapping[str, Sequence[bytes]]
 Note = Mapping[str, Any]
 
 
-def faults(session: str, journals: Journals, notes: Iterable[Note], accepted: Sequence[str]) -> Iterator[str]:
-    """What is wrong with *session*, of which clients know that the inputs *accepted* were taken."""
-    by_session: dict[str, list[Note]] = {}
+def by_session(notes: Iterable[Note]) -> Mapping[str, Sequence[Note]]:
+    """The *notes* of each session."""
+    found: dict[str, list[Note]] = {}
     for note in notes:
-        by_session.setdefault(note["session"], []).append(note)
+        found.setdefault(note["session"], []).append(note)
+    return found
+
+
+def faults(
+    session: str, journals: Journals, notes: Mapping[str, Iterable[Note]], accepted: Sequence[str]
+) -> Iterator[str]:
+    """
+    What is wrong with *session*, of which clients know that the inputs *accepted* were taken.
+
+    *notes* are those of each session.
+    """
     for name, entries in journals.items():
         kept = Kept.of(entries, name)
         machine = kept.folded.machine
@@ -39,7 +50,7 @@ def faults(session: str, journals: Journals, notes: Iterable[Note], accepted: Se
             continue
         yield from journal_faults(kept, accepted if name == session else (), over=True)
         yield from state_faults(machine.state, machine.memory)
-        yield from _tool_faults(kept, by_session.get(name, ()))
+        yield from _tool_faults(kept, notes.get(name, ()))
         *_, last = replayed(entries, name)
         if (last.state, last.memory) != (machine.state, machine.memory):
             yield f"{name} is replayed to {last.state}, and is {machine.state}"

@@ -24,8 +24,8 @@ from provers.crash.points import Notebook
 
 from hosts.desk import NOTES
 from hosts.host import Answer, Harm, Host
-from hosts.judge import faults
-from hosts.scripts import LONGEST, Client
+from hosts.judge import by_session, faults
+from hosts.scripts import LONGEST, AtRest, Client
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver
 from turnwheel.engine.journal.summary import SessionStatus, status_of
@@ -38,9 +38,8 @@ WITHIN = 8.0
 # Seconds for which a network is cut.
 AWAY = 5.0
 
-# Seconds between two looks of a client. Hundreds of them share the cores with two workers, and an answer to a
-# question may come late.
-PAUSE = 5.0
+# Seconds between two looks of a client.
+PAUSE = 0.5
 
 # What a session does: the jobs of its prompts, which come one right behind the other.
 JOBS = (
@@ -95,7 +94,9 @@ async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
     try:
         for number in range(trial.times):
             names = [f"k{number}s{session}" for session in range(trial.sessions)]
-            clients = [Client(host, name, folder, pause=PAUSE) for name in names]
+            at_rest = AtRest(host, f"k{number}s")
+            looking = asyncio.create_task(at_rest.look_on())
+            clients = [Client(host, name, folder, PAUSE, at_rest) for name in names]
             jobs = [JOBS[place % len(JOBS)] for place in range(trial.sessions)]
             working = [asyncio.create_task(work(*each)) for each in zip(clients, jobs, strict=True)]
             async with asyncio.timeout(LONGEST):
@@ -106,22 +107,14 @@ async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
             harmed = range(WORKERS) if harm is Harm.CRASH else [worker]
             held = [session for each in harmed for session in await host.held(each)]
             died = time.time()
-            match harm:
-                case Harm.KILL:
-                    host.kill(worker)
-                    await host.begin(worker)
-                case Harm.FREEZE:
-                    host.freeze(worker)
-                case Harm.CRASH:
-                    await host.crash()
-                case Harm.CUT:
-                    await host.cut(worker, AWAY, resets=number % 2 == 1)
+            await do_harm(host, harm, worker, resets=number % 2 == 1)
             ends = await asyncio.gather(*working, return_exceptions=True)
+            looking.cancel()
             figures.wrong += [f"its client got {end!r}" for end in ends if end is not None]
             if harm is Harm.FREEZE:
                 host.thaw(worker)
                 await asyncio.sleep(1.0)
-            notes = Notebook.read(folder / NOTES)
+            notes = by_session(Notebook.read(folder / NOTES))
             for client in clients:
                 journals = await host.journals(client.session)
                 figures.wrong += faults(client.session, journals, notes, client.accepted)
@@ -130,6 +123,20 @@ async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
     finally:
         await host.stop()
     return figures
+
+
+async def do_harm(host: Host, harm: Harm, worker: int, *, resets: bool) -> None:
+    """Do *harm* to *worker* or to what is behind all of them; with *resets* a network that is cut breaks."""
+    match harm:
+        case Harm.KILL:
+            host.kill(worker)
+            await host.begin(worker)
+        case Harm.FREEZE:
+            host.freeze(worker)
+        case Harm.CRASH:
+            await host.crash()
+        case Harm.CUT:
+            await host.cut(worker, AWAY, resets=resets)
 
 
 async def work(client: Client, jobs: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
@@ -16,7 +16,7 @@ from support.restate_cluster import Cluster, answers, wait_until
 
 from hosts.desk import NOTES, SERVICE, make_agent, open_store
 from hosts.host import Harm, Input, Look
-from hosts.processes import PATIENCE, Workers, journals_of, leased
+from hosts.processes import PATIENCE, Workers, at_rest_in, journals_of, leased
 from hosts.sessions import give, look_at
 from turnwheel import Agent, Session
 from turnwheel.apps import RestateStore, TurnQueue
@@ -71,6 +71,10 @@ class Pool(Workers):
                     await asyncio.sleep(0.05)
                 else:
                     return look_at(self._looks[session])
+
+    async def at_rest(self, prefix: str) -> Collection[str]:
+        """Look in the store."""
+        return await at_rest_in(self._store, prefix)
 
     async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
         """Read them in the store."""
@@ -135,6 +139,9 @@ class RestatePool(Pool):
         super().__init__("restate")
         self.name = "workers of Restate" if nodes == 1 else f"workers of Restate on {nodes} nodes"
         self._program, self._nodes = program, nodes
+        # The process that noted last of each session, by so many notes.
+        self._last: dict[str, int] = {}
+        self._noted = 0
 
     def _given(self, worker: int) -> Sequence[str]:
         old = self._ports[worker] if self._ports else self.cluster.port
@@ -178,7 +185,6 @@ class RestatePool(Pool):
 
     async def _put(self, session: str, given: Input) -> None:
         async with self._agent.session(session, self._store) as one:
-            await one.load()
             await give(one, given)
 
     async def crash(self) -> None:
@@ -187,5 +193,7 @@ class RestatePool(Pool):
 
     async def held(self, worker: int) -> Sequence[str]:
         """Those that it noted last: Restate tells no leases."""
-        last = {note["session"]: note["process"] for note in Notebook.read(self._folder / NOTES)}
-        return [session for session, process in last.items() if process == self.pid(worker)]
+        notes = Notebook.read(self._folder / NOTES, self._noted)
+        self._noted += len(notes)
+        self._last |= {note["session"]: note["process"] for note in notes}
+        return [session for session, process in self._last.items() if process == self.pid(worker)]

@@ -8,7 +8,7 @@ import re
 import signal
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,9 @@ from hosts.host import Answer, Cancel, Harm, Input, Interrupt, Look, Prompt, Ste
 from hosts.newer import NEWER
 from hosts.sessions import give, look_at
 from turnwheel import Agent, MemoryStore, Session, SQLiteStore
+from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.engine.session.lease import decoded
+from turnwheel.engine.session.listing import listed
 from turnwheel.performers import PostgresStore
 from turnwheel.performers.stores.base import Store
 
@@ -49,6 +51,17 @@ async def leased(store: SQLiteStore | PostgresStore, pid: int) -> list[str]:
     """The sessions in *store* of which the process *pid* has the lease."""
     records = {name: decoded(data) for name, data in (await store.leases()).items()}
     return [name for name, record in records.items() if record is not None and record.pid == pid]
+
+
+async def at_rest_in(store: Store, prefix: str) -> set[str]:
+    """The sessions in *store* whose names begin with *prefix* and that do not go on by themselves now."""
+    return {one.session for one in await listed(store, prefix=prefix) if is_at_rest(one.about)}
+
+
+def is_at_rest(about: SessionSummary) -> bool:
+    """Whether a session that is *about* this does not go on by itself: prompts that wait begin a run."""
+    idle = about.state is SessionStatus.IDLE and not about.prompts
+    return idle or about.state is SessionStatus.RESTING
 
 
 def is_locked(file: str) -> bool:
@@ -236,6 +249,10 @@ class Servers(Workers):
         over = body["state"] == "done" and not body["queue"]
         return Look(over, tuple([asked["id"] for asked in body["questions"]]))
 
+    async def at_rest(self, prefix: str) -> Collection[str]:
+        """Look in the store."""
+        return await at_rest_in(self._store, prefix)
+
     async def _ask(self, method: str, path: str, body: object = None) -> Any:
         """The answer of one that answers. A refusal is one, too: an earlier try may have been taken."""
         async with asyncio.timeout(PATIENCE):
@@ -324,6 +341,10 @@ class InProcess:
     async def look(self, session: str) -> Look:
         """Look at the object."""
         return look_at(self._sessions[session])
+
+    async def at_rest(self, prefix: str) -> Collection[str]:
+        """Look in memory."""
+        return await at_rest_in(self._store, prefix)
 
     async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
         """Read them in memory."""

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import final
+from typing import NoReturn, final
 
 import attrs
 from provers.crash.points import Notebook
 
 from hosts.desk import NOTES, gate
 from hosts.host import Answer, Cancel, Host, Input, Interrupt, Look, Prompt, Steer, Think
+from turnwheel.effects.errors import StoreError
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Stepped
 
 # Seconds that a session may take: a long one that is taken over takes a few.
 LONGEST = 100.0
+
+# Seconds between two looks at all sessions.
+LOOK_AGAIN = 1.0
+
+
+@final
+@attrs.define
+class AtRest:
+    """
+    Those of the *sessions* of *host* that do not go on by themselves, told apart by how their names begin.
+
+    Hundreds of clients would share the cores with the workers, so one look serves them all.
+    """
+
+    host: Host
+    prefix: str
+    sessions: Collection[str] = ()
+
+    async def look_on(self) -> NoReturn:
+        """Look again and again."""
+        while True:
+            with suppress(StoreError):
+                self.sessions = await self.host.at_rest(self.prefix)
+            await asyncio.sleep(LOOK_AGAIN)
 
 
 @final
@@ -25,13 +51,15 @@ class Client:
     """
     A client of *session* at *host*, whose workers note in *folder*. It looks every *pause* seconds.
 
-    It remembers what was *accepted*.
+    It looks only where its session is one of those *at_rest*, if it is told which ones are. It remembers what
+    was *accepted*.
     """
 
     host: Host
     session: str
     folder: Path
     pause: float = 0.05
+    at_rest: AtRest | None = None
     accepted: list[str] = attrs.field(factory=list)
 
     async def put(self, given: Input) -> None:
@@ -47,9 +75,12 @@ class Client:
     async def until(self, holds: Callable[[Look], object]) -> Look:
         """The session, once *holds* is true of it."""
         async with asyncio.timeout(LONGEST):
-            while not holds(found := await self.host.look(self.session)):  # noqa: ASYNC110  # as a client would
+            while True:
+                if self.at_rest is None or self.session in self.at_rest.sessions:
+                    found = await self.host.look(self.session)
+                    if holds(found):
+                        return found
                 await asyncio.sleep(self.pause)
-        return found
 
     async def over(self) -> None:
         """Wait until it is at its end."""

@@ -14,8 +14,8 @@ from provers.crash.points import Notebook
 
 from hosts.desk import NOTES
 from hosts.host import Answer, Harm, Host
-from hosts.judge import faults, story
-from hosts.kills import PAUSE, Trial, harm_often
+from hosts.judge import by_session, faults, story
+from hosts.kills import Trial, harm_often
 from hosts.known import HOSTS, LARGE
 from hosts.newer import become_newer
 from hosts.processes import InProcess
@@ -44,7 +44,7 @@ async def played(host: Host, folder: Path) -> dict[str, Journals]:
         found = {name: await host.journals(name) for name in SCRIPTS}
     finally:
         await host.stop()
-    notes = Notebook.read(folder / NOTES)
+    notes = by_session(Notebook.read(folder / NOTES))
     wrong = [each for name in SCRIPTS for each in faults(name, found[name], notes, clients[name].accepted)]
     assert wrong == []
     return found
@@ -97,7 +97,7 @@ async def test_a_newer_version_follows_an_older_one(
 
     await host.start(tmp_path, 2, 0.2, Harm.KILL)
     try:
-        clients = [Client(host, f"s{number}", tmp_path, pause=PAUSE) for number in range(20)]
+        clients = [Client(host, f"s{number}", tmp_path, pause=5.0) for number in range(20)]
         async with asyncio.TaskGroup() as working:
             for client in clients:
                 working.create_task(works(client))
@@ -111,7 +111,7 @@ async def test_a_newer_version_follows_an_older_one(
         found = {client.session: await host.journals(client.session) for client in clients}
     finally:
         await host.stop()
-    notes = Notebook.read(tmp_path / NOTES)
+    notes = by_session(Notebook.read(tmp_path / NOTES))
     assert [
         fault for one in clients for fault in faults(one.session, found[one.session], notes, one.accepted)
     ] == []

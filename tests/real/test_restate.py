@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hosts.desk import NOTES, make_agent
 from hosts.host import Steer
-from hosts.judge import faults
+from hosts.judge import by_session, faults
 from hosts.pools import RestatePool
 from hosts.scripts import Client
 from provers.crash.points import Notebook
@@ -49,7 +49,8 @@ async def store(pool: RestatePool) -> AsyncGenerator[RestateStore]:
 async def one_fault(client: Client) -> list[str]:
     """What is wrong with the session of *client*."""
     journals = await client.host.journals(client.session)
-    return [*faults(client.session, journals, Notebook.read(client.folder / NOTES), client.accepted)]
+    notes = by_session(Notebook.read(client.folder / NOTES))
+    return [*faults(client.session, journals, notes, client.accepted)]
 
 
 async def test_a_session_is_copied_renamed_and_deleted(store: RestateStore, tmp_path: Path) -> None:

@@ -109,10 +109,10 @@ class Notebook:
         os.close(self._file)
 
     @staticmethod
-    def read(path: Path) -> list[dict[str, Any]]:
-        """All lines of the file at *path*; a last one that was cut off is none."""
+    def read(path: Path, start: int = 0) -> list[dict[str, Any]]:
+        """The lines of the file at *path* from the number *start* on; a last one that was cut off is none."""
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith(b"\n")]
+        return [json.loads(line) for line in lines[start:] if line.endswith(b"\n")]
 
 
 def pointed_statements(points: Points) -> None:
