@@ -76,6 +76,10 @@ UNIONS: tuple[Any, ...] = (
 # precision, and a budget with an exponent in the millions would cost minutes to add up.
 MOST_DIGITS = 30
 
+# Configurations that a process remembers as text, and the bytes that one may have for it: 4 MB in all. One
+# with a dozen tools has some kilobytes.
+MOST_CONFIGS, LARGEST_CONFIG = 64, 65_536
+
 # In this order: a generated hook takes in the hooks of its fields as they are at that moment.
 # The settings of a run, the inner classes first.
 SETTINGS = (
@@ -123,6 +127,27 @@ def _structure_passed_on(value: dict[str, Any], _: type[effects.AgentNoticed]) -
     return effects.AgentNoticed(call=value["call"], notice=structure(value["notice"], effects.Notice))
 
 
+def _structure_shared(made: cattrs.Converter) -> Callable[[dict[str, Any], type], effects.Config]:
+    """A hook of *made* by which equal configurations are one object."""
+    structure_new = made.gen_structure_attrs_fromdict(effects.Config)
+    known: dict[bytes, effects.Config] = {}
+
+    def structure_config(value: dict[str, Any], _: type) -> effects.Config:
+        # Each run of a journal has one, and the sessions of a process have few: as text it is found forty
+        # times as quick as it is made.
+        key = msgspec.json.encode(value)
+        if (found := known.get(key)) is None:
+            found = structure_new(value, effects.Config)
+            if len(key) <= LARGEST_CONFIG:
+                # Other threads read, too.
+                while len(known) >= MOST_CONFIGS:
+                    known.pop(next(iter(known.copy())), None)
+                known[key] = found
+        return found
+
+    return structure_config
+
+
 def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> cattrs.Converter:
     """
     A new converter for all values and states, to which hooks may be added.
@@ -147,6 +172,7 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
         # In full: a default that changes one day must not change the settings of an old run.
         later = NEWER_FIELDS.get(settings, {})
         made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made, **later))
+    made.register_structure_hook(effects.Config, _structure_shared(made))
     # A notice may hold a notice, so its hooks cannot wait for those of the union.
     made.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
     made.register_structure_hook(effects.AgentNoticed, _structure_passed_on)

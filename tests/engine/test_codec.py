@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects import events, history, messages, notices, records, requests, usage
 from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
-from turnwheel.engine.codec import TAG, decode, encode
+from turnwheel.engine.codec import MOST_CONFIGS, TAG, decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Stepped, TakenOver
 from turnwheel.states.batch.batch import Batch, Phase
@@ -72,6 +72,24 @@ def test_settings_are_written_in_full() -> None:
     assert set(told) == {field.name for field in attrs.fields(Config)} - {"ceiling"}  # a child's only
     assert set(told["tools"][0]) == {field.name for field in attrs.fields(ToolSpec)} - {"searches"}  # if so
     assert told["tools"][0]["approval"] == Approval.BY_SIDE_EFFECT
+
+
+def test_equal_settings_are_one_object_as_long_as_they_are_among_the_latest() -> None:
+    def read_again(model: str) -> Config:
+        config = Config(model=ModelSpec(name=model))
+        entry = decode_entry(encode_entry(TakenOver(at=0.0, config=config)))
+        assert isinstance(entry, TakenOver)
+        assert entry.config == config
+        assert entry.config is not None
+        return entry.config
+
+    first = read_again("m0")
+    assert read_again("m0") is first
+    for number in range(1, MOST_CONFIGS):
+        assert read_again(f"m{number}") is not first
+    assert read_again("m0") is first
+    read_again("one more")
+    assert read_again("m0") is not first
 
 
 def test_what_is_odd_is_written_all_the_same_and_what_is_long_in_short() -> None:
