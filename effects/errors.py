@@ -30,6 +30,7 @@ What a model or a tool does wrong is never an exception: it is an event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NoReturn, final
 
@@ -225,12 +226,18 @@ class StoreError(WorldError, OSError):
 
 @final
 class StoreConflict(WorldError):
-    """Session *session* has *actual* entries where the writer expected *expected*: another one wrote."""
+    """
+    Session *session* has *actual* entries where the writer expected *expected*: another one wrote.
 
-    def __init__(self, session: str, expected: int, actual: int) -> None:
+    *entries* are all of those behind the expected ones, where the store sent them along, else none.
+    """
+
+    def __init__(self, session: str, expected: int, actual: int, entries: Sequence[bytes] = ()) -> None:
         self.session = session
         self.expected = expected
         self.actual = actual
+        # Not among the arguments: a journal has no place in what is printed or pickled.
+        self.entries = entries
         super().__init__(session, expected, actual)
 
     def __str__(self) -> str:

@@ -67,6 +67,9 @@ async def _refused(store: Store, expected: int, entries: Sequence[bytes], about:
     except StoreConflict as conflict:
         same("the session of a conflict", conflict.session, "s")
         same("what a conflict says was expected", conflict.expected, expected)
+        if conflict.entries:
+            there = await store.load("s", expected)
+            same("the entries that a conflict has", list(conflict.entries), list(there))
         return conflict.actual
     return broken(f"an append that expects {expected} entries", found, StoreConflict)
 

@@ -59,6 +59,9 @@ LAST_WORDS = 1.0
 # How often an input is tried again where another process, which may be busy, wrote first.
 POST_TRIES = 20
 
+# Seconds before the third of these; each later pause is as much longer than the one before. A second in all.
+POST_PAUSE = 0.005
+
 
 class Owner(Enum):
     """Who uses a session object now."""
@@ -524,25 +527,45 @@ class SessionRunner:
             await self._turn()
         # A bounded number of tries: a process that writes without end must not hang the caller.
         async with self._lock:
-            for _ in range(POST_TRIES):
+            # Whether the state has what came first, and whether that has to be read.
+            caught_up = behind = False
+            for number in range(POST_TRIES):
+                # The run that writes may be in the middle of a few quick steps.
+                if number > 1:
+                    await asyncio.sleep(POST_PAUSE * (number - 1))
                 # A driver whose own append failed ends, and takes nothing in any more.
                 driven = self.driver is not None and not self.log.unsure
                 # A driver takes in foreign entries by itself; reading under it would replace its machine.
-                if not driven:
-                    await (self.log.read() if closed else self._read())
-                made = entry()
+                current = driven or caught_up
+                made = entry() if current else await self._decide(entry, closed=closed, behind=behind)
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
+                    # What came first is in the state by now.
+                    caught_up = True
                 except errors.StoreConflict:
                     # The run here lost the session: its driver finds out by itself, the caller now. Not so
                     # where the other entry is the driver's own, whose append was cut off while this waited.
                     if driven and not self.log.unsure:
                         raise
                     # Read all of it again where the driver's machine went ahead of the journal.
-                    self.log.stale = self.log.unsure
+                    self.log.stale, caught_up, behind = self.log.unsure, False, True
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
+
+    async def _decide(
+        self, entry: Callable[[], Posted | Titled | None], *, closed: bool, behind: bool
+    ) -> Posted | Titled | None:
+        """What *entry* makes, of the session as it is now or, if that is not *behind*, as it is known."""
+        if self.owner is Owner.CLOSED and not closed:
+            raise errors.SessionClosed(self.id)
+        # By an older state, the store refuses what is made. What is refused here may not be by a newer one.
+        if not (behind or self.log.stale or self.log.unsure or self.log.fresh):
+            with suppress(errors.CallerError):
+                if (made := entry()) is not None:
+                    return made
+        await self.log.read()
+        return entry()
 
     async def _has_task(self) -> bool:
         """Whether a child's task is journaled; journals it where it is not."""

@@ -3,7 +3,8 @@ The log of a session: the state that its journal folds to, and the writing end o
 
 Theory of operation. Each append names the length that this process knows. A store refuses it where another
 process was faster. Entries that may come from any process are then taken in, and the append is tried again;
-an entry that only the owner may write means that another process owns the session now.
+an entry that only the owner may write means that another process owns the session now. The owner stops then,
+and any other writer decides anew.
 """
 
 from __future__ import annotations
@@ -254,7 +255,14 @@ class SessionLog:
             # and writing it again would run a prompt twice.
             known, about = self._taken_up, self._about_after(entry)
             async with self._writing:
-                if self._taken_up != known or not await self._append(self._store, [entry], about):
+                try:
+                    if self._taken_up != known or not await self._append(self._store, [entry], about):
+                        return False
+                except StoreConflict as conflict:
+                    # Of a run elsewhere. One that goes on here has lost the session, and its driver says so.
+                    if self.in_use or not conflict.entries or branch_targets(conflict.entries):
+                        raise
+                    self._take_in(conflict.entries, self.length, self.state)
                     return False
         # After the append: a store that fails leaves the driver without the input, as its sender expects.
         self._arrived(entry)
@@ -461,14 +469,17 @@ class SessionLog:
         """Take in the entries added since; raise *conflict*, where there is one, if there are none."""
         from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
 
-        news = await self.load(self.length)
+        # With the name of its incarnation, the append was refused by that very session.
+        news = conflict.entries if conflict is not None and self.incarnation else ()
+        news = news or await self.load(self.length)
         added: list[ConcurrentEntry] = []
         for number, data in enumerate(news, self.length):
             entry = decode_entry(data, f"entry {number} of session {self.session!r}")
             # A step, a takeover or a branch: another process is the owner. Checked for all entries before
             # one is applied, so that a loser does not act on half of them.
             if not isinstance(entry, ConcurrentEntry):
-                raise StoreConflict(self.session, self.length, self.length + len(news))
+                came = () if self.in_use else news
+                raise StoreConflict(self.session, self.length, self.length + len(news), came)
             added.append(entry)
         # No journal becomes shorter. A store that says so would have this try for ever.
         if conflict is not None and not news:

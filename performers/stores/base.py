@@ -84,7 +84,8 @@ class Store(Protocol):
         writing stays; a session that is not there gets none, and has no incarnation.
 
         All of it is kept when this returns, as durably as the store promises, and also when it is cancelled.
-        Raises `StoreConflict` where the session has another length, and writes nothing then.
+        Raises `StoreConflict` where the session has another length, and writes nothing then. It may send all
+        entries along that are behind the expected ones, as `load` would give them.
         """
         ...
 

@@ -13,7 +13,14 @@ from provers.tasks import turns
 from support.session_stage import House, Tape, Watch, asked, said, until
 
 from turnwheel import Approve, Deny, MemoryStore, Policy, Session
-from turnwheel.effects.errors import JournalError, SessionClosed, StoreConflict, StoreError, UnknownRequest
+from turnwheel.effects.errors import (
+    JournalError,
+    QueueFull,
+    SessionClosed,
+    StoreConflict,
+    StoreError,
+    UnknownRequest,
+)
 from turnwheel.effects.events import ModelFinished
 from turnwheel.effects.notices import (
     ApprovalRequested,
@@ -299,6 +306,114 @@ async def test_an_input_is_given_up_where_others_write_to_the_journal_all_the_ti
     with pytest.raises(StoreError, match="session 's': other processes keep writing to it; try again"):
         await House(tape).process().send("hello")
     assert len(tries) == POST_TRIES
+
+
+class Counting(StoreOver):
+    """Counts what it is asked; with *tells* a refused append says what came first."""
+
+    def __init__(self, *, tells: bool) -> None:
+        super().__init__()
+        self.tells = tells
+        self.asked: list[str] = []
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        self.asked.append("append")
+        try:
+            return await super().append(session, expected, entries, about, incarnation)
+        except StoreConflict as conflict:
+            came = await self.kept.load(session, expected, incarnation) if self.tells else ()
+            raise StoreConflict(session, expected, conflict.actual, came) from None
+
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        self.asked.append("load")
+        return await super().load(session, start, incarnation)
+
+
+@pytest.mark.parametrize(
+    ("tells", "asked"), [(False, ["append", "load", "append"]), (True, ["append", "append"])]
+)
+async def test_an_input_is_sent_by_what_is_known_and_again_by_what_came_first(
+    asked: list[str], *, tells: bool
+) -> None:
+    store = Counting(tells=tells)
+    house = House(store)
+    here, there = house.process(calls(("look", {})), *GO_ON), house.process()
+    await there.send("go", id="go")
+    store.asked.clear()
+    await there.send("more", id="more")
+    assert store.asked == ["append"]
+    await here.resume()
+    await here.close()
+    store.asked.clear()
+    await there.send("and?", id="and?")
+    assert store.asked == asked
+    assert [mail.id for mail in there.queue] == ["and?"]
+    assert said(there) == ["go", "more"]
+
+
+@pytest.mark.parametrize("tells", [False, True])
+@pytest.mark.parametrize("saying", ["send", "steer", "control"])
+async def test_an_input_follows_another_process_that_went_back(saying: str, *, tells: bool) -> None:
+    house = House(Counting(tells=tells))
+    here, there = house.process(*GO_ON), house.process()
+    await here.run("first")
+    await there.load()
+    first = machine_of(there).memory.run
+    await here.run("second")
+    await here.branch(first)
+    await SAY[saying](there)
+    assert said(there) == ["first"]
+    await here.close()
+
+
+async def test_an_input_follows_another_process_also_where_a_caller_runs_the_session_meanwhile(
+    tape: Tape,
+) -> None:
+    house = House(tape)
+    here, there = house.process(*GO_ON), house.process(*GO_ON)
+    await here.run("first")
+    await there.load()
+    runs = list[asyncio.Future[object]]()
+
+    async def go_on(session: str, _: Sequence[bytes]) -> None:
+        del session
+        tape.meddlers.clear()
+        await here.run("second")
+        runs.append(asyncio.ensure_future(there.run("third")))
+        await turns(5)
+
+    tape.meddlers.append(go_on)
+    await there.send("and?", id="and?")
+    await runs[0]
+    assert said(there) == ["first", "second", "and?", "third"]
+    await here.close()
+
+
+@pytest.mark.parametrize("tells", [False, True])
+async def test_an_input_that_an_older_state_refuses_is_judged_by_the_newest(
+    monkeypatch: pytest.MonkeyPatch, *, tells: bool
+) -> None:
+    monkeypatch.setattr("turnwheel.effects.validators.MAX_WAITING", 2)
+    house = House(Counting(tells=tells))
+    here, there = house.process(*GO_ON), house.process()
+    for word in ("one", "two"):
+        await there.send(word)
+    with pytest.raises(QueueFull):
+        await there.send("three")
+    await here.resume()
+    # By what is known there, its queue is full.
+    await there.send("four", id="four")
+    assert [mail.id for mail in there.queue] == ["four"]
+    await here.close()
+    with pytest.raises(SessionClosed):
+        await here.send("five")
 
 
 async def test_a_look_into_the_store_that_fails_does_not_end_the_run(tape: Tape) -> None:

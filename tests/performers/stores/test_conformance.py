@@ -68,6 +68,9 @@ class Mistaken(StoreOver):
             case "says anything":  # the length that was expected is told as the real one
                 if expected != len(kept):
                     raise StoreConflict(session, expected, expected)
+            case "sends all along":  # and not those behind the expected ones
+                if expected != len(kept):
+                    raise StoreConflict(session, expected, len(kept), kept)
             case "looks before":  # it is compared first, and written later
                 compare(session, expected, kept)
                 await asyncio.sleep(0)
@@ -428,7 +431,12 @@ MISTAKES = {
         "gives text",
         "gives nearly bytes",
     ],
-    "a writer that is not at the end writes nothing": ["adds anywhere", "takes fewer", "says anything"],
+    "a writer that is not at the end writes nothing": [
+        "adds anywhere",
+        "takes fewer",
+        "says anything",
+        "sends all along",
+    ],
     "a session is there once it has an entry": ["takes nothing", "leaves a trace"],
     "of many writers at once one goes on": ["looks before"],
     "a reader sees an append whole or not at all": ["writes one by one", "tells later"],
