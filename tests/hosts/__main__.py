@@ -37,10 +37,16 @@ def main() -> int:
     parser.add_argument("--sessions", type=whole(1), default=200)
     parser.add_argument("--pace", type=float, default=1.0, help="seconds that a model or a tool takes")
     parser.add_argument("--seed", type=whole(0), default=1)
+    parser.add_argument("--early", action="store_true", help="while prompts are put in")
     parser.add_argument("--harm", type=Harm, choices=[*Harm], default=Harm.KILL)
     given = parser.parse_args()
     trial = Trial(
-        harm=given.harm, times=given.times, sessions=given.sessions, seed=given.seed, pace=given.pace
+        harm=given.harm,
+        times=given.times,
+        sessions=given.sessions,
+        seed=given.seed,
+        pace=given.pace,
+        early=given.early,
     )
     well = True
     titles = ["host", "takeovers", *PARTS, "faults", "took"]

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import final
 
@@ -32,7 +33,7 @@ from turnwheel.engine.journal.summary import SessionStatus, status_of
 
 WORKERS = 2
 
-# A worker dies within so many steps of a session, each a model or a tool, once all sessions are there.
+# A worker dies within so many steps of a session, each a model or a tool.
 WITHIN = 8.0
 
 # Seconds for which a network is cut.
@@ -77,7 +78,8 @@ class Trial:
     """
     What is done: *harm*, so many *times*, with so many new *sessions* at work each time.
 
-    Their models and tools take *pace* seconds.
+    Their models and tools take *pace* seconds. It is done once all prompts are in, or *early*, while they are
+    put in.
     """
 
     harm: Harm = Harm.KILL
@@ -85,6 +87,7 @@ class Trial:
     sessions: int
     seed: int = 1
     pace: float
+    early: bool = False
 
 
 async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
@@ -94,22 +97,18 @@ async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
     try:
         for number in range(trial.times):
             names = [f"k{number}s{session}" for session in range(trial.sessions)]
-            at_rest = AtRest(host, f"k{number}s")
-            looking = asyncio.create_task(at_rest.look_on())
-            clients = [Client(host, name, folder, PAUSE, at_rest) for name in names]
-            jobs = [JOBS[place % len(JOBS)] for place in range(trial.sessions)]
-            working = [asyncio.create_task(work(*each)) for each in zip(clients, jobs, strict=True)]
-            async with asyncio.timeout(LONGEST):
-                while sum(bool(client.accepted) for client in clients) < trial.sessions:  # noqa: ASYNC110  # no event
-                    await asyncio.sleep(0.02)
-            await asyncio.sleep(chance.uniform(0.0, WITHIN * trial.pace))
-            worker = chance.randrange(WORKERS)
-            harmed = range(WORKERS) if harm is Harm.CRASH else [worker]
-            held = [session for each in harmed for session in await host.held(each)]
-            died = time.time()
-            await do_harm(host, harm, worker, resets=number % 2 == 1)
-            ends = await asyncio.gather(*working, return_exceptions=True)
-            looking.cancel()
+            async with looking_on(AtRest(host, f"k{number}s")) as at_rest:
+                clients = [Client(host, name, folder, PAUSE, at_rest) for name in names]
+                jobs = [JOBS[place % len(JOBS)] for place in range(trial.sessions)]
+                working = [asyncio.create_task(work(*each)) for each in zip(clients, jobs, strict=True)]
+                await accepted(clients, 1 if trial.early else sum(map(len, jobs)))
+                await asyncio.sleep(chance.uniform(0.0, WITHIN * trial.pace))
+                worker = chance.randrange(WORKERS)
+                harmed = range(WORKERS) if harm is Harm.CRASH else [worker]
+                held = [session for each in harmed for session in await host.held(each)]
+                died = time.time()
+                await do_harm(host, harm, worker, resets=number % 2 == 1)
+                ends = await asyncio.gather(*working, return_exceptions=True)
             figures.wrong += [f"its client got {end!r}" for end in ends if end is not None]
             if harm is Harm.FREEZE:
                 host.thaw(worker)
@@ -123,6 +122,25 @@ async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
     finally:
         await host.stop()
     return figures
+
+
+@asynccontextmanager
+async def looking_on(at_rest: AtRest) -> AsyncGenerator[AtRest]:
+    """Have *at_rest* look all the time."""
+    looking = asyncio.create_task(at_rest.look_on())
+    try:
+        yield at_rest
+    finally:
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+
+async def accepted(clients: Sequence[Client], prompts: int) -> None:
+    """Wait until *clients* know of so many *prompts* that they were taken."""
+    async with asyncio.timeout(LONGEST):
+        while sum(len(client.accepted) for client in clients) < prompts:  # noqa: ASYNC110  # no event
+            await asyncio.sleep(0.02)
 
 
 async def do_harm(host: Host, harm: Harm, worker: int, *, resets: bool) -> None:

@@ -20,8 +20,8 @@ from turnwheel.engine.journal.entries import Stepped
 # Seconds that a session may take: a long one that is taken over takes a few.
 LONGEST = 100.0
 
-# Seconds between two looks at all sessions.
-LOOK_AGAIN = 1.0
+# Seconds between two looks at all sessions. Restate looks through all that it keeps for each of them.
+LOOK_AGAIN = 3.0
 
 
 @final

@@ -63,7 +63,8 @@ async def test_every_session_ends_whatever_dies(
 ) -> None:
     if harm in {Harm.CRASH, Harm.CUT} and "sqlite" in request.node.name:
         pytest.skip("a file has no server")
-    figures = await harm_often(host, tmp_path, Trial(harm=harm, times=2, sessions=40, pace=0.5))
+    trial = Trial(harm=harm, times=2, sessions=40, pace=0.5, early=True)
+    figures = await harm_often(host, tmp_path, trial)
     assert figures.wrong == []
     assert figures.seconds
     # The bar is that of `make hosts`: tests run beside others, and their machine may be busy.
