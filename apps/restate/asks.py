@@ -148,9 +148,10 @@ class Accepted(_Word):
 
 @final
 class Conflict(_Word):
-    """It was refused: the journal has *actual* entries."""
+    """It was refused: the journal has *actual* entries; all *entries* behind the expected ones, or none."""
 
     actual: int
+    entries: tuple[bytes, ...] = ()
 
 
 @final
@@ -245,7 +246,7 @@ class AskingStore(ABC):
         )
         answer = await self._answer(ask)
         if isinstance(answer, Conflict):
-            raise StoreConflict(session, expected, answer.actual)
+            raise StoreConflict(session, expected, answer.actual, answer.entries)
         return expect(Accepted, answer).incarnation
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:

@@ -71,9 +71,8 @@ class Shelf:
         if isinstance(ask, asks.EndTurn):
             return await self._ended(ask)
         info = await self.info(ask.session)
-        known = "" if isinstance(ask, asks.Look) else ask.incarnation
-        if known and (info is None or info.incarnation != known):
-            return Gone(begun_anew=info is not None)
+        if not isinstance(ask, asks.Look) and (gone := _gone(ask.incarnation, info)) is not None:
+            return gone
         if isinstance(ask, asks.Looks | asks.LoadJournal):
             return await self._look(ask, info)
         return await self._change(ask, info)
@@ -118,6 +117,16 @@ class Shelf:
             self._infos[session] = None if found is None else asks.decode_info(found)
         return self._infos[session]
 
+    async def refusal(self, ask: asks.Append) -> Conflict | Gone | None:
+        """How *ask* would be refused, with what came first; None where it would not be now."""
+        info = await self.info(ask.session)
+        refused = _gone(ask.incarnation, info) or _conflict(ask, info)
+        # A sender that knows no incarnation reads the journal from its beginning.
+        if isinstance(refused, Conflict) and ask.incarnation:
+            news = await self._load(ask.session, ask.expected, info)
+            refused.entries = () if news.more else news.bodies
+        return refused
+
     async def _ended(self, ask: asks.EndTurn) -> Accepted | Conflict:
         for session, length in ask.lengths.items():
             info = await self.info(session)
@@ -126,19 +135,18 @@ class Shelf:
         return Accepted()
 
     async def _append(self, ask: asks.Append, info: Info | None) -> Accepted | Conflict:
-        length = 0 if info is None else info.length
-        if length != ask.expected:
-            return Conflict(actual=length)
+        if (refused := _conflict(ask, info)) is not None:
+            return refused
         if info is None:
             if not ask.entries:
                 return Accepted()
             info = Info(length=0, created=ask.at, updated=ask.at, incarnation=self._new_id())
-        await self._keep_entries(ask.session, length, ask.entries)
+        await self._keep_entries(ask.session, info.length, ask.entries)
         self._note(
             ask.session,
             msgspec.structs.replace(
                 info,
-                length=length + len(ask.entries),
+                length=info.length + len(ask.entries),
                 updated=ask.at if ask.entries else info.updated,
                 about=info.about if ask.about is None else ask.about,
             ),
@@ -225,6 +233,19 @@ class Shelf:
     def _note(self, session: str, info: Info) -> None:
         self._infos[session] = info
         self._state.keep(_info(session), asks.encode(info))
+
+
+def _gone(known: str, info: Info | None) -> Gone | None:
+    """The refusal of a caller that knows the incarnation *known*, or none yet; None where it is right."""
+    if not known or (info is not None and info.incarnation == known):
+        return None
+    return Gone(begun_anew=info is not None)
+
+
+def _conflict(ask: asks.Append, info: Info | None) -> Conflict | None:
+    """The refusal of *ask* where the journal has another length; None where it has the expected one."""
+    length = 0 if info is None else info.length
+    return None if length == ask.expected else Conflict(actual=length)
 
 
 def _there(session: str, found: bytes | None) -> bytes:

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar, cast, final
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast, final
 
 import attrs
 import msgspec
@@ -152,19 +152,9 @@ def _service(name: str, work: Callable[[str], TurnWork], beat: float) -> restate
     @handler("append", kind="shared")
     async def append(context: restate.ObjectSharedContext, body: bytes) -> bytes:
         """Hand an input to the turn that goes on, and to one of its own; its answer."""
-        awakeable, answered = context.awakeable(_BYTES)
-        given = asks.encode(msgspec.structs.replace(_read(asks.decode_input, body), answer=awakeable))
-        context.object_send(turn, context.key(), given)
-        rung = None
-        while True:
-            running = await context.get("turn", type_hint=str)
-            if running is not None and running != rung:
-                context.resolve_signal(running, "input", given, _BYTES)
-                rung = running
-            later = context.sleep(timedelta(seconds=AGAIN))
-            who, _ = await restate.select(answered=answered, later=later)
-            if who == "answered":
-                return await answered
+        put = _read(asks.decode_input, body)
+        refusal = await _refusal(context, put)
+        return await _hand_over(context, turn, put) if refusal is None else asks.encode(refusal)
 
     @handler("ask", kind="shared")
     async def ask(context: restate.ObjectSharedContext | restate.ObjectContext, body: bytes) -> bytes:
@@ -187,6 +177,37 @@ def _service(name: str, work: Callable[[str], TurnWork], beat: float) -> restate
         return await ask(context, body)
 
     return made
+
+
+Turn: TypeAlias = Callable[[restate.ObjectContext, bytes], Awaitable[bytes]]
+
+
+async def _hand_over(context: restate.ObjectSharedContext, turn: Turn, put: Given) -> bytes:
+    """Have the turn that goes on, or one of its own, take *put* in; its answer."""
+    awakeable, answered = context.awakeable(_BYTES)
+    given = asks.encode(msgspec.structs.replace(put, answer=awakeable))
+    context.object_send(turn, context.key(), given)
+    rung = None
+    while True:
+        running = await context.get("turn", type_hint=str)
+        if running is not None and running != rung:
+            context.resolve_signal(running, "input", given, _BYTES)
+            rung = running
+        later = context.sleep(timedelta(seconds=AGAIN))
+        who, _ = await restate.select(answered=answered, later=later)
+        if who == "answered":
+            return await answered
+
+
+async def _refusal(context: restate.ObjectSharedContext, put: Given) -> AskAnswer | None:
+    """How *put* is refused before it is handed to a turn, which would cost ten times this look."""
+    if put.append is None:
+        return None
+    try:
+        return await Shelf(_State(context), str).refusal(put.append)
+    except StoreError:
+        # The journal was changed while it was read.
+        return None
 
 
 T = TypeVar("T")
@@ -237,7 +258,7 @@ class _Invocation:
     """A turn, in its *context*; *turn* is the handler that takes the next ones."""
 
     _context: restate.ObjectContext
-    _turn: Callable[[restate.ObjectContext, bytes], Awaitable[bytes]]
+    _turn: Turn
     # What is waited for, until it has come.
     _step: restate.RestateDurableFuture[bytes] | None = attrs.field(default=None, init=False)
     _signal: restate.RestateDurableFuture[bytes] | None = attrs.field(default=None, init=False)

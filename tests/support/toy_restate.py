@@ -130,12 +130,18 @@ class ToyObject(ListingStore):
     at_work: bool = False
     attempts: int = 0
     records: int = 0
+    # Appends that came to no turn.
+    refused: int = 0
     # The task that takes the turns.
     working: asyncio.Future[None] | None = None
 
     async def _ask(self, ask: StoreAsk) -> AskAnswer:
         if not isinstance(ask, Append):
             return await Shelf(self.state, lambda: "unused").answer(ask)
+        refusal = await Shelf(self.state, lambda: "unused").refusal(ask)
+        if refusal is not None:
+            self.refused += 1
+            return refusal
         given = Given(append=ask, answer=next(self.numbers))
         self.inbox.append(given)
         if self.at_work:

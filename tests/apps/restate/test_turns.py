@@ -25,13 +25,16 @@ from turnwheel.apps.restate.asks import (
     Accepted,
     Append,
     Bodies,
+    Conflict,
+    Gone,
     KeepCheckpoint,
     Load,
 )
 from turnwheel.apps.restate.shelf import ANSWER_BYTES, PAGE_ENTRIES, SMALL_ENTRY, Shelf
 from turnwheel.apps.restate.turn import NEWER_CODE, TurnStore, TurnWork
 from turnwheel.effects.errors import ConfigError, SessionGone, StoreConflict, StoreError, UnknownRequest
-from turnwheel.engine.journal.entries import VERSION
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import VERSION, RunOpened
 from turnwheel.testing.store_contract import Check, Lasts, checks
 
 PLAN = json.dumps(
@@ -111,6 +114,42 @@ async def test_a_steer_reaches_the_turn_that_goes_on(tmp_path: Path, dies: tuple
         assert kept.attempts == 2 + len(dies)
         await session.load()
         assert session.result().text == "done steer: be quick"
+
+
+async def test_an_input_by_an_older_journal_is_sent_again_and_costs_one_turn(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    kept, person = toy(ledger), agent(str(ledger))
+    async with person.session("s", kept) as session:
+        await session.send(json.dumps([[["look", {"seconds": 0.2}]]]))
+        await begun(ledger, "began-look")
+        # Not read again: by now the journal has a run, which a steer is for.
+        await session.steer("steer: be quick", id="steer")
+        assert (kept.refused, len(kept.inbox)) == (1, 1)
+        await kept.settled()
+        await session.load()
+        assert session.result().text == "done steer: be quick"
+    found = [decode_entry(entry) for entry in await kept.load("s")]
+    assert sum(isinstance(entry, RunOpened) for entry in found) == 1
+
+
+async def test_an_append_that_would_be_refused_is_refused_with_what_came_first() -> None:
+    store = ShelfStore()
+    known = await store.append("s", 0, [b"one", b"two"])
+    ask = partial(Append, session="s", entries=(b"new",), about=None, at=1.0)
+
+    async def refusal(expected: int, incarnation: str = known) -> object:
+        return await Shelf(store.state, str).refusal(ask(expected=expected, incarnation=incarnation))
+
+    assert await refusal(2) is None
+    assert await refusal(1) == Conflict(actual=2, entries=(b"two",))
+    assert await refusal(0) == Conflict(actual=2, entries=(b"one", b"two"))
+    assert await refusal(1, "") == Conflict(actual=2)
+    assert await refusal(2, "another") == Gone(begun_anew=True)
+    await store.append("s", 2, [b"x" * ANSWER_BYTES])
+    assert await refusal(1) == Conflict(actual=3)
+    await store.delete("s")
+    assert await refusal(3) == Gone(begun_anew=False)
+    assert await refusal(3, "") == Conflict(actual=0)
 
 
 async def test_an_interrupt_reaches_the_turn_that_goes_on(tmp_path: Path) -> None:
