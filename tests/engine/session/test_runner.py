@@ -12,7 +12,7 @@ import pytest
 from provers.tasks import turns
 from support.session_stage import House, Tape, Watch, asked, said, until
 
-from turnwheel import Approve, Deny, MemoryStore, Policy, Session
+from turnwheel import Approve, Deny, MemoryStore, Policy, Result, Session
 from turnwheel.effects.errors import (
     JournalError,
     QueueFull,
@@ -380,7 +380,7 @@ async def test_an_input_follows_another_process_also_where_a_caller_runs_the_ses
     here, there = house.process(*GO_ON), house.process(*GO_ON)
     await here.run("first")
     await there.load()
-    runs = list[asyncio.Future[object]]()
+    runs = list[asyncio.Task[Result]]()
 
     async def go_on(session: str, _: Sequence[bytes]) -> None:
         del session
