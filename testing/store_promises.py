@@ -65,11 +65,9 @@ async def _refused(store: Store, expected: int, entries: Sequence[bytes], about:
     try:
         found = await store.append("s", expected, entries, about)
     except StoreConflict as conflict:
-        same("the session of a conflict", conflict.session, "s")
-        same("what a conflict says was expected", conflict.expected, expected)
+        same("whose conflict it is, and of what", (conflict.session, conflict.expected), ("s", expected))
         if conflict.entries:
-            there = await store.load("s", expected)
-            same("the entries that a conflict has", list(conflict.entries), list(there))
+            same("the entries of a conflict", [*conflict.entries], [*await store.load("s", expected)])
         return conflict.actual
     return broken(f"an append that expects {expected} entries", found, StoreConflict)
 
@@ -686,9 +684,8 @@ async def many_may_make_the_place_at_once(share: Opened) -> None:
     """Stores that are opened first, at the same time, all have the same contents."""
     opened = [await share() for _ in range(6)]
     await asyncio.gather(*(store.append(f"s{number}", 0, [b"x"]) for number, store in enumerate(opened)))
-    promised = [f"s{number}" for number in range(6)]
     for store in opened:
-        same("the sessions", sorted(info.session for info in await store.list()), promised)
+        same("the sessions", sorted(one.session for one in await store.list()), [f"s{n}" for n in range(6)])
 
 
 _LASTS = {"store": Lasts.WHILE_OPEN, "reopen": Lasts.REOPENED, "share": Lasts.SHARED}
