@@ -236,7 +236,7 @@ class StoreConflict(WorldError):
         self.session = session
         self.expected = expected
         self.actual = actual
-        # Not among the arguments: a journal has no place in what is printed or pickled.
+        # Not among the arguments: a journal has no place in what is printed.
         self.entries = entries
         super().__init__(session, expected, actual)
 

@@ -236,7 +236,7 @@ class Shelf:
 
 
 def _gone(known: str, info: Info | None) -> Gone | None:
-    """The refusal of a caller that knows the incarnation *known*, or none yet; None where it is right."""
+    """The refusal of a caller that knows the incarnation *known*, if any; None where the journal has that."""
     if not known or (info is not None and info.incarnation == known):
         return None
     return Gone(begun_anew=info is not None)

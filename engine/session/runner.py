@@ -56,11 +56,9 @@ TURNS_TO_NOTICE = 5
 # Seconds that the reader of a stream has to see its end, once the work has been left.
 LAST_WORDS = 1.0
 
-# How often an input is tried again where another process, which may be busy, wrote first.
-POST_TRIES = 20
-
-# Seconds before the third of these; each later pause is as much longer than the one before. A second in all.
-POST_PAUSE = 0.005
+# How often an input is tried where another process, which may be busy, wrote first. A try is one append where
+# the store says what that was.
+POST_TRIES = 50
 
 
 class Owner(Enum):
@@ -529,15 +527,15 @@ class SessionRunner:
         async with self._lock:
             # Whether the state has what came first, and whether that has to be read.
             caught_up = behind = False
-            for number in range(POST_TRIES):
-                # The run that writes may be in the middle of a few quick steps.
-                if number > 1:
-                    await asyncio.sleep(POST_PAUSE * (number - 1))
+            for _ in range(POST_TRIES):
                 # A driver whose own append failed ends, and takes nothing in any more.
                 driven = self.driver is not None and not self.log.unsure
+                if self.owner is Owner.CLOSED and not (driven or closed):
+                    raise errors.SessionClosed(self.id)
                 # A driver takes in foreign entries by itself; reading under it would replace its machine.
-                current = driven or caught_up
-                made = entry() if current else await self._decide(entry, closed=closed, behind=behind)
+                # Once its append has failed, that machine is ahead of the journal.
+                current = driven or (caught_up and not (self.log.stale or self.log.unsure))
+                made = entry() if current else await self._decide(entry, behind=behind)
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
@@ -554,12 +552,10 @@ class SessionRunner:
         raise errors.StoreError(msg)
 
     async def _decide(
-        self, entry: Callable[[], Posted | Titled | None], *, closed: bool, behind: bool
+        self, entry: Callable[[], Posted | Titled | None], *, behind: bool
     ) -> Posted | Titled | None:
         """What *entry* makes, of the session as it is now or, if that is not *behind*, as it is known."""
-        if self.owner is Owner.CLOSED and not closed:
-            raise errors.SessionClosed(self.id)
-        # By an older state, the store refuses what is made. What is refused here may not be by a newer one.
+        # If the state is old, the store refuses the append. An error here may be wrong for a newer state.
         if not (behind or self.log.stale or self.log.unsure or self.log.fresh):
             with suppress(errors.CallerError):
                 if (made := entry()) is not None:

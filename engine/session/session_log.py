@@ -470,8 +470,10 @@ class SessionLog:
         from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
 
         # With the name of its incarnation, the append was refused by that very session.
-        news = conflict.entries if conflict is not None and self.incarnation else ()
-        news = news or await self.load(self.length)
+        news: Sequence[bytes] = conflict.entries if conflict is not None and self.incarnation else ()
+        # All of them, or it was deleted and begun anew while they were read.
+        if conflict is None or len(news) != conflict.actual - self.length:
+            news = await self.load(self.length)
         added: list[ConcurrentEntry] = []
         for number, data in enumerate(news, self.length):
             entry = decode_entry(data, f"entry {number} of session {self.session!r}")

@@ -21,7 +21,7 @@ from turnwheel.effects.errors import (
     StoreError,
     UnknownRequest,
 )
-from turnwheel.effects.events import ModelFinished
+from turnwheel.effects.events import ModelFinished, UserSteered
 from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
@@ -394,6 +394,53 @@ async def test_an_input_follows_another_process_also_where_a_caller_runs_the_ses
     await runs[0]
     assert said(there) == ["first", "second", "and?", "third"]
     await here.close()
+
+
+async def test_an_input_is_not_decided_by_a_step_that_was_not_written(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.process(says("done")), house.process()
+    steering = list[asyncio.Future[str]]()
+
+    async def fail(_: str, entries: Sequence[bytes]) -> None:
+        if not any(b"ModelFinished" in entry for entry in entries):
+            return
+        if steering:
+            tape.meddlers.clear()
+            msg = "the disk is full"
+            raise StoreError(msg)
+        # It waits for the last step of the run, and the step for what another process sends.
+        steering.append(asyncio.ensure_future(here.steer("be quick", id="steer")))
+        await turns(5)
+        tape.meddlers.clear()
+        await there.send("more")
+        tape.meddlers.append(fail)
+
+    tape.meddlers.append(fail)
+    with pytest.raises(StoreError, match="full"):
+        await here.run("go")
+    await steering[0]
+    last = (await house.entries())[-1]
+    assert isinstance(last, Posted)
+    assert isinstance(last.event, UserSteered)
+
+
+async def test_an_input_is_refused_once_its_session_is_closed_while_others_write(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.process(), house.process()
+    await here.send("first")
+
+    async def write(*_: object) -> None:
+        tape.meddlers.clear()
+        await there.send("more")
+        if len(there.queue) < 4:
+            tape.meddlers.append(write)
+        else:
+            await here.close()
+
+    tape.meddlers.append(write)
+    with pytest.raises(SessionClosed):
+        await here.send("late", id="late")
+    assert "late" not in [mail.id for mail in there.queue]
 
 
 @pytest.mark.parametrize("tells", [False, True])
