@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
 from provers.crash.points import Notebook
 from support.balancer import balanced
@@ -25,6 +26,9 @@ from turnwheel.performers.stores.base import Store
 
 # Seconds for which a node that crashed stays away, where others go on.
 AWAY = 5.0
+
+
+T = TypeVar("T")
 
 
 class Pool(Workers):
@@ -47,14 +51,7 @@ class Pool(Workers):
 
     async def put(self, session: str, given: Input) -> None:
         """Put *given* in, again and again while it cannot be written."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    await self._put(session, given)
-                except StoreError:
-                    await asyncio.sleep(0.05)
-                else:
-                    return
+        await patiently(partial(self._put, session, given))
 
     async def _put(self, session: str, given: Input) -> None:
         raise NotImplementedError
@@ -63,14 +60,8 @@ class Pool(Workers):
         """Read on in its journal."""
         if session not in self._looks:
             self._looks[session] = self._agent.session(session, self._store)
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    await self._looks[session].load()
-                except StoreError:
-                    await asyncio.sleep(0.05)
-                else:
-                    return look_at(self._looks[session])
+        await patiently(self._looks[session].load)
+        return look_at(self._looks[session])
 
     async def at_rest(self, prefix: str) -> Collection[str]:
         """Look in the store."""
@@ -78,7 +69,17 @@ class Pool(Workers):
 
     async def journals(self, session: str) -> Mapping[str, Sequence[bytes]]:
         """Read them in the store."""
-        return await journals_of(self._store, session)
+        return await patiently(partial(journals_of, self._store, session))
+
+
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """What *call* gives, which is made again while the store cannot answer, as after a crash of it."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await call()
+            except StoreError:
+                await asyncio.sleep(0.05)
 
 
 @final
