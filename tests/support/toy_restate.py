@@ -136,10 +136,10 @@ class ToyObject(ListingStore):
     working: asyncio.Future[None] | None = None
 
     async def _ask(self, ask: StoreAsk) -> AskAnswer:
+        shelf = Shelf(self.state, lambda: "unused")
         if not isinstance(ask, Append):
-            return await Shelf(self.state, lambda: "unused").answer(ask)
-        refusal = await Shelf(self.state, lambda: "unused").refusal(ask)
-        if refusal is not None:
+            return await shelf.answer(ask)
+        if (refusal := await shelf.refusal(ask)) is not None:
             self.refused += 1
             return refusal
         given = Given(append=ask, answer=next(self.numbers))

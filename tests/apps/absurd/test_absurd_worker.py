@@ -136,6 +136,17 @@ class Stage:
         while not await self.server.run(ended):  # noqa: ASYNC110  # another process would do it
             await asyncio.sleep(0.02)
 
+    async def followed(self) -> str:
+        """The last words of ``s``, which a worker leaves to the next one as it stops with two turns of it."""
+        async with self.way_in() as turns:
+            async with self.worker() as worker:
+                await self.look(turns)
+                await self.say_two(turns)
+                worker.stop()
+                self.go.set()
+            async with self.worker(), asyncio.timeout(10):
+                return await self.text("s")
+
     async def text(self, name: str, agent: str = "payer") -> str:
         """The last words of the session *name*, once it has ended with them."""
         async with self.agents()[agent].session(name, self.store()) as session:
@@ -469,14 +480,7 @@ async def test_a_worker_that_stops_hands_its_turn_over(stage: Stage) -> None:
 
 
 async def test_a_worker_that_stops_hands_over_what_the_turns_came_for_that_it_ended(stage: Stage) -> None:
-    async with stage.way_in() as turns:
-        async with stage.worker() as worker:
-            await stage.look(turns)
-            await stage.say_two(turns)
-            worker.stop()
-            stage.go.set()
-        async with stage.worker(), asyncio.timeout(10):
-            assert await stage.text("s") == "done: say two"
+    assert await stage.followed() == "done: say two"
     assert stage.began == ["s"]
 
 
@@ -491,14 +495,7 @@ async def test_a_turn_that_is_handed_over_slowly_is_not_lost(
         await sleeps(self, step, seconds if len(pauses) > 1 else -1.0)
 
     monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", slowly)
-    async with stage.way_in() as turns:
-        async with stage.worker() as worker:
-            await stage.look(turns)
-            await stage.say_two(turns)
-            worker.stop()
-            stage.go.set()
-        async with stage.worker(), asyncio.timeout(10):
-            assert await stage.text("s") == "done: say two"
+    assert await stage.followed() == "done: say two"
     assert pauses[1] > pauses[0]
 
 
