@@ -19,8 +19,8 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, takewhile, zip_longest
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
 
 import attrs
 
@@ -36,6 +36,9 @@ BARS = {"states": 0.95, "engine": 0.95, "performers": 0.90}
 # Seconds of tests that a mutant is hunted with, at first; one that lives on, with the second number, if no
 # other is asked for. They are those that the tests took while their lines were noted, twice the time or more.
 FIRST, SECOND = 10.0, 120.0
+
+# So many times likelier is a test to find a mutant for each folder that it has in common with the file.
+NEARER = 10
 
 # Tests below which those that ran anything in the file are tried, too.
 FEW = 20
@@ -64,23 +67,33 @@ def chosen_tests(
     # What is kept once it was made, or runs in a thread or another process, is noted for few tests or none.
     if len(tests) < FEW:
         tests |= {test for others in of_file.values() for test in others}
-    folder = ["tests", *mutant.file.split("/")[:-1]]
-    cases: dict[str, list[str]] = {}
-    for test in sorted(tests, key=lambda test: (-_shared(folder, test), seconds.get(test, 0.0))):
-        cases.setdefault(test.partition("[")[0], []).append(test)
-    # One case of each test before the second of any: cases of one test find the same things.
     found: list[str] = []
     spent = 0.0
-    for test in chain.from_iterable(zip_longest(*cases.values())):
-        if test is not None and spent + seconds.get(test, 0.0) <= most:
+    for test in _likeliest(tests, mutant.file, seconds):
+        if spent + seconds.get(test, 0.0) <= most:
             found.append(test)
             spent += seconds.get(test, 0.0)
     return tuple(found)
 
 
-def _shared(folder: Sequence[str], test: str) -> int:
-    """How many folders from the top of *folder* the file of *test* is in, too."""
-    both = takewhile(lambda pair: pair[0] == pair[1], zip(folder, test.split("/"), strict=False))
+def _likeliest(tests: Iterable[str], file: str, seconds: Mapping[str, float]) -> list[str]:
+    """The *tests* of the package's *file*: those that bear its name, near ones, quick ones come first."""
+    folder, own = ["tests", *file.split("/")[:-1]], f"test_{PurePosixPath(file).stem}"
+    cases: Counter[str] = Counter()
+    prices: dict[str, tuple[bool, float]] = {}
+    for test in sorted(tests, key=lambda test: seconds.get(test, 0.0)):
+        path, _, name = test.partition("::")
+        called = f"{path}::{name.partition('[')[0]}"
+        # The cases of one test find the same things, so each is a worse bargain than the one before it.
+        cases[called] += 1
+        price = seconds.get(test, 0.0) * cases[called] / NEARER ** _shared(folder, path)
+        prices[test] = not PurePosixPath(path).stem.startswith(own), price
+    return sorted(prices, key=lambda test: prices[test])
+
+
+def _shared(folder: Sequence[str], path: str) -> int:
+    """How many folders from the top of *folder* the file at *path* is in, too."""
+    both = takewhile(lambda pair: pair[0] == pair[1], zip(folder, path.split("/"), strict=False))
     return sum(1 for _ in both)
 
 

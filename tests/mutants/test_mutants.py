@@ -176,14 +176,17 @@ def test_a_changed_file_has_its_tests_run_again_and_a_text_those_beside_it() -> 
     ]
 
 
-def test_the_tests_nearest_to_a_file_come_first_and_of_each_one_case_before_a_second() -> None:
+def test_the_tests_that_bear_the_name_of_a_file_come_first_then_near_ones_and_of_each_one_case() -> None:
     one = mutants_of(ROOT, ROOT / "engine/session/lease.py")[0]
-    near, room, far = "tests/engine/session/a.py::test", "tests/engine/b.py::test", "tests/apps/c.py::test"
-    seconds = {far: 1.0, room: 2.0, f"{near}[1]": 3.0, f"{near}[2]": 4.0, "tests/engine/d.py::slow": 9.0}
+    own, near = "tests/engine/test_lease.py::test", "tests/engine/session/test_a.py::test"
+    far, farther = "tests/apps/test_c.py::test", "tests/apps/test_d.py::test"
+    seconds = {farther: 0.6, far: 0.1, f"{near}[1]": 2.0, f"{near}[2]": 6.0, own: 3.0}
     few = {one.file: {line: [*seconds] for line in one.lines}}
-    expected = (f"{near}[1]", room, far, f"{near}[2]")
-    assert command.chosen_tests(one, few, seconds, 10.0) == expected
-    assert command.chosen_tests(one, few, seconds, 6.0) == expected[:-1]
+    # As a second case, it counts twice its time.
+    expected = (own, f"{near}[1]", far, f"{near}[2]", farther)
+    assert command.chosen_tests(one, few, seconds, 12.0) == expected
+    assert command.chosen_tests(one, few, seconds, 6.0) == (own, f"{near}[1]", far, farther)
+    assert command.chosen_tests(one, few, seconds, 2.5) == (f"{near}[1]", far)
 
 
 @pytest.mark.prover
