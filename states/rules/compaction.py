@@ -93,11 +93,9 @@ def cut_index(history: History, budget: int) -> int:
         index -= 1
         kept += message_size(history[index])
     # A result without its call is refused by every provider, so a cut never falls between them.
-    if not 0 < index < len(history) or history[index].role is not Role.TOOL:
-        return index
     behind = next((n for n in range(index, len(history)) if history[n].role is not Role.TOOL), None)
     # Results at the very end have not been read by any model yet: their calls stay with them.
-    return index - 1 if behind is None else behind
+    return max(0, index - 1) if behind is None else behind
 
 
 def transcript_limit(window: int, answer: int) -> int:

@@ -151,6 +151,15 @@ def test_an_answer_that_may_not_be_so_long_is_asked_for_again_with_the_limit_tha
         assert [one.max_output for one in run.got(requests.CallModel)] == [limits[-1]]
 
 
+def test_how_long_an_answer_may_be_that_a_model_told_is_no_limit_of_the_one_that_takes_over() -> None:
+    models = (ModelSpec(name="wire:model"), ModelSpec(name="wire:other"))
+    run = MachineHarness(config(model=models[0], models=models[1:], fallback="wire:other"))
+    fails(run, max_output=1_000)
+    assert [one.max_output for one in run.got(requests.CallModel)] == [1_000]
+    fails(run, Failure.AUTH)
+    assert [(one.model, one.max_output) for one in run.got(requests.CallModel)] == [("wire:other", None)]
+
+
 @pytest.mark.parametrize(
     ("pieces", "failure", "again"),
     [

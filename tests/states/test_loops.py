@@ -417,6 +417,22 @@ def test_a_summary_changes_nothing_that_is_found(
     assert found(history, config(), (), 0, kept) == found(whole, config(), (), 0)
 
 
+def test_of_long_texts_only_the_beginning_is_remembered() -> None:
+    long = "x" * 10 * LONG_ARGUMENTS
+    made = [look(long, path=long, n=n) for n in range(3)]
+    kept = remembered(said(*made), Loops(), ())
+    texts = [
+        part.arguments if isinstance(part, messages.ToolCall) else part.content
+        for message in kept
+        for part in message.parts
+        if isinstance(part, messages.ToolCall | messages.ToolResult)
+    ]
+    assert len(texts) == 6
+    assert all(LONG_ARGUMENTS < len(text) < 2 * LONG_ARGUMENTS for text in texts)
+    # The calls differ and the results do not.
+    assert len(set(texts)) == 4
+
+
 # What was withdrawn
 
 

@@ -72,6 +72,29 @@ def test_a_rule_about_paths_speaks_by_all_that_it_names(text: str, finding: Find
 
 
 @pytest.mark.parametrize(
+    ("glob", "expected"), [("./b*", Fit.YES), ("b*", Fit.NO), ("./a/../b*", Fit.NO), ("./c*", Fit.NO)]
+)
+def test_a_rule_about_paths_is_also_read_as_it_is_written(glob: str, expected: Fit) -> None:
+    finding = Finding(paths=(PathFound(argument="path", value="a", written=("./b",), real=("./b",)),))
+    assert fit(rule(f"deny save path={glob}"), SAVE, {"path": "a"}, finding, Effort()) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "finding", "expected"),
+    [
+        ("ask read path=b*", Finding(), Fit.MAYBE),
+        ("ask read path=b*", Finding(paths=(path("abc"),)), Fit.NO),
+        ("ask read path=abc/b*", Finding(paths=(path("abc"),)), Fit.MAYBE),
+        ("ask read path=b*", Finding(paths=(path("abc", real="b"),)), Fit.MAYBE),
+        ("ask read path=abc/b*", Finding(paths=(path("x", argument="path"),)), Fit.MAYBE),
+        ("deny read path=abc/b*", Finding(paths=(path("abc"),)), Fit.NO),
+    ],
+)
+def test_what_a_search_may_find_is_asked_about(text: str, finding: Finding, expected: Fit) -> None:
+    assert fit(rule(text), SEARCH, {"path": "abc"}, finding, Effort()) is expected
+
+
+@pytest.mark.parametrize(
     ("value", "verdict", "expected"),
     [
         (["a", "b"], "deny", Fit.YES),

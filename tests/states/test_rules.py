@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -260,6 +261,13 @@ def test_a_wait_is_as_long_as_the_longest_at_most() -> None:
     retries = Retries(overloaded=5_000, longest=60.0)
     assert [retry_delay(retries, failed, attempt) for attempt in (1, 5, 6, 2_000)] == [2.4, 38.4, 60.0, 60.0]
     assert retry_delay(Retries(overloaded=5_000, longest=None, base=0.0), failed, 4_000) == 0.0
+
+
+def test_a_wait_that_a_provider_asks_for_may_be_as_long_as_the_longest() -> None:
+    failed = ModelFailed(at=0.0, request="r", failure=Failure.OVERLOADED, message="")
+    waits = [attrs.evolve(failed, retry_after=seconds) for seconds in (59.9, 60.0, 60.1)]
+    assert [retry_delay(Retries(longest=60.0), one, 1) for one in waits] == [59.9, 60.0, None]
+    assert [retry_delay(Retries(longest=None), one, 1) for one in waits] == [59.9, 60.0, 60.1]
 
 
 # Children
