@@ -199,7 +199,7 @@ def protection(
 
 def doubt_of(spec: ToolSpec, finding: Finding) -> str:
     """Why rules cannot decide about a call of *spec*, by its *finding*; empty where they can."""
-    doubts = [found.doubt for found in finding.paths if found.doubt]
+    doubts = [found.doubt for found in finding.paths]
     found = finding.command(spec.command)
     if found is not None:
         doubts += [found.unread or found.beyond]

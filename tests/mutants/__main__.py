@@ -66,7 +66,7 @@ def chosen_tests(
     tests = {test for line in there for test in of_file.get(line, ())}
     # What is kept once it was made, or runs in a thread or another process, is noted for few tests or none.
     if len(tests) < FEW:
-        tests |= {test for others in of_file.values() for test in others}
+        tests |= {test for others in of_file.values() for test in others} or _of_folder(mutant, seconds)
     found: list[str] = []
     spent = 0.0
     for test in _likeliest(tests, mutant.file, seconds):
@@ -74,6 +74,12 @@ def chosen_tests(
             found.append(test)
             spent += seconds.get(test, 0.0)
     return tuple(found)
+
+
+def _of_folder(mutant: Mutant, tests: Iterable[str]) -> set[str]:
+    """Those of *tests* that are about the folder of *mutant*, in whose file there is no function at all."""
+    folder = PurePosixPath("tests", mutant.file).parent.as_posix()
+    return {test for test in tests if test.startswith(f"{folder}/")}
 
 
 def _likeliest(tests: Iterable[str], file: str, seconds: Mapping[str, float]) -> list[str]:
@@ -84,9 +90,9 @@ def _likeliest(tests: Iterable[str], file: str, seconds: Mapping[str, float]) ->
     for test in sorted(tests, key=lambda test: seconds.get(test, 0.0)):
         path, _, name = test.partition("::")
         called = f"{path}::{name.partition('[')[0]}"
-        # The cases of one test find the same things, so each is a worse bargain than the one before it.
+        # The cases of one test find much the same, so each is a worse bargain than the one before it.
         cases[called] += 1
-        price = seconds.get(test, 0.0) * cases[called] / NEARER ** _shared(folder, path)
+        price = seconds.get(test, 0.0) * math.log2(1 + cases[called]) / NEARER ** _shared(folder, path)
         prices[test] = not PurePosixPath(path).stem.startswith(own), price
     return sorted(prices, key=lambda test: prices[test])
 

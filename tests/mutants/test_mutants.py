@@ -180,13 +180,18 @@ def test_the_tests_that_bear_the_name_of_a_file_come_first_then_near_ones_and_of
     one = mutants_of(ROOT, ROOT / "engine/session/lease.py")[0]
     own, near = "tests/engine/test_lease.py::test", "tests/engine/session/test_a.py::test"
     far, farther = "tests/apps/test_c.py::test", "tests/apps/test_d.py::test"
-    seconds = {farther: 0.6, far: 0.1, f"{near}[1]": 2.0, f"{near}[2]": 6.0, own: 3.0}
+    seconds = {farther: 0.6, far: 0.1, f"{near}[1]": 2.0, f"{near}[2]": 7.0, own: 3.0}
     few = {one.file: {line: [*seconds] for line in one.lines}}
-    # As a second case, it counts twice its time.
     expected = (own, f"{near}[1]", far, f"{near}[2]", farther)
-    assert command.chosen_tests(one, few, seconds, 12.0) == expected
+    assert command.chosen_tests(one, few, seconds, 13.0) == expected
     assert command.chosen_tests(one, few, seconds, 6.0) == (own, f"{near}[1]", far, farther)
     assert command.chosen_tests(one, few, seconds, 2.5) == (f"{near}[1]", far)
+
+
+def test_a_file_without_a_function_has_the_tests_of_its_folder() -> None:
+    one = mutants_of(ROOT, ROOT / "states/__init__.py")[0]
+    seconds = {"tests/states/test_a.py::test": 1.0, "tests/engine/test_b.py::test": 1.0}
+    assert command.chosen_tests(one, {one.file: {}}, seconds, 10.0) == ("tests/states/test_a.py::test",)
 
 
 @pytest.mark.prover

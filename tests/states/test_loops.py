@@ -15,7 +15,9 @@ from turnwheel.effects.config import Loops
 from turnwheel.effects.history import History
 from turnwheel.states.rules.loops import (
     LONG_ARGUMENTS,
+    LONGEST_CYCLE,
     PAGES,
+    WINDOW,
     Loop,
     alike,
     away,
@@ -431,6 +433,26 @@ def test_of_long_texts_only_the_beginning_is_remembered() -> None:
     assert all(LONG_ARGUMENTS < len(text) < 2 * LONG_ARGUMENTS for text in texts)
     # The calls differ and the results do not.
     assert len(set(texts)) == 4
+    short = said(*[look("x" * LONG_ARGUMENTS, path="a")] * 3)
+    assert remembered(short, Loops(), ()) == tuple(
+        [attrs.evolve(one, parts=(*one.calls, *one.results)) for one in list(short)[1:]]
+    )
+
+
+@pytest.mark.parametrize("threshold", ["warn", "withdraw", "stop", "same"])
+def test_so_many_calls_are_looked_at_that_a_cycle_fits_as_often_as_each_threshold_says(
+    threshold: str,
+) -> None:
+    assert window(attrs.evolve(Loops.never(), **{threshold: 50})) == 50 * LONGEST_CYCLE
+    assert window(Loops.never()) == WINDOW
+
+
+def test_calls_without_results_are_repeated_too() -> None:
+    whole = said(*[SAME] * 3)
+    history = History.of(*[attrs.evolve(one, parts=()) if one.role == "tool" else one for one in whole])
+    loop = found(history, config(), (), 3)
+    assert loop is not None
+    assert (loop.notice.stage, loop.notice.count) == (WARNED, 3)
 
 
 # What was withdrawn

@@ -72,11 +72,21 @@ def test_a_rule_about_paths_speaks_by_all_that_it_names(text: str, finding: Find
 
 
 @pytest.mark.parametrize(
-    ("glob", "expected"), [("./b*", Fit.YES), ("b*", Fit.NO), ("./a/../b*", Fit.NO), ("./c*", Fit.NO)]
+    ("glob", "written", "expected"),
+    [
+        ("./b*", "./b", Fit.YES),
+        ("b*", "./b", Fit.NO),
+        ("./c*", "./b", Fit.NO),
+        ("./b*", "b", Fit.YES),
+        ("a/../b*", "b", Fit.YES),
+        ("a/../b*", "a/b", Fit.NO),
+    ],
 )
-def test_a_rule_about_paths_is_also_read_as_it_is_written(glob: str, expected: Fit) -> None:
-    finding = Finding(paths=(PathFound(argument="path", value="a", written=("./b",), real=("./b",)),))
-    assert fit(rule(f"deny save path={glob}"), SAVE, {"path": "a"}, finding, Effort()) is expected
+def test_a_rule_about_paths_is_read_as_it_is_written_and_as_it_is_meant(
+    glob: str, written: str, expected: Fit
+) -> None:
+    finding = Finding(paths=(PathFound(argument="path", value="x", written=(written,), real=(written,)),))
+    assert fit(rule(f"deny save path={glob}"), SAVE, {"path": "x"}, finding, Effort()) is expected
 
 
 @pytest.mark.parametrize(
@@ -182,6 +192,7 @@ def test_what_has_no_command_is_allowed_by_one_rule_or_none() -> None:
         ("deny save", SAVE, []),
         # What a search finds, `read` would show.
         ("ask read path=a*", SEARCH, [("path", "a*")]),
+        ("ask read path=a*", SAVE, []),
         ("deny read path=a*", SEARCH, []),
         ("ask other path=a*", SEARCH, []),
         ("ask read text=a*", SEARCH, []),
@@ -341,6 +352,8 @@ def test_of_a_command_that_is_not_known_nothing_is_in_doubt() -> None:
         ("git push", ("git", UNKNOWN, "push"), Fit.YES),
         ("rm *", ("rm", "-f", *["x"] * 100), Fit.YES),
         ("never", ("git", *["-x"] * (MOST_ARGUMENTS + 2)), Fit.MAYBE),
+        ("never", ("git", *["-x"] * (MOST_ARGUMENTS - 1)), Fit.MAYBE),
+        ("never", ("git", *["-x"] * (MOST_ARGUMENTS - 2)), Fit.NO),
         ("never", ("git", *["-x"] * 5), Fit.NO),
         ("never", ("sudo", *["x"] * MOST_ARGUMENTS), Fit.MAYBE),
         ("never", ("sudo", *["x"] * (MOST_ARGUMENTS - 1)), Fit.NO),

@@ -117,6 +117,7 @@ TREE = json.dumps(
         ({"type": "array"}, [1, "a"]),
         (LIST_OF_NAMES, ["a"]),
         (LIST_OF_NAMES, []),
+        ({"type": ["string", "array"], "items": {"type": "integer"}}, "a"),
         ({"type": "object"}, {"anything": 1}),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}),
         ({"enum": ["a", 1, None]}, None),
