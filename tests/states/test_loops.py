@@ -440,7 +440,7 @@ def test_of_long_texts_only_the_beginning_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("threshold", ["warn", "withdraw", "stop", "same"])
-def test_so_many_calls_are_looked_at_that_a_cycle_fits_as_often_as_each_threshold_says(
+def test_a_cycle_fits_into_what_is_looked_at_as_often_as_each_threshold_says(
     threshold: str,
 ) -> None:
     assert window(attrs.evolve(Loops.never(), **{threshold: 50})) == 50 * LONGEST_CYCLE
