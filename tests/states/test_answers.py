@@ -111,9 +111,11 @@ def test_pieces_that_repeat_or_skip_some_are_of_another_stream(place: str) -> No
 # What fails
 
 
-def fails(run: MachineHarness, failure: Failure = Failure.BAD_REQUEST, **more: Any) -> None:
+def fails(
+    run: MachineHarness, failure: Failure = Failure.BAD_REQUEST, message: str = "as told", **more: Any
+) -> None:
     name = run.machine.state.open[0]
-    run.feed(ModelFailed(at=run.now + 1.0, request=name, failure=failure, message="as told", **more))
+    run.feed(ModelFailed(at=run.now + 1.0, request=name, failure=failure, message=message, **more))
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,24 @@ def test_how_long_an_answer_may_be_that_a_model_told_is_no_limit_of_the_one_that
     assert [one.max_output for one in run.got(requests.CallModel)] == [1_000]
     fails(run, Failure.AUTH)
     assert [(one.model, one.max_output) for one in run.got(requests.CallModel)] == [("wire:other", None)]
+
+
+def test_where_a_provider_says_that_it_is_not_to_be_asked_again_another_model_is_asked() -> None:
+    run = MachineHarness(config(models=(ModelSpec(name="wire:other"),), fallback="wire:other"))
+    fails(run, Failure.SERVER, should_retry=False)
+    assert [(one.model, one.attempt) for one in run.got(requests.CallModel)] == [("wire:other", 1)]
+
+
+def test_calls_of_an_answer_that_ends_as_interrupted_by_itself_are_told_to_have_been() -> None:
+    runs = [MachineHarness(), MachineHarness()]
+    for run in runs:
+        run.stream(*calls("write"))
+    runs[0].interrupt()
+    for run in runs:
+        run.say(stop=StopReason.INTERRUPTED)
+    told = [run.machine.memory.history[-1].results[0] for run in runs]
+    assert told[0].outcome == "cancelled"
+    assert (told[1].outcome, told[1].content) == (told[0].outcome, told[0].content)
 
 
 @pytest.mark.parametrize(
@@ -622,22 +642,25 @@ def test_a_steer_that_cannot_wait_ends_the_pause_before_a_summary() -> None:
     assert (run.label, [one.attempt for one in run.got(requests.CallModel)]) == ("compacting.summary", [2])
 
 
-def test_a_conversation_that_is_refused_for_its_size_is_shortened_by_what_it_is_and_twice_at_most() -> None:
+@pytest.mark.parametrize(("message", "told"), [("as told", " (as told)"), ("", "")])
+def test_a_conversation_that_is_refused_for_its_size_is_shortened_by_what_it_is_and_twice_at_most(
+    message: str, told: str
+) -> None:
     """Its window is smaller than it was taken for."""
     run = MachineHarness(config(loops=Loops.never()))
     for number in range(40):
         run.say(call(0, "look", path=str(number)), usage=Usage())
         run.end("look", "word " * 40)
     for _ in range(2):
-        fails(run, Failure.OVERFLOW)
+        fails(run, Failure.OVERFLOW, message)
         assert run.label == "compacting.summary"
         run.say("they talked", usage=Usage())
         assert run.label == "streaming"
-    fails(run, Failure.OVERFLOW)
+    fails(run, Failure.OVERFLOW, message)
     assert run.reason == "error"
     (ended,) = run.got(notices.RunEnded)
     assert ended.detail == (
-        "the conversation is larger than the model's window, and a summary was tried just before (as told)"
+        f"the conversation is larger than the model's window, and a summary was tried just before{told}"
     )
 
 

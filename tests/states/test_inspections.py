@@ -10,7 +10,7 @@ import pytest
 from turnwheel.effects.config import Concurrency, Config, Policy, ToolSpec
 from turnwheel.effects.events import Approve, ApproveAlways, ToolLost
 from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleCommand
-from turnwheel.effects.hooks import Hook, HookSpec
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.permissions import Rule
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import AskApproval, FireHook, InspectCall, RunTool
@@ -199,6 +199,38 @@ def test_a_call_that_waited_is_looked_at_again_when_it_starts() -> None:
     run.change(SetMode(mode="dont_ask"))
     run.inspect("save", reaches("a", "elsewhere"))
     assert run.outcomes[-1] == ("save", "denied")
+
+
+@pytest.mark.parametrize("now", [(), (ToolSpec(name="save", schema=SHELL, paths=("path",)),)])
+@pytest.mark.parametrize("waits", ["looked at", "allowed"])
+def test_a_call_does_not_start_where_its_tool_has_gone_or_takes_something_else(
+    now: tuple[ToolSpec, ...], waits: str
+) -> None:
+    policy = Policy(concurrency=Concurrency.PARALLEL_READS)
+    run = MachineHarness(settings("allow save path a*", policy=policy))
+    run.say(call(0, "look", path="x"), call(1, "save", path="a"))
+    if waits == "allowed":
+        run.inspect("save", reaches("a"))
+    there = attrs.evolve(run.machine.config, tools=(*TOOLS[:1], *now))
+    run = MachineHarness(Machine(there, run.machine.state, run.machine.memory))
+    if waits == "looked at":
+        run.inspect("save", reaches("a"))
+    run.end("look")
+    assert (run.started, run.outcomes[-1]) == ([], ("save", "error"))
+
+
+def test_a_call_that_a_hook_allowed_is_asked_about_where_a_new_rule_may_deny_it() -> None:
+    hook = HookSpec(name="hook", hook=Hook.PRE_TOOL_USE, tool="save")
+    policy = Policy(concurrency=Concurrency.PARALLEL_READS)
+    run = MachineHarness(settings(policy=policy, hooks=(hook,)))
+    run.say(call(0, "look", path="x"), call(1, "save", path="a"))
+    run.answer(HookAnswer(verdict="allow"))
+    assert run.judged == [("save", "allow", "hook")]
+    there = settings("deny save path s*", policy=policy, hooks=(hook,))
+    run = MachineHarness(Machine(there, run.machine.state, run.machine.memory))
+    run.end("look")
+    run.inspect("save", reaches("a", doubt="it has two names"))
+    assert (run.started, len(run.got(AskApproval))) == ([], 1)
 
 
 def test_always_answers_the_open_questions_that_it_covers_by_what_was_found() -> None:

@@ -42,7 +42,7 @@ from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import compaction
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.hooks import opinion
-from turnwheel.states.rules.limits import Left, child_tools, exceeded, granted, left
+from turnwheel.states.rules.limits import Left, affordable, child_tools, exceeded, granted, left
 from turnwheel.states.rules.retry import retry_delay
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.rules.token_estimates import estimated_usage, history_size, message_size
@@ -252,6 +252,33 @@ def test_when_a_run_has_used_enough(limits: Limits, spent: Spent, reason: str | 
 def test_a_limit_of_nothing_is_refused(field: str, value: int) -> None:
     with pytest.raises(ValueError, match="None for no limit"):
         Limits(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (Left(), 900),
+        (Left(tokens=1_001), 900),
+        (Left(tokens=999), 899),
+        (Left(tokens=116), 16),
+        (Left(tokens=115), "token_budget"),
+        # Each token that is asked is a millionth of a dollar, each of the answer four.
+        (Left(usd=Decimal("0.003700")), 900),
+        (Left(usd=Decimal("0.003699")), 899),
+        (Left(usd=Decimal("0.000164")), 16),
+        (Left(usd=Decimal("0.000163")), "max_budget"),
+        (Left(usd=Decimal("0.000164"), tokens=115), "token_budget"),
+        (Left(usd=Decimal("0.000200"), tokens=117), 17),
+    ],
+)
+def test_an_answer_may_be_as_long_as_what_is_left_pays_for(left: Left, expected: int | str) -> None:
+    assert affordable(left, asked=100, most=900, price=Price(input=1, output=4), least=16) == expected
+
+
+def test_an_answer_that_costs_nothing_is_as_long_as_it_may_be() -> None:
+    left = Left(usd=Decimal(0))
+    assert affordable(left, asked=100, most=900, price=Price(input=0, output=0), least=16) == 900
+    assert affordable(left, asked=100, most=900, price=None, least=16) == 900
 
 
 # Waiting

@@ -119,6 +119,13 @@ def test_only_the_hooks_that_match_are_asked(tool: str, path: str, asked: tuple[
     assert run.asked == ([("pre_tool_use", asked)] if asked else [])
 
 
+def test_a_hook_is_told_of_a_call_as_it_would_be_typed() -> None:
+    run = MachineHarness(config(hooks=(PROSE,)))
+    run.say(call(0, "write", path="grün.md"))
+    (asked,) = run.got(requests.FireHook)
+    assert asked.payload == '{"tool_name": "write", "tool_input": {"path": "grün.md"}}'
+
+
 @pytest.mark.parametrize("gates", Gates)
 def test_hooks_that_are_for_what_was_made_of_it_are_asked_once_too(gates: Gates) -> None:
     """What the first one said still counts, and the last rewriting holds."""
