@@ -422,7 +422,7 @@ def test_a_summary_changes_nothing_that_is_found(
 def test_of_long_texts_only_the_beginning_is_remembered() -> None:
     long = "x" * 10 * LONG_ARGUMENTS
     made = [look(long, path=long, n=n) for n in range(3)]
-    kept = remembered(said(*made), Loops(), ())
+    kept = remembered(list(said(*made)), Loops(), ())
     texts = [
         part.arguments if isinstance(part, messages.ToolCall) else part.content
         for message in kept
@@ -433,9 +433,9 @@ def test_of_long_texts_only_the_beginning_is_remembered() -> None:
     assert all(LONG_ARGUMENTS < len(text) < 2 * LONG_ARGUMENTS for text in texts)
     # The calls differ and the results do not.
     assert len(set(texts)) == 4
-    short = said(*[look("x" * LONG_ARGUMENTS, path="a")] * 3)
+    short = list(said(*[look("x" * LONG_ARGUMENTS, path="a")] * 3))
     assert remembered(short, Loops(), ()) == tuple(
-        [attrs.evolve(one, parts=(*one.calls, *one.results)) for one in list(short)[1:]]
+        [attrs.evolve(one, parts=(*one.calls, *one.results)) for one in short[1:]]
     )
 
 
