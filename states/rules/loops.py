@@ -187,7 +187,8 @@ def found(
 
 def window(loops: Loops) -> int:
     """How many calls are looked at: so many that the longest cycle fits as often as any threshold says."""
-    highest = max(each or 0 for each in (loops.warn, loops.withdraw, loops.stop, loops.same))
+    # This is done at each turn, so it is written to be quick.
+    highest = max(loops.warn or 0, loops.withdraw or 0, loops.stop or 0, loops.same or 0)
     return max(WINDOW, LONGEST_CYCLE * highest)
 
 
