@@ -1,7 +1,7 @@
 """
 Hunts the mistakes that a machine can make in the package, and says how many of them the tests find.
 
-    python -m mutants [--sample N] [--seed S] [--only TEXT] [--seconds N] [ROOM_OR_FILE...]
+    python -m mutants [--sample N] [--seed S] [--only TEXT] [--seconds N] [--tests FOLDER] [ROOM_OR_FILE...]
 
 A mutant is found when a test fails, or takes far too long. The first time it runs all tests once, to know
 which run each line; later only those of changed files. Ends with 1 where a room's score is below its bar.
@@ -145,6 +145,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which")
     parser.add_argument("--only", default="", help="those with this in their name")
     parser.add_argument("--seconds", type=float, default=SECOND, help="of tests, for one that lives on")
+    parser.add_argument("--tests", default="tests", help="the folder of the tests that hunt")
     parser.add_argument("--hunters", type=int, default=os.cpu_count() or 1, help="so many at a time")
     asked = parser.parse_args()
     made = [
@@ -154,7 +155,8 @@ def main() -> int:
     known = survivors()
     hunted = [one for one in mutants if one.name not in known]
     print(f"hunting {len(hunted)} of {len(made)} mutants; {len(known)} are known to live on", flush=True)
-    lines, seconds = noted.lines_of_tests(CACHE / "lines")
+    notes = CACHE / "-".join(["lines", *PurePosixPath(asked.tests).parts[1:]])
+    lines, seconds = noted.lines_of_tests(notes, asked.tests.rstrip("/"))
     over = hunt(hunted, lines, seconds, FIRST, asked.hunters)
     alive = [one for one in hunted if over.get(one.name, {}).get("code", 0) == 0]
     print(f"{len(alive)} live on; they are hunted with more tests", flush=True)

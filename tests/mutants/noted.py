@@ -92,9 +92,14 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def lines_of_tests(folder: Path) -> tuple[Lines, Mapping[str, float]]:
-    """Which tests run each line, and how long each takes: *folder* is made, or brought up to date."""
-    noted, now = folder / "tests.json", digests()
+def lines_of_tests(folder: Path, below: str = "tests") -> tuple[Lines, Mapping[str, float]]:
+    """
+    Which tests run each line, and how long each takes: *folder* is made, or brought up to date.
+
+    Of all tests, or of those *below* a folder of them.
+    """
+    noted = folder / "tests.json"
+    now = {name: digest for name, digest in digests().items() if name.startswith(f"{below}/")}
     before = json.loads(noted.read_text("utf-8")) if noted.exists() else {}
     changed = [name for name in {*now, *before} if now.get(name) != before.get(name)]
     again = run_again(changed, now)
@@ -104,9 +109,10 @@ def lines_of_tests(folder: Path) -> tuple[Lines, Mapping[str, float]]:
     forget(folder, again)
     asked = [name for name in again if name in now]
     if asked:
-        print("noting which lines tests run:", *(asked if before else ["all of them"]), flush=True)
+        print("noting which lines tests run:", *(asked if before else [f"all of {below}"]), flush=True)
         cores = "0" if len(asked) == 1 else "auto"
-        noting = ["-p", "mutants.covering", f"--lines={folder}", "--timeout=600", *(asked if before else [])]
+        noting = ["-p", "mutants.covering", f"--lines={folder}", "--timeout=600"]
+        noting += asked if before else [below]
         if run_pytest("-n", cores, *noting) not in ENDED:
             sys.exit("the lines of tests: pytest did not come to its end; see why by running these tests")
     noted.write_text(json.dumps(now), "utf-8")

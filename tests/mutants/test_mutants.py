@@ -207,6 +207,16 @@ def test_only_the_tests_of_changed_files_are_noted_again(tmp_path: Path) -> None
 
 
 @pytest.mark.prover
+def test_the_tests_of_one_folder_can_be_noted_alone(tmp_path: Path) -> None:
+    lines, seconds = noted.lines_of_tests(tmp_path, "tests/effects")
+    assert {test.rpartition("/")[0] for test in {test.partition("::")[0] for test in seconds}} == {
+        "tests/effects"
+    }
+    assert lines["effects/history.py"]
+    assert noted.lines_of_tests(tmp_path, "tests/effects") == (lines, seconds)
+
+
+@pytest.mark.prover
 def test_the_tests_that_run_a_line_are_noted(tmp_path: Path) -> None:
     asked = ["-p", "mutants.covering", f"--lines={tmp_path}", "tests/effects/test_pieces.py"]
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *asked], check=True, cwd=ROOT)
