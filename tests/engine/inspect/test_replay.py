@@ -19,7 +19,7 @@ from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
 from turnwheel.diagrams import chart
 from turnwheel.effects import Effect, is_notice
 from turnwheel.effects.config import Config, ModelSpec
-from turnwheel.effects.errors import JournalError, UnknownSession
+from turnwheel.effects.errors import InternalError, JournalError, UnknownSession
 from turnwheel.effects.events import Interrupted, ModelFailed, ModelFinished, UserSent
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
@@ -31,6 +31,7 @@ from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
+from turnwheel.states import streaming
 from turnwheel.states.table import TABLE
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 
@@ -152,6 +153,24 @@ async def test_a_damaged_journal_is_replayed_up_to_the_damage(broken: bytes, why
         next(steps)
     with pytest.raises(UnknownSession):
         await steps_of(MemoryStore())
+
+
+def test_an_entry_at_which_a_handler_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
+    entries = [
+        encode_entry(opened),
+        encode_entry(Stepped(event=Interrupted(at=2.0), label="streaming.stopping")),
+    ]
+    monkeypatch.setattr(streaming, "handle", _fail)
+    steps = replayed(entries, "s")
+    assert next(steps).label == "streaming"
+    with pytest.raises(JournalError, match="entry 1 of session 's' makes no sense here: a handler failed"):
+        next(steps)
+
+
+def _fail(*_: object) -> None:
+    msg = "a handler failed"
+    raise InternalError(msg)
 
 
 async def test_a_session_at_work_elsewhere_is_replayed_as_far_as_it_has_come(tmp_path: Path) -> None:

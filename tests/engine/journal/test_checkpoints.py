@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,11 @@ from turnwheel.effects.messages import Message, user
 from turnwheel.engine.journal.checkpoints import (
     APART,
     CHECKPOINT_VERSION,
+    DIGEST,
     CheckpointChain,
     Restored,
     checkpoint,
+    digest,
     restored,
 )
 from turnwheel.engine.journal.entries import VERSION
@@ -152,6 +155,26 @@ def test_the_latest_checkpoint_that_is_early_enough_is_taken_and_needs_those_bef
         restored([second])
     with pytest.raises(JournalError, match="a checkpoint is damaged"):
         restored([first[:-1]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"machine": {"length": 3}}, "a checkpoint has 0 messages of 3"),
+        ({"machine": {"state": "asleep"}}, "a checkpoint cannot be read"),
+        ({"state": {"runs": "many"}}, "a checkpoint cannot be read"),
+    ],
+)
+def test_a_checkpoint_that_does_not_hold_together_is_refused(
+    changes: dict[str, dict[str, object]], why: str
+) -> None:
+    body, _ = checkpoint(at_work(Machine.start(config(), "go", run="r")), 1, b"1")
+    head = json.loads(body[DIGEST:])
+    for part, fields in changes.items():
+        head[part] |= fields
+    changed = json.dumps(head).encode()
+    with pytest.raises(JournalError, match=why):
+        restored([digest(changed) + changed])
 
 
 # What is read, and when

@@ -147,6 +147,7 @@ def test_an_input_waits_once_until_it_is_applied() -> None:
     assert [one.id for one in state.prompts] == ["p"]
     assert [one.id for one in state.late] == ["s"]
     assert (state.knows("p"), state.knows("s"), state.knows("q")) == (True, True, False)
+    assert folded(Posted(event=STEER)).overtaken == {}
     assert state.machine is not None
     state.machine.advance(PROMPT)
     state.stepped(PROMPT, ())
