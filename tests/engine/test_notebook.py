@@ -123,8 +123,21 @@ def test_an_effect_is_its_line() -> None:
 
 
 def test_a_fence_is_longer_than_any_in_the_text() -> None:
-    assert markdown_of(Card(title="`````")).startswith("``````text\n")
-    assert "<details><summary>more</summary>" in html_of(Card(title="a", lines=("b",), folded="more"))
+    for title, fence in (
+        ("`````", "``````"),
+        ("``", "```"),
+        ("```", "````"),
+        ("=====", "```"),
+        ("` `` `", "```"),
+    ):
+        assert markdown_of(Card(title=title)) == f"{fence}text\n{title}\n{fence}\n"
+
+
+def test_the_lines_of_a_card_are_folded_where_it_says_so() -> None:
+    plain, folded = [html_of(Card(title="a", lines=("b",), folded=folded)) for folded in ("", "more")]
+    assert ("<details>" in plain, plain.count(">b</pre>")) == (False, 1)
+    assert ("<details><summary>more</summary>" in folded, folded.count(">b</pre></details>")) == (True, 1)
+    assert "<pre" not in html_of(Card(title="a"))
 
 
 def test_a_machine_by_hand_shows_its_memory_folded() -> None:
