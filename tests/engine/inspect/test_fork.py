@@ -622,6 +622,11 @@ async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, reason:
     assert re.search(reason, await refusal(step, instead))
 
 
+async def test_a_session_that_has_no_step_has_none_to_fork_at() -> None:
+    with pytest.raises(errors.ConfigError, match=r"^session 's' cannot be forked at step 1: it has none$"):
+        await Shop().session().fork("f", at=1)
+
+
 KEPT = "cannot be kept: a field is not of its type, or no finite number$"
 SENT: Any = events.UserSent
 NO: Any = Deny
