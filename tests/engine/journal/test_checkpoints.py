@@ -134,6 +134,37 @@ def test_a_checkpoint_goes_on_from_another_where_that_is_a_beginning_of_it() -> 
         assert (anew.first, anew.last) == (position, position)
 
 
+def with_places(**places: int | str) -> SessionState:
+    state = at_work(STARTED)
+    state.full_results.places = dict(places)
+    return state
+
+
+STARTED = Machine.start(config(), "go", run="r")
+
+
+@pytest.mark.parametrize(
+    ("now", "goes_on"),
+    [
+        ({"a": "text", "b": 2}, True),
+        ({"a": "text", "b": 2, "c": 3}, True),
+        ({"a": "text"}, False),
+        ({"b": 2}, False),
+        ({"b": 2, "c": 3}, False),
+        ({}, False),
+    ],
+)
+def test_a_checkpoint_goes_on_from_another_where_no_full_result_was_dropped(
+    now: dict[str, int | str], *, goes_on: bool
+) -> None:
+    first, chain = checkpoint(with_places(a="text", b=2), 1, b"1")
+    second, after = checkpoint(with_places(**now), 2, b"2", chain)
+    assert after.first == (1 if goes_on else 2)
+    assert got([first, second]).state.full_results.places == now
+    _, chain = checkpoint(with_places(), 1, b"1")
+    assert checkpoint(with_places(**now), 2, b"2", chain)[1].first == 1
+
+
 def test_entries_of_another_journal_do_not_follow_from_a_checkpoint() -> None:
     body, _ = checkpoint(initial_state([]), 1, b"1")
     found = got([body])
