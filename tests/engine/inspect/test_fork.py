@@ -35,7 +35,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects import config, errors, events, messages, notices, requests, usage
-from turnwheel.engine.inspect.fork import ForkPoint, Replacement, fork_entries
+from turnwheel.engine.inspect.fork import Replacement
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Forked, Stepped
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus
@@ -635,6 +635,11 @@ async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, reason:
     assert re.search(reason, await refusal(step, instead))
 
 
+async def test_a_session_that_has_no_step_has_none_to_fork_at() -> None:
+    with pytest.raises(errors.ConfigError, match=r"^session 's' cannot be forked at step 1: it has none$"):
+        await Shop().session().fork("f", at=1)
+
+
 KEPT = "cannot be kept: a field is not of its type, or no finite number$"
 SENT: Any = events.UserSent
 NO: Any = Deny
@@ -673,11 +678,6 @@ async def test_one_question_of_several_is_answered_by_an_event_that_names_it() -
     given = events.ApprovalGiven(at=1.0, request=second.id, decision=Deny())
     async with await shop.session().fork("f", at=end, instead=given) as fork:
         assert [question.id for question in fork.waiting] == [first.id]
-
-
-def test_a_journal_without_entries_has_no_step_to_fork_at() -> None:
-    with pytest.raises(errors.ConfigError, match="session 's' cannot be forked at step 1: it has none"):
-        fork_entries([], "s", "f", ForkPoint(at=1, now=0.0, new_id=str))
 
 
 async def test_a_session_without_a_run_cannot_be_forked() -> None:

@@ -19,7 +19,7 @@ from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
 from turnwheel.diagrams import chart
 from turnwheel.effects import Effect, is_notice
 from turnwheel.effects.config import Config, ModelSpec
-from turnwheel.effects.errors import InternalError, JournalError, UnknownSession
+from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import Interrupted, ModelFailed, ModelFinished, UserSent
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
@@ -32,6 +32,7 @@ from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
 from turnwheel.states import streaming
+from turnwheel.states.state import Start, Thinking
 from turnwheel.states.table import TABLE
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 
@@ -124,6 +125,7 @@ async def test_a_step_has_its_event_its_effects_and_its_account() -> None:
     assert [step.spent.turns for step in steps] == [0, 0, 0, 0, 1, 1, 1, 2]
     first, event = steps[0], steps[0].event
     assert (first.machine, first.config, first.effects, first.session) == (None, None, (), "s")
+    assert "began" not in repr(steps[-1])  # which is another whole machine
     assert isinstance(event, UserSent)
     assert (event.id, first.at) == ("mine", event.at)
     machine, last = steps[-2].machine, steps[-1].event
@@ -153,24 +155,6 @@ async def test_a_damaged_journal_is_replayed_up_to_the_damage(broken: bytes, why
         next(steps)
     with pytest.raises(UnknownSession):
         await steps_of(MemoryStore())
-
-
-def test_an_entry_at_which_a_handler_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
-    entries = [
-        encode_entry(opened),
-        encode_entry(Stepped(event=Interrupted(at=2.0), label="streaming.stopping")),
-    ]
-    monkeypatch.setattr(streaming, "handle", _fail)
-    steps = replayed(entries, "s")
-    assert next(steps).label == "streaming"
-    with pytest.raises(JournalError, match="entry 1 of session 's' makes no sense here: a handler failed"):
-        next(steps)
-
-
-def _fail(*_: object) -> None:
-    msg = "a handler failed"
-    raise InternalError(msg)
 
 
 async def test_a_session_at_work_elsewhere_is_replayed_as_far_as_it_has_come(tmp_path: Path) -> None:
@@ -263,6 +247,18 @@ async def test_each_edge_of_a_path_is_in_the_table(seed: int) -> None:
             assert step.way[-1] == step.label
         assert edges >= set(path_of([step]))
         before = step.label
+
+
+def test_a_handler_that_fails_on_a_journal_is_a_fault_of_that_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader gets the steps before it, and the number."""
+    opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
+    stopped = Stepped(event=Interrupted(at=2.0), label="streaming.stopping")
+    monkeypatch.setattr(streaming, "handle", lambda *_: (Thinking(stage=Start()), ()))
+    steps = replayed([encode_entry(opened), encode_entry(stopped)], "s")
+    assert next(steps).label == "streaming"
+    why = "entry 1 of session 's' makes no sense here: no row for Interrupted in streaming"
+    with pytest.raises(JournalError, match=why):
+        next(steps)
 
 
 def test_a_step_whose_handler_failed_goes_straight_to_the_end() -> None:

@@ -157,6 +157,11 @@ def test_an_input_waits_once_until_it_is_applied() -> None:
     assert state.late == ()
 
 
+def test_nothing_is_overtaken_before_the_first_run_nor_where_nothing_waits() -> None:
+    assert folded(Posted(event=PROMPT), Posted(event=events.Interrupted(at=2.0))).overtaken == {}
+    assert folded(Posted(event=PROMPT), opened()).overtaken == {}
+
+
 @pytest.mark.parametrize(
     ("settings", "copied", "agent"),
     [
