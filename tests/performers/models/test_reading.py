@@ -394,21 +394,6 @@ def test_calls_of_one_tool_are_told_apart_wherever_their_arguments_are_cut(data:
     assert merged(pieces) == tuple([CallPiece(at, name="f", arguments=one) for at, one in enumerate(sent)])
 
 
-@pytest.mark.parametrize("arguments", ["{}", ""])
-def test_an_id_and_a_name_that_are_longer_than_any_are_cut(arguments: str) -> None:
-    most = "x" * MAX_LABEL
-    bits = [(most, most), (f"{most}a", most), (f"{most}a", "y"), (f"{most}b", f"{most}z"), (f"{most}b", "z")]
-    named = [{"id": wire_id, "function": {"name": name}} for wire_id, name in bits]
-    filled = [{"id": wire_id, "function": {"arguments": arguments}} for wire_id in dict(bits)]
-    delta = json.dumps({"tool_calls": [*named, *filled]})
-    pieces, _ = read("openai", stream_of("openai", f"delta {delta}", "finish tool_calls"))
-    assert merged(pieces) == (
-        CallPiece(0, most, most, arguments),
-        CallPiece(1, f"{most}...", f"{most}...", arguments),
-        CallPiece(2, f"{most}...", f"{most}...", arguments),
-    )
-
-
 def test_the_arguments_of_a_start_are_told_when_the_block_closes() -> None:
     parser, start = MessagesParser(), {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}
     opened = parser.feed(event("content_block_start", {"index": 0, "content_block": start}))
