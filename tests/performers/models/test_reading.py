@@ -196,13 +196,23 @@ def filled(value: attrs.AttrsInstance) -> str:
     return " ".join(f"{name}={given}" for name, given in attrs.asdict(value).items() if given)
 
 
-@pytest.mark.parametrize(("dialect", "stream", "expected"), answers())
+each_answer = pytest.mark.parametrize(("dialect", "stream", "expected"), answers())
+
+
+@each_answer
 def test_an_answer_is_read(dialect: str, stream: bytes, expected: list[str]) -> None:
-    whole = read(dialect, stream)
-    assert in_words(merged(whole[0]), whole[1]) == expected
-    calls = [piece for piece in whole[0] if isinstance(piece, CallPiece)]
+    pieces, ending = read(dialect, stream)
+    assert in_words(merged(pieces), ending) == expected
+    calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
     for told in ([call.index for call in calls if call.name], [call.index for call in calls if call.wire_id]):
         assert len(told) == len({*told}), "the name or the id of a call is told twice"
+
+
+@each_answer
+def test_an_answer_is_the_same_at_any_split_and_with_any_line_ends(
+    dialect: str, stream: bytes, expected: list[str]
+) -> None:
+    whole = read(dialect, stream)
     assert reading_faults(PARSERS[dialect], stream) == []  # byte by byte, and at random splits
     assert [at for at in range(len(stream)) if read(dialect, stream[:at], stream[at:]) != whole] == []
     if "it began with" not in expected[-1]:  # there the message quotes the line ends
