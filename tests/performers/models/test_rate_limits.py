@@ -131,6 +131,15 @@ async def test_a_wait_that_is_longer_than_the_patience_is_none() -> None:
     assert asked.times == [0.0]
 
 
+async def test_a_wait_that_is_as_long_as_the_patience_is_waited() -> None:
+    clock, asked = AutoClock(), Asked()
+    models = Models(wires={"own": asked}, rates=[RateLimit(model="own:m", requests=1)])
+    scene = scene_of(clock, config=attrs.evolve(PLAIN, retries=Retries(longest=60.0)))
+    await models(asking(1), scene)
+    assert isinstance(await models(asking(2), scene), ModelFinished)
+    assert asked.times == [0.0, 60.0]
+
+
 @pytest.mark.parametrize("message", [None, LEAVING])
 async def test_a_request_that_is_cancelled_while_it_waits_gives_its_turn_back(message: str | None) -> None:
     clock, asked = ManualClock(0.0), Asked()
