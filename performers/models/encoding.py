@@ -139,9 +139,10 @@ class EncodedConversation(ABC, Generic[P]):
     ids, leave them empty or make them long, and then refuse to see them.
     """
 
+    own: bool
+
     def __init__(self, start: P, model: str = "", call_id: re.Pattern[str] = CALL_ID) -> None:
         self.model = model
-        self.own = False
         self.buffer = bytearray()
         self.place = start
         self._places = [start]  # the first is before all messages

@@ -14,8 +14,8 @@ from __future__ import annotations
 import io
 from base64 import b64encode
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import cache, cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
@@ -384,8 +384,8 @@ class AiohttpTransport:
             max_field_size=MAX_HEADER,
         )
         self._target = cache(self._target_of)
-        # Each connection by the future of its end, and the body that is read from it, if one is.
-        self._bodies: dict[asyncio.Future[None], aiohttp.StreamReader | None] = {}
+        # The last body of each connection, by the future of its end.
+        self._bodies: dict[asyncio.Future[None], aiohttp.StreamReader] = {}
 
     _tls = cached_property(lambda _: _certificates())
 
@@ -423,13 +423,13 @@ class AiohttpTransport:
                 if response.status < 200:  # noqa: PLR2004  # no answer, and another protocol at most
                     msg = f"the answer has the status {response.status}"
                     raise TransportError(msg)
-                with self._watched(response):
-                    yield HTTPReply(
-                        status=response.status,
-                        headers=response.headers,
-                        coding=response.headers.get("content-encoding", ""),
-                        chunks=response.content.iter_any(),
-                    )
+                self._watch(response)
+                yield HTTPReply(
+                    status=response.status,
+                    headers=response.headers,
+                    coding=response.headers.get("content-encoding", ""),
+                    chunks=response.content.iter_any(),
+                )
             finally:
                 response.close()  # one that was read to its end has given its connection back by now
         except aiohttp.ConnectionTimeoutError as error:
@@ -437,28 +437,20 @@ class AiohttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(str(error) or type(error).__name__) from error
 
-    @contextmanager
-    def _watched(self, response: aiohttp.ClientResponse) -> Generator[None]:
-        """Within it, the end of the connection is the end of the body of *response*, too."""
+    def _watch(self, response: aiohttp.ClientResponse) -> None:
+        """Have the end of the connection be the end of the body of *response*, too."""
         # Where a chunk is malformed, aiohttp hangs up and tells no reader, who would wait for more.
         protocol = response.connection.protocol if response.connection is not None else None
         ended = protocol.closed if protocol is not None else None
-        if ended is None:
-            yield
-            return
-        if ended not in self._bodies:
-            ended.add_done_callback(self._ended)
-        self._bodies[ended] = response.content
-        try:
-            yield
-        finally:
-            if ended in self._bodies:
-                self._bodies[ended] = None
+        if ended is not None:
+            if ended not in self._bodies:
+                ended.add_done_callback(self._ended)
+            self._bodies[ended] = response.content
 
     def _ended(self, end: asyncio.Future[None]) -> None:
-        body = self._bodies.pop(end, None)
+        body = self._bodies.pop(end)
         error = None if end.cancelled() else end.exception()
-        if body is not None and body.exception() is None and not body.is_eof():
+        if body.exception() is None and not body.is_eof():
             body.set_exception(error or self._aiohttp.ClientPayloadError("the answer is malformed"))
 
     async def aclose(self) -> None:
@@ -469,7 +461,5 @@ class AiohttpTransport:
         # A loop that ended took its connections along, and there is nothing left to wait for. Left alone,
         # aiohttp would log that as a mistake.
         if not self._session.closed:
-            closing = self._session.close()
             with suppress(StopIteration, RuntimeError):
-                closing.send(None)
-            closing.close()
+                self._session.close().send(None)

@@ -249,9 +249,9 @@ class _CommandReader:
         elif builtin and name in TURNING:
             self.unread.append(f"{name!r} changes what commands mean")
         elif name in SHELLS:
-            options = [at for at, word in enumerate(words) if at and _runs_text(word)]
-            if options:
-                yield next((word for word in words[options[0] + 1 :] if not word.startswith(("-", "+"))), "")
+            rest = iter(words[1:])
+            if any(map(_runs_text, rest)):  # what is left is behind that option
+                yield next((word for word in rest if not word.startswith(("-", "+"))), "")
             # A script in a file is a program like any other. But it must be plain that it is one.
             elif len(words) == 1 or words[1].startswith(("-", "+", UNKNOWN)) or UNKNOWN in words[1]:
                 self.unread.append(f"{name!r} runs what it reads")

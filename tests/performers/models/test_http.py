@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import socket
@@ -226,6 +227,32 @@ async def test_a_burst_is_told_together(monkeypatch: pytest.MonkeyPatch) -> None
         assert isinstance(await ask(OpenAIChat(server.url, "key"), events), ModelFinished)
     assert pieces_of(events) == [TextPiece(text) for text in "abcdefgh"]
     assert len(events) == 2
+
+
+async def test_others_get_a_turn_between_the_parts_that_one_read_is_unpacked_to() -> None:
+    """A small read may become a thousand parts, and a loop has other sessions."""
+    turns, told = 0, list[int]()
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def packed() -> AsyncIterator[bytes]:
+        yield gzip.compress(delta("a" * http.MAX_PART) * 5 + STOP)
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-encoding": "gzip"}, content=packed())
+
+    other = asyncio.create_task(others())
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        model = OpenAIChat("http://there", "key", client)
+        assert isinstance(await model(REQUEST, scene_of(lambda _: told.append(turns))), ModelFinished)
+        await model.aclose()
+    other.cancel()
+    assert len(told) >= 5
+    assert sorted({*told}) == told
 
 
 async def test_a_parser_that_raises_ends_the_request_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,13 +196,23 @@ def filled(value: attrs.AttrsInstance) -> str:
     return " ".join(f"{name}={given}" for name, given in attrs.asdict(value).items() if given)
 
 
-@pytest.mark.parametrize(("dialect", "stream", "expected"), answers())
+each_answer = pytest.mark.parametrize(("dialect", "stream", "expected"), answers())
+
+
+@each_answer
 def test_an_answer_is_read(dialect: str, stream: bytes, expected: list[str]) -> None:
-    whole = read(dialect, stream)
-    assert in_words(merged(whole[0]), whole[1]) == expected
-    calls = [piece for piece in whole[0] if isinstance(piece, CallPiece)]
+    pieces, ending = read(dialect, stream)
+    assert in_words(merged(pieces), ending) == expected
+    calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
     for told in ([call.index for call in calls if call.name], [call.index for call in calls if call.wire_id]):
         assert len(told) == len({*told}), "the name or the id of a call is told twice"
+
+
+@each_answer
+def test_an_answer_is_the_same_at_any_split_and_with_any_line_ends(
+    dialect: str, stream: bytes, expected: list[str]
+) -> None:
+    whole = read(dialect, stream)
     assert reading_faults(PARSERS[dialect], stream) == []  # byte by byte, and at random splits
     assert [at for at in range(len(stream)) if read(dialect, stream[:at], stream[at:]) != whole] == []
     if "it began with" not in expected[-1]:  # there the message quotes the line ends
@@ -392,21 +402,6 @@ def test_calls_of_one_tool_are_told_apart_wherever_their_arguments_are_cut(data:
             bit = {"index": 0, "function": {"name": "f", "arguments": arguments[start:stop]}}
             pieces += parser.feed(chunk({"choices": [{"delta": {"tool_calls": [bit]}}]}))
     assert merged(pieces) == tuple([CallPiece(at, name="f", arguments=one) for at, one in enumerate(sent)])
-
-
-@pytest.mark.parametrize("arguments", ["{}", ""])
-def test_an_id_and_a_name_that_are_longer_than_any_are_cut(arguments: str) -> None:
-    most = "x" * MAX_LABEL
-    bits = [(most, most), (f"{most}a", most), (f"{most}a", "y"), (f"{most}b", f"{most}z"), (f"{most}b", "z")]
-    named = [{"id": wire_id, "function": {"name": name}} for wire_id, name in bits]
-    filled = [{"id": wire_id, "function": {"arguments": arguments}} for wire_id in dict(bits)]
-    delta = json.dumps({"tool_calls": [*named, *filled]})
-    pieces, _ = read("openai", stream_of("openai", f"delta {delta}", "finish tool_calls"))
-    assert merged(pieces) == (
-        CallPiece(0, most, most, arguments),
-        CallPiece(1, f"{most}...", f"{most}...", arguments),
-        CallPiece(2, f"{most}...", f"{most}...", arguments),
-    )
 
 
 def test_the_arguments_of_a_start_are_told_when_the_block_closes() -> None:

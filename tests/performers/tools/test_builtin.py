@@ -370,6 +370,22 @@ def test_write_is_all_or_nothing(context: Context) -> None:
     assert names(context.cwd) == ["a.txt", "dir"]
 
 
+def test_what_is_written_is_on_the_disk_before_it_has_its_name(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut between the two would leave an empty file in the place of the old one."""
+    synced: list[tuple[bytes, str]] = []
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}")
+        synced.append((path.read_bytes(), (context.cwd / "a.txt").read_text()))
+
+    (context.cwd / "a.txt").write_text("before")
+    monkeypatch.setattr(os, "fsync", fsync)
+    write(context, "a.txt", "after")
+    assert synced == [(b"after", "before")]
+
+
 @pytest.mark.parametrize(
     ("before", "edits", "after"),
     [

@@ -49,6 +49,26 @@ class Tree(msgspec.Struct):
     children: list[Tree] = []
 
 
+class Yew(Tree):
+    shoots: list[Yew] = []
+
+
+class Oak(Tree):
+    shoots: list[Oak] = []
+
+
+class Elm(Tree):
+    shoots: list[Elm] = []
+
+
+class Ash(Tree):
+    shoots: list[Ash] = []
+
+
+class Fir(Tree):
+    shoots: list[Fir] = []
+
+
 class Colour(Enum):
     """Some colours."""
 
@@ -212,6 +232,16 @@ def test_a_type_that_contains_itself_stays_a_reference() -> None:
     assert plant.bind('{"tree":{"name":"a","children":[{"name":"b"}]}}', CONTEXT)["tree"] == Tree(
         "a", [Tree("b")]
     )
+
+
+def test_references_stand_in_the_order_of_their_names() -> None:
+    """So the schema is the same in every process, and a provider knows it again."""
+
+    @tool
+    def plant(yew: Yew, oak: Oak, elm: Elm, ash: Ash, fir: Fir) -> None:
+        """Plant one of each."""
+
+    assert list(json.loads(plant.spec.schema)["$defs"]) == ["Ash", "Elm", "Fir", "Oak", "Tree", "Yew"]
 
 
 GOOGLE = """

@@ -71,6 +71,14 @@ def test_a_place_is_told_as_a_rule_names_it_through_a_link(home: Path) -> None:
     assert found(home, "inside", "link/*").real == (f"{home}/inside", "inside")
 
 
+def test_a_name_may_be_written_as_a_listing_shows_it(home: Path) -> None:
+    """As the file tools take it: what it reaches is what a rule is asked about."""
+    (home / "a\nb").symlink_to("in")
+    path = found(home, "a\\nb/a.txt")
+    assert path.written == ("a\\nb/a.txt", f"{home}/a\\nb/a.txt")
+    assert path.real == (f"{home}/in/a.txt", "in/a.txt")
+
+
 def test_a_file_with_two_names_is_in_doubt(home: Path) -> None:
     (home / "other").hardlink_to(home / "in" / "a.txt")
     assert found(home, "in/a.txt").doubt == "'in/a.txt' is one of 2 names of a file (hard links)"
