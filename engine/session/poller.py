@@ -139,6 +139,7 @@ class Poller:
                     task.result()
 
     def _forget(self) -> None:
+        """Make room for another poller of this store, where none waits here."""
         pollers = POLLERS.get(id(self.store), [])
         if self in pollers and not self.waiting:
             pollers.remove(self)
@@ -166,7 +167,7 @@ class Poller:
     def _begin(self) -> None:
         # The timer stays, although it is over, until the look is: no second one begins meanwhile.
         self._called = False
-        self._start(self._look())
+        self._start(self._look(self._timer))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)
@@ -177,19 +178,21 @@ class Poller:
         # One that broke stays, for the last one that leaves to raise it.
         if task.cancelled() or task.exception() is None:
             self._tasks.discard(task)
-        if not self.waiting and not self._tasks:
+        if not self._tasks:
             self._forget()
 
-    async def _look(self) -> None:
+    async def _look(self, began: asyncio.TimerHandle | None) -> None:
         try:
             await self._keep()
             for session in await self._news():
                 for one in self.waiting.get(session, ()):
                     one.wake()
         finally:
-            # Real seconds and not a session's clock: other processes do not live by a test's time.
-            pause = min(SOON, self.pause) if self._called else self.pause
-            self._timer = self.loop.call_later(pause, self._begin) if self.waiting else None
+            # Where the last one left meanwhile, those that came since have a timer of its own.
+            if self._timer is began:
+                # Real seconds and not a session's clock: other processes do not live by a test's time.
+                pause = min(SOON, self.pause) if self._called else self.pause
+                self._timer = self.loop.call_later(pause, self._begin)
 
     async def _news(self) -> set[str]:
         """The sessions that may have been written to since the look before."""

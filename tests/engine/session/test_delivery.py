@@ -1,0 +1,214 @@
+"""What subscribers get: where each notice stands, what a full buffer keeps, and answers that come whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from sys import maxsize
+from typing import Any
+
+import pytest
+
+from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.messages import Message, Role, StopReason, user
+from turnwheel.effects.notices import (
+    AgentNoticed,
+    AnswerDropped,
+    AnswerKept,
+    CallDelta,
+    DoneReason,
+    InputBlocked,
+    InputTaken,
+    Notice,
+    NoticesMissed,
+    ReasoningDelta,
+    RequestDelayed,
+    RunEnded,
+    TextDelta,
+    ToolOutput,
+    TurnEnded,
+    Warned,
+)
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.session.delivery import Broker, Delivery, is_delta
+
+ANSWER = Message(role=Role.ASSISTANT, parts=())
+TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage())
+END = RunEnded(run="1", reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
+TAKEN = InputTaken(ids=("i",), messages=(user("go"),))
+BLOCKED = InputBlocked(ids=("i",), reason="no")
+KEPT = AnswerKept(request="r", message=ANSWER)
+DROPPED = AnswerDropped(request="r")
+CALL = CallDelta(index=0, arguments="{}")
+ODD = Warned(text="odd")
+
+
+def of_child(notice: Notice) -> AgentNoticed:
+    return AgentNoticed(call="c", notice=notice)
+
+
+@pytest.mark.parametrize(
+    ("notice", "bit"),
+    [
+        (TextDelta("a"), True),
+        (ReasoningDelta("a"), True),
+        (CALL, True),
+        (ToolOutput(call="c", text="a"), False),
+        (TURN, False),
+        (of_child(TextDelta("a")), True),
+        (of_child(of_child(CALL)), True),
+        (of_child(of_child(TURN)), False),
+    ],
+)
+def test_a_bit_of_an_answer_is_one_of_a_childs_too(notice: Notice, bit: object) -> None:
+    assert is_delta(notice) is bit
+
+
+# Answers that come whole
+
+
+async def shown(*steps: Sequence[Notice], include_partial: bool = False) -> list[list[Notice]]:
+    async def come() -> AsyncGenerator[Sequence[Notice], None]:
+        for step in steps:
+            yield step
+
+    return [[*each] async for each in Delivery(include_partial=include_partial).shown(come())]
+
+
+@pytest.mark.parametrize("end", [TURN, KEPT, END])
+async def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
+    text, thought = TextDelta, ReasoningDelta
+    steps: list[list[Notice]] = [
+        [thought("a"), thought("b")],
+        [text("c"), ODD, text("d"), CALL, thought("e"), end, ODD],
+        [end],
+    ]
+    whole: list[Notice] = [thought("ab"), text("cd"), thought("e")]
+    assert await shown(*steps) == [[], [ODD, *whole, end, ODD], [end], []]
+    assert await shown(*steps, include_partial=True) == steps
+
+
+async def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
+    steps: list[list[Notice]] = [[TextDelta("a"), DROPPED, ODD, TextDelta("b")], [CALL, ODD], [TURN]]
+    assert await shown(*steps) == [[ODD], [ODD], [TextDelta("b"), TURN], []]
+
+
+async def test_the_text_of_a_run_that_was_drained_comes_at_its_end() -> None:
+    assert await shown([TextDelta("a")], [TextDelta("b")]) == [[], [], [TextDelta("ab")]]
+
+
+@pytest.mark.parametrize("buffer", [0, -1])
+def test_a_delivery_has_a_buffer(buffer: int) -> None:
+    with pytest.raises(ConfigError, match="buffer"):
+        Delivery(buffer=buffer)
+
+
+# Where a notice stands
+
+
+async def test_each_notice_has_its_place_in_its_entry_and_one_of_the_moment_stands_between() -> None:
+    broker = Broker()
+    reader = broker.subscribe()
+    published: list[tuple[Any, int | None, tuple[int, int] | None]] = [
+        # No journal has it, and none was there before it: behind all of its entry.
+        (TextDelta("a"), 3, (3, maxsize)),
+        (ODD, 3, (3, 0)),
+        (ODD, 3, (3, 1)),
+        (TextDelta("b"), 3, (3, 1)),
+        (RequestDelayed(request="r", due=1.0, reason="x"), 5, (5, -1)),
+        (ODD, 5, (5, 0)),
+        (TextDelta("c"), 4, (5, 0)),
+        (ODD, None, None),
+        (ODD, 6, (6, 0)),
+    ]
+    for notice, entry, at in published:
+        broker.publish(notice, entry)
+        assert await reader.next() == notice
+        assert reader.at == at
+
+
+# A full buffer
+
+
+@pytest.mark.parametrize("outcome", [TAKEN, BLOCKED, TURN, KEPT, END])
+async def test_what_says_how_a_run_went_takes_the_place_of_anything_else(outcome: Notice) -> None:
+    broker = Broker(size=2)
+    slow = broker.subscribe()
+    for notice in (ODD, ODD, outcome):
+        broker.publish(notice)
+    broker.close()
+    assert [one async for one in slow] == [NoticesMissed(count=1), ODD, outcome]
+    assert slow.dropped == 1
+
+
+async def test_another_notice_does_not_take_the_place_of_one_that_is_there() -> None:
+    broker = Broker(size=2)
+    slow = broker.subscribe()
+    for notice in (ODD, TURN, ODD):
+        broker.publish(notice)
+    assert slow.full
+    broker.close()
+    assert [one async for one in slow] == [ODD, TURN, NoticesMissed(count=1)]
+
+
+async def test_an_answer_takes_the_place_of_the_one_right_before_it_only() -> None:
+    broker = Broker(size=2)
+    slow = broker.subscribe()
+    for notice in (TURN, END, TURN, TURN):
+        broker.publish(notice)
+    broker.close()
+    assert [one async for one in slow] == [TURN, END, NoticesMissed(count=1), TURN]
+
+
+async def test_what_was_missed_counts_for_the_one_behind_it_also_when_that_goes() -> None:
+    broker = Broker(size=2)
+    slow = broker.subscribe()
+    # The second text is missed, and so is the first one then, for the end of the run.
+    published: list[Notice] = [TextDelta("a"), ODD, TextDelta("b"), END, END]
+    for number, notice in enumerate(published):
+        broker.publish(notice, number)
+    broker.close()
+    assert [one async for one in slow] == [NoticesMissed(count=3), END, END]
+    assert (slow.dropped, slow.at) == (3, (4, 0))
+
+
+async def test_a_reader_that_has_read_has_room_again() -> None:
+    broker = Broker(size=1)
+    slow = broker.subscribe()
+    broker.publish(ODD)
+    broker.publish(ODD)
+    assert await slow.next() == ODD
+    assert not slow.full
+    broker.publish(TURN)
+    assert await slow.next() == NoticesMissed(count=1)
+    assert await slow.next() == TURN
+    broker.publish(ODD)
+    assert await slow.next() == ODD
+
+
+# Who is there
+
+
+async def test_a_broker_says_whether_it_ever_had_a_subscriber() -> None:
+    broker = Broker()
+    used = [broker.used]
+    broker.publish(ODD)
+    reader = broker.subscribe()
+    assert [*used, broker.used] == [False, True]
+    broker.close()
+    assert await reader.next() is None
+    closed = Broker()
+    closed.close()
+    assert await closed.subscribe().next() is None
+    assert closed.used is False
+
+
+async def test_a_wait_that_is_given_up_ends_nothing() -> None:
+    broker = Broker()
+    reader = broker.subscribe()
+    waiting = asyncio.ensure_future(reader.next())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    broker.publish(ODD)
+    assert await reader.next() == ODD
