@@ -165,12 +165,9 @@ def teach(changes: Iterable[Changed], made: cattrs.Converter) -> None:
 
 def _as_written(made: cattrs.Converter, changed: Changed) -> Reader:
     """A reader of the old record of *changed*, as it was written."""
-    if changed.old is not changed.new:
-        return made.structure
-
     by_fields = cache(partial(make_dict_structure_fn, changed.old, made))
-    # The registered reader of the class is the migration itself, so the fields are read one by one. This one
-    # is made at its first use: by then the classes of the fields have readers of their own.
+    # The registered reader of the class may be the migration itself, so the fields are read one by one. This
+    # one is made at its first use: by then the classes of the fields have readers of their own.
     return lambda value, kind: by_fields()(value, kind)  # noqa: PLW0108  # see above
 
 

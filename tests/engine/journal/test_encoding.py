@@ -39,7 +39,7 @@ def as_in_2(entry: Entry = OPENED, **fields: object) -> bytes:
     return json.dumps({**plain, **version, **fields}).encode()
 
 
-@pytest.mark.parametrize("version", [VERSION + 1, 99])
+@pytest.mark.parametrize("version", [VERSION + 1, 99, 999_999])
 def test_an_entry_of_a_newer_version_is_refused(version: int) -> None:
     """It may say anything, so nothing else of it is looked at."""
     assert encode_entry(OPENED).startswith(b'{"v":%d,' % VERSION)
@@ -60,12 +60,18 @@ DAMAGED = "^here has version .*; it is damaged, restore it"
     [
         ({"version": 1}, NEVER),
         ({"v": 1}, NEVER),
-        *[({"v": odd}, DAMAGED) for odd in (0, -1, "3", None, True, 2.5, 3.5, 10**24, {"a": 1})],
+        *[({"v": odd}, DAMAGED) for odd in (0, -1, "3", None, True, 2.5, 3.5, 10**6, 10**24, {"a": 1})],
     ],
 )
 def test_a_version_that_was_never_released_is_refused(fields: dict[str, object], why: str) -> None:
     with pytest.raises(JournalError, match=why):
         decode_entry(as_in_2(OPENED, **fields), "here")
+
+
+def test_the_mark_alone_says_that_an_entry_is_of_this_version() -> None:
+    """What the beginning of a run said was of older ones, so this is none of any."""
+    with pytest.raises(JournalError, match=r"^here cannot be read: .*it is damaged"):
+        decode_entry(as_in_2(OPENED, version=VERSION), "here")
 
 
 UNREADABLE = (b"", b"{", b"\xff", b"[" * 100_000, b"7", b'"text"', b'["Stepped"]')
