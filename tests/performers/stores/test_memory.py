@@ -82,3 +82,14 @@ async def test_a_store_that_is_closed_holds_on_to_nothing() -> None:
     await store.close()
     await store.close()
     assert held() == before
+
+
+async def test_of_many_sessions_that_are_overdue_a_hundred_are_told_at_a_time() -> None:
+    store = MemoryStore()
+    names = [f"s{number:03}" for number in range(150)]
+    for number, name in enumerate(names):
+        await store.append(name, 0, [b"x"])
+        await store.set_deadline(name, float(number))
+    assert await store.overdue(149.0) == names[:100]
+    assert await store.overdue(149.0, 100) == names[100:]
+    assert await store.overdue(1.0) == names[:2]
