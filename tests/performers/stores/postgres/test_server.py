@@ -225,8 +225,9 @@ async def test_what_is_wrong_with_an_address_is_told_without_quoting_it(
     assert raised.value.__cause__ is None
     await here.call("select")
     # Once it was reached, such an error is no matter of the address.
-    with pytest.raises(ValueError, match="of ours"):
+    with pytest.raises(ValueError, match="of ours") as own:
         await here.call("select")
+    assert own.value.__cause__ is None
 
 
 async def test_an_error_of_the_engines_own_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
