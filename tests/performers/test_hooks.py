@@ -23,9 +23,19 @@ from turnwheel.effects.errors import ArgumentError, ConfigError
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
-from turnwheel.performers import worker_pool
+from turnwheel.effects.validators import MAX_CALL_ARGUMENTS
+from turnwheel.performers import hooks, worker_pool
 from turnwheel.performers.base import LEAVING, PerformContext
-from turnwheel.performers.hooks import HookCall, HookRunner, HostHook, command_hook, hook
+from turnwheel.performers.hooks import (
+    HookCall,
+    HookRunner,
+    HostHook,
+    checked_answer,
+    command_answer,
+    command_hook,
+    hook,
+)
+from turnwheel.performers.tools.process import ProcessEnd
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
@@ -287,6 +297,7 @@ NO_JSON = "it raised ArgumentError: arguments must be a dict"
         (lambda _: answer(reason=5), "its reason must be a str; got 5"),
         (lambda _: answer(context=None), "its context must be a str; got None"),
         (lambda _: answer(go_on="yes"), "its go_on must be a bool; got 'yes'"),
+        (lambda _: answer(interrupt=1), "its interrupt must be a bool; got 1"),
         (lambda _: answer(arguments=[1]), f"{NO_JSON}, or the JSON text of one; got list"),
         (lambda _: answer(arguments={"a": {1}}), f"{NO_JSON} that JSON can hold: Object of type set"),
         (lambda _: answer(arguments={"a": float("nan")}), f"{NO_JSON} that JSON can hold: Out of range"),
@@ -365,6 +376,124 @@ async def test_a_hook_that_takes_too_long_has_no_say(scene: PerformContext, gate
     assert cleaned == [True]
 
 
+async def test_an_async_hook_that_takes_too_long_may_clean_up(scene: PerformContext) -> None:
+    cleaned: list[bool] = []
+
+    @hook(Hook.PRE_TOOL_USE, timeout=0.01)
+    async def slow(_: HookCall) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned.append(True)
+
+    await asked(scene, slow)
+    assert cleaned == [True]
+
+
+async def test_a_hook_that_raises_is_named_in_the_log_without_what_it_said(scene: PerformContext) -> None:
+    said = f"the secret is {12_345}"
+    with capture_logs() as lines:
+        await asked(scene, *both(lambda _: fail(ValueError(said))))
+    assert [(line["event"], line["hook"], line["error"]) for line in lines] == [
+        ("a hook raised", name, "ValueError") for name in ("sync", "coroutine")
+    ]
+    assert all("fail(" in line["traceback"] for line in lines)
+    assert said not in repr(lines)
+
+
+# What is kept of an answer
+
+
+def test_texts_of_an_answer_are_kept_up_to_ten_thousand_characters() -> None:
+    for field in ("reason", "context"):
+        for length, whole in ((10_000, True), (10_001, False)):
+            text = "x" * length
+            kept = getattr(checked_answer("h", answer(**{field: text})).answer, field)
+            assert (kept == text) is whole
+            assert whole or "[... 1 characters cut ...]" in kept
+    fault = checked_answer("h", "x" * 20_000).fault
+    assert "characters cut" in fault
+    assert len(fault) < 10_100
+
+
+def test_arguments_of_an_answer_may_be_as_large_as_those_of_a_call() -> None:
+    text = f'{{"a":"{"x" * (MAX_CALL_ARGUMENTS - 8)}"}}'
+    assert checked_answer("h", answer(arguments=text)) == HookSaid(
+        name="h", answer=HookAnswer(arguments=text)
+    )
+    said = checked_answer("h", answer(arguments=f"{text} "))
+    assert said.fault == "its arguments have 2,000,001 characters, and may have 2,000,000"
+
+
+@pytest.mark.parametrize(
+    ("place", "ended", "expected"),
+    [
+        (Hook.PRE_TOOL_USE, ProcessEnd("", 2, " no\n"), HookAnswer(verdict=Verdict.DENY, reason="no")),
+        (Hook.PRE_COMPACT, ProcessEnd("out", 2), HookAnswer(verdict=Verdict.DENY)),
+        (Hook.STOP, ProcessEnd("", 2, "go on"), HookAnswer(go_on=True, reason="go on")),
+        (Hook.SUBAGENT_STOP, ProcessEnd("", 2, "go on"), HookAnswer(go_on=True, reason="go on")),
+        (Hook.STOP, ProcessEnd(" \n", 0, "noise"), None),
+        (Hook.STOP, ProcessEnd('{"go_on":true,"reason":"r"}', 0), HookAnswer(go_on=True, reason="r")),
+        (Hook.STOP, ProcessEnd('{"interrupt":true}', 0), HookAnswer(interrupt=True)),
+    ],
+)
+def test_how_a_command_ends_is_its_answer(
+    place: Hook, ended: ProcessEnd, expected: HookAnswer | None
+) -> None:
+    assert command_answer(place, ended) == expected
+
+
+def test_a_command_that_failed_is_quoted_in_part() -> None:
+    for ended in (ProcessEnd("", 1, "x" * 600), ProcessEnd("x" * 600, 1, " ")):
+        with pytest.raises(ChildProcessError) as raised:
+            command_answer(Hook.STOP, ended)
+        assert str(raised.value) == f"exit code 1: {'x' * 500}"
+    for output in ("y" * 600, '{"a":' * 100_000):
+        with pytest.raises(ValueError, match="its output is no answer") as caught:
+            command_answer(Hook.STOP, ProcessEnd(output, 0))
+        assert str(caught.value).endswith(repr(output[:500]))
+
+
+async def test_a_hook_sees_what_the_ones_before_it_made_of_a_call(scene: PerformContext) -> None:
+    seen: list[HookCall] = []
+
+    def look(about: HookCall) -> None:
+        seen.append(about)
+
+    several = [
+        hook(Hook.PRE_TOOL_USE, name=name)(function)
+        for name, function in (
+            ("first", lambda _: HookAnswer(arguments={"path": "b.md"})),
+            ("quiet", lambda _: None),
+            ("third", look),
+            ("fourth", lambda _: HookAnswer(arguments={"path": "c.md"})),
+            ("last", look),
+        )
+    ]
+    await asked(scene, *several)
+    assert [about.arguments for about in seen] == [{"path": "b.md"}, {"path": "c.md"}]
+    assert seen[0].payload == {"tool_name": "write", "tool_input": {"path": "b.md"}}
+    # What is asked about a call has a tool and arguments of the right kind, whatever the payload has.
+    await asked(scene, both(seen.append)[0], payload='{"tool_name":5,"tool_input":[1]}')
+    assert (seen[-1].tool, seen[-1].arguments) == ("5", {})
+
+
+async def test_a_hook_has_a_minute_and_a_guard_denies_where_it_fails_unless_that_is_said(
+    tmp_path: Path,
+) -> None:
+    usual, words = both(lambda _: None)[0], ["/bin/sh", "-c", "pwd >&2; exit 2"]
+    assert (usual.spec.timeout, usual.spec.on_error, usual.spec.tool) == (60.0, "deny", "*")
+    lenient = hook(Hook.PRE_TOOL_USE, on_error="allow")(listen.function)
+    assert lenient.spec.on_error == "allow"
+    command = command_hook(Hook.PRE_TOOL_USE, command=words, cwd=tmp_path)
+    assert (command.spec.name, command.spec.timeout, command.spec.on_error) == ("sh", 60.0, "deny")
+    assert command.is_async
+    # It is the command that was given, whatever becomes of the list.
+    words[0] = "/no/such/program"
+    assert await command(ABOUT) == HookAnswer(verdict=Verdict.DENY, reason=str(tmp_path))
+
+
 # Stopping
 
 
@@ -397,8 +526,11 @@ async def test_a_cancelled_request_stops_its_hook(why: str | None, scene: Perfor
     await cancelled(asyncio.create_task(telling.tell(Hook.SESSION_END, "{}", "s-1")), started, why)
 
 
-async def test_a_thread_is_not_waited_for(scene: PerformContext, gate: threading.Event) -> None:
+async def test_a_thread_is_not_waited_for(
+    scene: PerformContext, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing stops it; so the cancellation goes on at once."""
+    monkeypatch.setattr(hooks, "GRACE", 10 * PATIENCE)
     loop, started = asyncio.get_running_loop(), asyncio.Event()
 
     @hook(Hook.PRE_TOOL_USE)

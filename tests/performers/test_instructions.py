@@ -116,5 +116,7 @@ async def test_links_are_followed_inside_a_directory_only_and_long_files_are_cut
     text, (fault,) = await read(scene, ("AGENTS.md",), home)
     assert text == f"# AGENTS.md\n\n{'ä' * (MAX_INSTRUCTIONS // 2)}"
     assert fault == "of the instructions AGENTS.md only the first 65,536 bytes were read"
+    (home / "AGENTS.md").write_text("a" * 65_536)
+    assert await read(scene, ("AGENTS.md",), home) == (f"# AGENTS.md\n\n{'a' * 65_536}", ())
     with pytest.raises(ConfigError, match="missing"):
         InstructionReader(home, [home / "missing"])

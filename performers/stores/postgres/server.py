@@ -71,11 +71,14 @@ class Server:
                     sent = True
                     rows: list[DatabaseRow] = await db.fetch(sql, *given)
                     return rows
-            except Exception as error:  # noqa: BLE001  # it is raised again, or the call is made again
+            except Exception as error:  # it is raised again, or the call is made again
                 again = passing(error) and (self._prepared or _starting(error))
                 if not again or loop.time() + pause > end:
-                    cause = error if self._prepared or passing(error) or _state(error) else None
-                    raise self._explained(error, sent=sent) from cause
+                    explained = self._explained(error, sent=sent)
+                    if explained is error:
+                        raise
+                    # An error of reading the DSN quotes parts of it.
+                    raise explained from (error if passing(error) or _state(error) else None)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -155,7 +158,6 @@ class Server:
         elif isinstance(error, TurnwheelError) or self._prepared:
             return error
         else:
-            # An error of reading the DSN quotes parts of it.
             what, way_out = f"cannot be opened ({type(error).__name__})", _LOOK_AT_LOG
         return StoreError(f"store {self.place!r}: {what}; {way_out}")
 

@@ -269,6 +269,10 @@ def test_what_is_no_key_is_refused(path: Path, key: Any, kind: type[TurnwheelErr
         SQLiteStore(path, key=key)
 
 
+def test_a_chain_shows_no_key() -> None:
+    assert repr(Chain(KEY)) == "Chain()"
+
+
 async def test_no_key_is_shown(path: Path) -> None:
     store = SQLiteStore(path, key=KEY)
     assert "kkkk" not in repr(vars(store))

@@ -203,6 +203,11 @@ async def test_what_the_server_refuses_is_told_with_a_way_out(
     # The connection is as good as it was.
     assert await here.call("select") == ["row"]
     assert (len(world.made), world.pauses) == (1, [])
+    # So it is where it refuses the connection itself.
+    world.refused = [error]
+    with pytest.raises(StoreError, match=way_out) as raised:
+        await server().call("select")
+    assert raised.value.__cause__ is error
 
 
 async def test_what_is_wrong_with_an_address_is_told_without_quoting_it(
@@ -220,8 +225,9 @@ async def test_what_is_wrong_with_an_address_is_told_without_quoting_it(
     assert raised.value.__cause__ is None
     await here.call("select")
     # Once it was reached, such an error is no matter of the address.
-    with pytest.raises(ValueError, match="of ours"):
+    with pytest.raises(ValueError, match="of ours") as own:
         await here.call("select")
+    assert own.value.__cause__ is None
 
 
 async def test_an_error_of_the_engines_own_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +256,23 @@ async def test_a_server_that_is_silent_is_left_after_half_of_the_patience(
     with pytest.raises(StoreError, match=r"no answer within 0\.03 seconds; see whether the server runs"):
         await here.call("select")
     assert made[0].terminated
+
+
+async def test_what_one_connection_never_answers_is_asked_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Connection] = []
+
+    async def connect(_: str, **__: Any) -> Connection:
+        made.append(Connection(len(made) + 1, list[Any]))
+        return made[-1]
+
+    monkeypatch.setattr(asyncpg, "connect", connect)
+    here = server(patience=0.4)
+    await here.call("select")
+    made[0].does = asyncio.Event().wait
+    assert await here.call("select") == []
+    assert [each.terminated for each in made] == [True, False]
 
 
 async def test_connections_are_used_again_and_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,21 +309,36 @@ async def test_where_one_connection_is_lost_those_at_rest_are_dropped_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(monkeypatch, [["row"], ["row"], InterfaceError(), ["row"]])
-    here = server()
+    here, both = server(), asyncio.Barrier(2)
+
+    async def together() -> list[str]:
+        await both.wait()
+        return ["row"]
+
     first, second = await here.connect(), await here.connect()
     assert here.pids == {1, 2}
     here.drop(second)
     assert (second.terminated, here.pids) == (True, {1})
-    await here.call("select")
-    await here.call("select")
-    assert [len(each.asked) for each in world.made] == [0, 0, 2], "one at rest is used"
+    world.script[:2] = [together(), together()]
+    await asyncio.gather(here.call("select"), here.call("select"))
+    assert [len(each.asked) for each in world.made] == [0, 0, 1, 1]
     assert await here.call("select") == ["row"]
-    assert [each.terminated for each in world.made] == [False, True, True, False]
-    assert here.pids == {1, 4}
+    assert [each.terminated for each in world.made] == [False, True, True, True, False]
+    assert here.pids == {1, 5}
     here.drop_all()
-    assert world.made[3].terminated
+    assert world.made[4].terminated
     assert here.pids == {1}
     assert not first.terminated, "it is in other hands"
+
+
+async def test_a_connection_whose_server_shuts_down_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, [["row"], Refused("57P01"), ["row"]])
+    here = server()
+    for _ in range(2):
+        assert await here.call("select") == ["row"]
+    assert [each.terminated for each in world.made] == [True, False]
 
 
 async def test_a_connection_that_does_not_take_leave_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

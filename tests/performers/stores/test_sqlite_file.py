@@ -1,0 +1,185 @@
+"""Work with the file of a store: what is kept together, what an error says, and what is opened anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwheel.effects.errors import SessionGone, StoreError
+from turnwheel.performers.stores.base import Durability
+from turnwheel.performers.stores.sqlite_file import APPLICATION_ID, LAYOUT_VERSION, StoreFile
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s.db"
+
+
+@pytest.fixture
+def file(path: Path) -> Iterator[StoreFile]:
+    made = StoreFile("shown", str(path), "power")
+    yield made
+    made.close()
+
+
+def raising(error: Exception) -> Callable[[sqlite3.Connection], Any]:
+    def work(_: sqlite3.Connection) -> Any:
+        raise error
+
+    return work
+
+
+def coded(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("what it says")
+    error.sqlite_errorcode = code
+    return error
+
+
+def adding(name: str, then: Exception | None = None) -> Callable[[sqlite3.Connection], str]:
+    def work(db: sqlite3.Connection) -> str:
+        db.execute("insert into meters values (?, ?)", (name, b"x"))
+        if then is not None:
+            raise then
+        return name
+
+    return work
+
+
+def names(db: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in db.execute("select name from meters order by name")]
+
+
+def pragma(name: str) -> Callable[[sqlite3.Connection], Any]:
+    return lambda db: db.execute(f"pragma {name}").fetchone()[0]
+
+
+def connection(db: sqlite3.Connection) -> sqlite3.Connection:
+    return db
+
+
+@pytest.mark.parametrize(
+    ("code", "way_out", "stays"),
+    [
+        (sqlite3.SQLITE_BUSY, "another process kept it for 5 seconds; end that or try again", True),
+        (sqlite3.SQLITE_CANTOPEN, "is it a directory, or one you may not write in? name another path", False),
+        (sqlite3.SQLITE_CORRUPT, "take a backup, or save what can be read with sqlite3's .recover", False),
+        (sqlite3.SQLITE_ERROR, "a version between two releases wrote the file, or another program", False),
+        (sqlite3.SQLITE_FULL, "free some space and try again; nothing was written", True),
+        (sqlite3.SQLITE_IOERR, "the disk or its quota failed; look at the system's log", False),
+        (sqlite3.SQLITE_IOERR_WRITE, "the disk or its quota failed; look at the system's log", False),
+        (sqlite3.SQLITE_NOTADB, "name another path, or move this file away", False),
+        (sqlite3.SQLITE_READONLY, "you may not write in it, in what begins like it, or in its", False),
+        (sqlite3.SQLITE_TOOBIG, "look at the file with the sqlite3 shell", True),
+        (sqlite3.SQLITE_MISMATCH, "look at the file with the sqlite3 shell", False),
+        (0, "look at the file with the sqlite3 shell", True),
+    ],
+)
+def test_an_error_of_the_file_has_a_way_out_and_what_may_be_broken_is_opened_anew(
+    code: int,
+    way_out: str,
+    stays: bool,  # noqa: FBT001  # a row
+    file: StoreFile,
+) -> None:
+    before, error = file.read(connection), coded(code)
+    for found in (file.read(raising(error)), *file.write([raising(error)])):
+        assert type(found) is StoreError
+        assert str(found).startswith(f"store 'shown': what it says; {way_out}")
+        assert found.__cause__ is error
+    assert (file.read(connection) is before) is stays
+
+
+def test_an_error_of_another_kind_is_told_as_what_it_is(file: StoreFile) -> None:
+    gone = SessionGone("s", begun_anew=True)
+    found: Any = file.read(raising(gone))
+    assert (type(found), str(found), found is gone) == (SessionGone, str(gone), False)
+    odd = ValueError("odd")
+    assert file.read(raising(odd)) is odd
+    surrogate: Any = file.read(lambda _: "a\ud800".encode())
+    assert type(surrogate) is StoreError
+    assert str(surrogate) == (
+        r"store 'shown': 'a\ud800' is no valid text; use a session name without surrogates"
+    )
+    denied: Any = file.read(raising(PermissionError("denied")))
+    assert str(denied) == "store 'shown': denied; name a path whose directory is there or can be made"
+
+
+def test_of_several_that_are_written_together_one_that_fails_leaves_nothing_behind(file: StoreFile) -> None:
+    first, second, third = file.write([adding("a"), adding("b", KeyError("b")), adding("c")])
+    assert (first, type(second), third) == ("a", KeyError, "c")
+    assert file.read(names) == ["a", "c"]
+    (alone,) = file.write([adding("d", KeyError("d"))])
+    assert type(alone) is KeyError
+    assert file.read(names) == ["a", "c"]
+    assert file.write([]) == []
+
+
+def test_where_all_of_a_transaction_is_taken_back_all_have_failed(file: StoreFile) -> None:
+    def full(db: sqlite3.Connection) -> None:
+        db.rollback()
+        raise coded(sqlite3.SQLITE_FULL)
+
+    outcomes = file.write([adding("a"), full, adding("c")])
+    assert [type(one) for one in outcomes] == [StoreError] * 3
+    assert len({id(one) for one in outcomes}) == 3, "each has an error of its own"
+    assert file.read(names) == []
+    assert file.write([adding("a")]) == ["a"]
+
+
+@pytest.mark.parametrize(("durability", "full", "relaxed"), [("power", 2, 1), ("process", 1, 1)])
+def test_what_need_not_last_waits_for_no_disk_and_what_comes_behind_it_does(
+    durability: Durability, full: int, relaxed: int, path: Path
+) -> None:
+    file, level = StoreFile("shown", str(path), durability), pragma("synchronous")
+    levels = [file.write([level], lasting=lasting)[0] for lasting in (True, False, True)]
+    assert levels == [full, relaxed, full]
+    file.write([raising(KeyError())], lasting=False)
+    assert file.read(level) == full
+    assert file.write([lambda db: db.in_transaction]) == [True]
+    assert file.read(lambda db: db.in_transaction) is False
+    file.close()
+
+
+def test_a_file_says_whose_it_is_which_layout_it_has_and_is_synced_fully(file: StoreFile) -> None:
+    told = [
+        file.read(pragma(name)) for name in ("application_id", "user_version", "journal_mode", "fullfsync")
+    ]
+    assert told == [APPLICATION_ID, LAYOUT_VERSION, "wal", 1]
+    assert int.from_bytes(b"twhl") == APPLICATION_ID
+
+
+def test_a_file_is_let_go_of_and_found_again(file: StoreFile) -> None:
+    assert file.close() is None
+    file.write([adding("a")])
+    before = file.read(connection)
+    assert file.close() is None
+    assert file.close() is None
+    assert isinstance(before, sqlite3.Connection)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        before.execute("select 1")
+    assert file.read(names) == ["a"]
+
+
+def test_text_of_any_bytes_is_read(file: StoreFile) -> None:
+    def odd(db: sqlite3.Connection) -> Any:
+        return db.execute("select cast(x'61ff' as text)").fetchone()[0]
+
+    assert file.read(odd) == r"a\xff"
+
+
+def test_a_writer_that_keeps_the_file_is_told(
+    file: StoreFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnwheel.performers.stores.sqlite_file.BUSY_SECONDS", 0.01)
+    file.write([adding("a")])
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("begin immediate")
+        assert file.read(names) == ["a"], "who reads does not wait"
+        (found,) = file.write([adding("b")])
+        assert "another process kept it" in str(found)
+        other.execute("rollback")
+    other.close()
+    assert file.write([adding("b")]) == ["b"]
