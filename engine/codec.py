@@ -129,7 +129,8 @@ def _structure_passed_on(value: dict[str, Any], _: type[effects.AgentNoticed]) -
 
 def _structure_shared(made: cattrs.Converter) -> Callable[[dict[str, Any], type], effects.Config]:
     """A hook of *made* by which equal configurations are one object."""
-    structure_new = made.gen_structure_attrs_fromdict(effects.Config)
+    # What it was taught for older ones, if anything: they are shared as what they are now.
+    structure_new = made.get_structure_hook(effects.Config)
     known: dict[bytes, effects.Config] = {}
 
     def structure_config(value: dict[str, Any], _: type) -> effects.Config:

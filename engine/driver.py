@@ -568,13 +568,14 @@ SETTLING = frozenset({Outcome.OK, Outcome.UNKNOWN})
 
 def _marked_again(request: Request, answer: events.Answer) -> events.Answer:
     """*answer*, with a note for the model where it failed and an earlier try may have done the work."""
-    again = isinstance(request, requests.RunTool) and request.again
-    # The first try was in a process that is gone. A success settles it; a failure of the second try says
-    # nothing about the first, and the model must not conclude that nothing happened.
-    if not again or not isinstance(answer, events.ToolFinished) or answer.outcome in SETTLING:
-        return answer
-    outcome = Outcome.UNKNOWN if answer.outcome is Outcome.CANCELLED else answer.outcome
-    return attrs.evolve(answer, outcome=outcome, content=model_messages.run_again(answer.content))
+    match request, answer:
+        # The first try was in a process that is gone. A success settles it; a failure of the second try says
+        # nothing about the first, and the model must not conclude that nothing happened.
+        case requests.RunTool(again=True), events.ToolFinished(outcome=outcome) if outcome not in SETTLING:
+            outcome = Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome
+            return attrs.evolve(answer, outcome=outcome, content=model_messages.run_again(answer.content))
+        case _:
+            return answer
 
 
 def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None]:

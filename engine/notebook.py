@@ -7,6 +7,7 @@ a card is escaped, since models and tools choose most of the texts.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from html import escape
 from itertools import groupby
@@ -39,13 +40,13 @@ class Card:
     label: str = ""
 
 
-class Displayed:
+class Displayed(ABC):
     """What a notebook shows as a card. Everywhere else it is its `repr`."""
 
     __slots__ = ()
 
-    def _card(self) -> Card:
-        raise NotImplementedError
+    @abstractmethod
+    def _card(self) -> Card: ...
 
     def _repr_html_(self) -> str:
         return html_of(self._card())
@@ -88,6 +89,7 @@ def _newest(lines: tuple[str, ...]) -> list[str]:
 def _fenced(lines: Iterable[str]) -> str:
     """*lines* in a fence that none of them can close."""
     text = "\n".join(lines)
-    longest = max([len([*run]) for tick, run in groupby(text) if tick == "`"], default=0)
-    fence = "`" * max(3, longest + 1)
+    # Two at least: a fence has three.
+    longest = max([2, *[len([*run]) for tick, run in groupby(text) if tick == "`"]])
+    fence = "`" * (longest + 1)
     return f"{fence}text\n{text}\n{fence}\n"

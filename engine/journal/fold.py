@@ -146,17 +146,14 @@ class FullResults:
                 self.held += len(place) if isinstance(place, str) else 0
         # A batch enters the history as a whole, so no call that ended before is still to come.
         self.ended.clear()
-        if self.held > self.most:
+        while self.held > self.most:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        for call, place in list(self.places.items()):
-            if self.held <= self.most:
-                break
-            # A number costs nothing to keep, so only texts go.
-            if isinstance(place, str):
-                del self.places[call]
-                self.held -= len(place)
+        # A number costs nothing to keep, so only texts go.
+        call, text = next((call, place) for call, place in self.places.items() if isinstance(place, str))
+        del self.places[call]
+        self.held -= len(text)
 
     def where(self, call: str) -> ResultPlace | None:
         """Where the full result of *call* is; None where it was not truncated, or is not held."""
@@ -229,8 +226,7 @@ class SessionState:
     @property
     def overtaken(self) -> dict[str, events.Post]:
         """The calls about which no answer counts any more, each with the input that waits and is why."""
-        waiting = [*self.posted, *self.interrupts]
-        return {} if self.machine is None or not waiting else overtaken(self.machine, waiting)
+        return {} if self.machine is None else overtaken(self.machine, [*self.posted, *self.interrupts])
 
     @property
     def questions(self) -> tuple[AskApproval, ...]:

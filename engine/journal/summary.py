@@ -170,7 +170,6 @@ def summarize_opened(
         cwd=opened.config.cwd,
         agent=opened.config.agent,
         state=SessionStatus.UNFINISHED,
-        questions=0,
         reason=None,
     )
 

@@ -150,10 +150,6 @@ def runs(pid: int, began: str) -> bool:
     return born(pid) in {began, ""}
 
 
-# See `LeasingStore.lease`; that of the session which is known here.
-Swap = Callable[["bytes | None", "bytes | None"], Awaitable["bytes | None"]]
-
-
 @final
 @attrs.define(eq=False)
 class SessionLease:
@@ -183,18 +179,15 @@ class SessionLease:
         return uuid4().hex
 
     @property
-    def _swap(self) -> Swap | None:
-        # Made when it is wanted, since most sessions wait.
+    def _lease(self) -> Callable[..., Awaitable[bytes | None]] | None:
+        # Looked up when it is wanted, since most sessions wait.
         leases = self.log.kept and self.environment.task is None
-        lease = getattr(self.log.store, "lease", None) if leases else None
-        if lease is None:
-            return None
+        return getattr(self.log.store, "lease", None) if leases else None
 
-        async def swap(held: bytes | None, wanted: bytes | None) -> bytes | None:
-            found: bytes | None = await lease(self.log.session, held, wanted, self.log.incarnation)
-            return found
-
-        return swap
+    async def _swap(self, held: bytes | None, wanted: bytes | None) -> bytes | None:
+        """See `LeasingStore.lease`; where there are none, any is granted."""
+        lease = self._lease
+        return wanted if lease is None else await lease(self.log.session, held, wanted, self.log.incarnation)
 
     @property
     def session(self) -> str:
@@ -209,7 +202,7 @@ class SessionLease:
     @property
     def due(self) -> bool:
         """Whether it has to be taken or renewed now, since the next look may come too late for that."""
-        return self._swap is not None and time.monotonic() + self.pause > self._due
+        return self._lease is not None and time.monotonic() + self.pause > self._due
 
     @property
     def pause(self) -> float:
@@ -223,23 +216,23 @@ class SessionLease:
         Raises `SessionBusy`. It waits up to the time of a lease for a process of another machine.
         """
         # Between two runs it is here, and young.
-        if self._swap is None or time.monotonic() < self._due:
+        if self._lease is None or time.monotonic() < self._due:
             return
         async with self._lock:
-            found = await self._put(self._swap, _any if takeover else self._over)
+            found = await self._put(_any if takeover else self._over)
         if found is not None:
             raise self._busy(found)
 
     async def keep(self) -> None:
         """Take or renew it where that is due."""
-        if self._swap is not None and self.due:
+        if self.due:
             # A store that fails is tried again at the next look.
             async with self._lock:
                 with suppress(WorldError):
                     # Where another process has it, that one is about to write to the journal, which decides.
                     # The work may have ended by now, and given its lease up.
                     if self.wanted:
-                        await self._put(self._swap, _known_over)
+                        await self._put(_known_over)
 
     @asynccontextmanager
     async def renewing(self, renewals: dict[str, tuple[bytes, bytes]]) -> AsyncGenerator[None, None]:
@@ -281,31 +274,25 @@ class SessionLease:
 
     async def _give_up(self) -> None:
         async with self._lock:
-            held = self._record
-            try:
+            # Where the store fails it stays, and lapses: then others look at the session.
+            with suppress(WorldError):
                 # First: between the two no process would be wanted.
-                if held is not None:
-                    await self._tell_deadline()
-            except WorldError:
-                # It stays, and lapses: then others look at the session.
-                held = None
-            if self._swap is not None and held is not None:
-                with suppress(WorldError):
-                    found = await self._swap(held, None)
-                    # A renewal that was cut off may not have come to the store.
-                    there = decoded(found)
-                    if there is not None and there.token == self._token:
-                        await self._swap(found, None)
+                await self._tell_deadline()
+                found = await self._swap(self._record, None)
+                # A renewal that was cut off may not have come to the store.
+                there = decoded(found)
+                if there is not None and there.token == self._token:
+                    await self._swap(found, None)
             self._record, self._due = None, 0.0
             held_here.discard(self._token)
 
     async def check(self) -> None:
         """Raise `SessionBusy` where another object has it; it waits as `take` does."""
-        found = None if self._swap is None else decoded(await self._swap(None, None))
+        found = decoded(await self._swap(None, None))
         if found is not None and not await self._over(found):
             raise self._busy(found)
 
-    async def _put(self, swap: Swap, over: Callable[[LeaseRecord], Awaitable[bool]]) -> LeaseRecord | None:
+    async def _put(self, over: Callable[[LeaseRecord], Awaitable[bool]]) -> LeaseRecord | None:
         """Write a record in the place of none, of ours or of one that is *over*; else the one that stays."""
         held = self._record
         if held is None:
@@ -314,7 +301,7 @@ class SessionLease:
             # Kept before the store has it: where this is cut off, `release` has to look for it.
             self._record = wanted = self._made()
             held_here.add(self._token)
-            found = await swap(held, wanted)
+            found = await self._swap(held, wanted)
             if found == wanted:
                 self._renewed()
                 return None
@@ -335,7 +322,7 @@ class SessionLease:
             return ours or where is Workplace.NOWHERE
         for _ in range(LOOKS):
             await asyncio.sleep(found.seconds / LOOKS)
-            now = None if self._swap is None else decoded(await self._swap(None, None))
+            now = decoded(await self._swap(None, None))
             if now != found:
                 return now is None
         return True

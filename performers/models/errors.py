@@ -52,9 +52,9 @@ def redact_keys(text: str, keys: Iterable[str]) -> str:
     """*text* without *keys*, also where one is quoted for a URL, or cut at the end of what was shortened."""
     for key in keys:
         # Servers that cut a quoted key short leave enough of it to be worth hiding, down to the shortest key.
-        for form in dict.fromkeys((key, quote(key, safe=""))):
+        for form in (key, quote(key, safe="")):
             text = text.replace(form, HIDDEN_KEY)
-            for length in range(len(form) - 1, SHORTEST - 1, -1):
+            for length in range(len(form), SHORTEST - 1, -1):
                 text = text.replace(f"{form[:length]}...", f"{HIDDEN_KEY}...")
     return text
 

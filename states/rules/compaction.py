@@ -79,7 +79,7 @@ def cut_of(history: History, shown: int, size: int, window: int, config: Config)
 
 def worth_it(history: History, cut: int, window: int) -> bool:
     """Whether there is enough before index *cut* for a summary of it to make a difference."""
-    return cut > 0 and history_size(history.slice(0, cut)) >= WORTH * window
+    return history_size(history.slice(0, cut)) >= WORTH * window
 
 
 def cut_index(history: History, budget: int) -> int:

@@ -528,3 +528,12 @@ async def test_a_turn_offers_the_tools_that_are_chosen_for_it(chosen: list[str])
         return
     await agent.run("go")
     assert [one.tools for one in asked.requests] == [tuple(chosen)]
+
+
+async def test_the_tools_of_a_turn_may_be_chosen_with_waiting() -> None:
+    async def choose(_: Any) -> list[str]:
+        return ["peek"]
+
+    agent, asked = scripted(says("well"), tools=[pay, peek], tools_for=choose)
+    await agent.run("go")
+    assert [one.tools for one in asked.requests] == [("peek",)]

@@ -228,6 +228,7 @@ CHILD = attrs.evolve(CONFIG, agent="kid", policy=Policy(mode="plan"), ceiling=MO
         (CONFIG, {"mode": MODES.PLAN, "chosen": ("mode",)}, CONFIG, True),
         (CHILD, {}, CHILD, True),
         (CHILD, {"mode": MODES.BYPASS}, CHILD, False),
+        (CHILD, {"mode": MODES.BYPASS, "chosen": ("mode",)}, CHILD, False),
         (CHILD, {"ceiling": MODES.BYPASS}, CHILD, False),
         (CHILD, {}, attrs.evolve(CHILD, system="x"), False),
     ],

@@ -15,7 +15,7 @@ from turnwheel.effects.messages import user
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine import PictureKind, replay
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.notebook import LINES_SHOWN, Card, html_of, markdown_of
+from turnwheel.engine.notebook import Card, html_of, markdown_of
 from turnwheel.states.context import Memory
 from turnwheel.states.state import State
 from turnwheel.testing.scripted import ScriptedModel, calls, says
@@ -107,11 +107,21 @@ def test_a_session_without_a_run_says_so() -> None:
 
 
 def test_a_long_history_shows_its_end() -> None:
-    told = History.of(*[user(f"message {n}") for n in range(LINES_SHOWN + 3)])
-    shown: str = as_html(told)
+    told = [user(f"message {n}") for n in range(203)]
+    shown: str = as_html(History.of(*told))
     assert "(3 earlier ones)" in shown
-    assert f"message {LINES_SHOWN + 2}" in shown
+    assert "message 202" in shown
     assert "message 2&quot;" not in shown
+    assert "message 3&quot;" in shown
+    assert "(1 earlier ones)" in as_html(History.of(*told[:201]))
+    assert "earlier" not in as_html(History.of(*told[:200]))
+
+
+def test_a_memory_shows_its_run_and_a_history_its_length() -> None:
+    memory = Machine.start(Config(model=ModelSpec(name="m")), "go", run="mine").memory
+    assert as_html(memory).startswith('<div class="tw-card"')
+    assert "<b>Memory</b> <span>of run mine</span>" in as_html(memory)
+    assert "<b>History of 1 message</b>" in as_html(History.of(user("go")))
 
 
 def test_an_effect_is_its_line() -> None:
@@ -123,8 +133,22 @@ def test_an_effect_is_its_line() -> None:
 
 
 def test_a_fence_is_longer_than_any_in_the_text() -> None:
-    assert markdown_of(Card(title="`````")).startswith("``````text\n")
+    for title, fence in (
+        ("`````", "``````"),
+        ("``", "```"),
+        ("```", "````"),
+        ("=====", "```"),
+        ("` `` `", "```"),
+    ):
+        assert markdown_of(Card(title=title)) == f"{fence}text\n{title}\n{fence}\n"
+
+
+def test_a_card_has_its_lines_folded_or_not_and_no_place_for_none() -> None:
     assert "<details><summary>more</summary>" in html_of(Card(title="a", lines=("b",), folded="more"))
+    plain = html_of(Card(title="a", lines=("b",)))
+    assert ("<details>" in plain, "<pre" in plain) == (False, True)
+    assert "<pre" not in html_of(Card(title="a"))
+    assert markdown_of(Card(title="a", beside="b", lines=("c", "d"))) == "```text\na b\nc\nd\n```\n"
 
 
 def test_a_machine_by_hand_shows_its_memory_folded() -> None:

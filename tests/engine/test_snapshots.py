@@ -36,7 +36,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import SNAPSHOT_VERSION, UNTRUSTED_PREFIX, Snapshot
+from turnwheel.engine.snapshots import SNAPSHOT_VERSION, UNTRUSTED_PREFIX, Snapshot, flat
 from turnwheel.states.batch.batch import Phase, Queued, Settled
 from turnwheel.states.context import ConversationMemory, Memory, RunProgress, SessionMemory
 from turnwheel.states.rules.history_check import history_faults
@@ -123,6 +123,13 @@ def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
     for state in (Machine.start(config(), "hello").state, run_at("done").machine.state):
         assert json.loads(encode(state, State))["type"] == type(state).__name__
         assert decode(encode(state, State), State) == state
+
+
+def test_a_snapshot_of_before_a_field_came_is_of_a_machine_that_has_met_nothing_of_it() -> None:
+    machine = run_at("executing").machine
+    later = {"max_output", "stopped", "summarised", "ceiling"}
+    plain = {name: value for name, value in json.loads(machine.snapshot()).items() if name not in later}
+    assert decode(json.dumps(plain).encode(), Snapshot) == flat(machine.state, machine.memory)
 
 
 # Refused

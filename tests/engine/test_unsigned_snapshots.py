@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 
 from turnwheel.effects import errors
@@ -13,6 +14,7 @@ from turnwheel.effects.messages import Finish, Message, Role, StopReason, Text, 
 from turnwheel.effects.notices import DoneReason
 from turnwheel.engine.machine import Machine
 from turnwheel.states.context import RECALL
+from turnwheel.states.rules import model_messages
 from turnwheel.states.state import Done
 from turnwheel.testing.harness import MachineHarness, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
@@ -58,6 +60,16 @@ def test_a_run_from_outside_begins_again_or_judges_its_calls_and_stays_over_wher
         kept.earlier,
         True,
     )
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_call_that_was_at_work_outside_may_have_run_also_where_its_tool_is_gone(*, there: bool) -> None:
+    machine = run_at("executing, unsafe").machine
+    settings = machine.config if there else attrs.evolve(machine.config, tools=())
+    back = Machine.restore(machine.snapshot(), settings, machine.memory.history)
+    back.advance()
+    (result,) = back.memory.history[-1].results
+    assert (result.outcome, result.content) == ("unknown", model_messages.LOST)
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,14 @@ def test_a_bug_at_the_start_ends_a_run_that_began() -> None:
     assert [type(one) for one in told][:: len(told) - 1] == [notices.RunStarted, notices.RunEnded]
 
 
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
+def test_a_bug_behind_the_start_ends_a_run_once(place: str) -> None:
+    run = run_at(place)
+    told = run.machine.fail(AN_INTERRUPT, "a bug")
+    assert [one for one in told if isinstance(one, notices.RunStarted)] == []
+    assert [one.reason for one in told if isinstance(one, notices.RunEnded)] == ["error"]
+
+
 def test_a_provider_that_says_that_it_may_not_go_better_is_believed() -> None:
     run = MachineHarness()
     fails(run, Failure.SERVER, should_retry=False)

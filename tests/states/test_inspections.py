@@ -201,6 +201,18 @@ def test_a_call_that_waited_is_looked_at_again_when_it_starts() -> None:
     assert run.outcomes[-1] == ("save", "denied")
 
 
+def test_nothing_starts_beside_what_is_at_work_once_calls_run_one_at_a_time() -> None:
+    run = MachineHarness(settings(policy=Policy(concurrency=Concurrency.PARALLEL_READS)))
+    run.say(call(0, "look", path="x"), call(1, "look", path="y"), call(2, "save", path="a"))
+    run.decide("save", Approve())
+    serial = attrs.evolve(run.machine.config, policy=Policy(concurrency=Concurrency.SERIAL))
+    run = MachineHarness(Machine(serial, run.machine.state, run.machine.memory))
+    run.end("look")
+    assert run.started == []
+    run.end("look")
+    assert run.started == ["save"]
+
+
 @pytest.mark.parametrize("now", [(), (ToolSpec(name="save", schema=SHELL, paths=("path",)),)])
 @pytest.mark.parametrize("waits", ["looked at", "allowed"])
 def test_a_call_does_not_start_where_its_tool_has_gone_or_takes_something_else(

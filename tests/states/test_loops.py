@@ -113,10 +113,12 @@ def judged(*answers: Answer | str, **loops: Any) -> tuple[notices.LoopStage, tup
         ('{"a": {"b": [1, 2], "c": 3}}', '{"a": {"c": 3, "b": [1, 2]}}', True),
         ('{"a": 1}', '{"a": 1.0}', True),
         ('{"a": [1e2]}', '{"a": [100]}', True),
+        ('{"a": 1.5}', '{"a": 1.50}', True),
         ("", "{}", True),
         ("{oops", "{oops", True),
         # another value
         ('{"a": 1}', '{"a": true}', False),
+        ('{"a": 1.5}', '{"a": 1.7}', False),
         ('{"a": 0}', '{"a": false}', False),
         ('{"a": [1]}', '{"a": [true]}', False),
         ('{"a": {"b": 1}}', '{"a": {"b": true}}', False),
@@ -433,7 +435,7 @@ def test_of_long_texts_only_the_beginning_is_remembered() -> None:
     assert all(LONG_ARGUMENTS < len(text) < 2 * LONG_ARGUMENTS for text in texts)
     # The calls differ and the results do not.
     assert len(set(texts)) == 4
-    short = list(said(*[look("x" * LONG_ARGUMENTS, path="a")] * 3))
+    short = list(said(*[Made("look", "x" * LONG_ARGUMENTS, "x" * LONG_ARGUMENTS)] * 3))
     assert remembered(short, Loops(), ()) == tuple(
         [attrs.evolve(one, parts=(*one.calls, *one.results)) for one in short[1:]]
     )

@@ -131,6 +131,7 @@ def test_of_several_paths_one_denies_and_all_allow(value: object, verdict: str, 
         ("deny run command=rm*", Finding(), Fit.MAYBE),
         ("allow run command=git*", Finding(), Fit.MAYBE),
         ("deny run command=x*", Finding(), Fit.YES),
+        ("deny run other=x*", Finding(), Fit.NO),
         ("allow run command=x*", Finding(), Fit.MAYBE),
         ("deny run command=rm*", commands("git log", "rm -r ."), Fit.YES),
         ("deny run command=rm*", commands("git log", " rm -r ."), Fit.YES),
@@ -147,6 +148,21 @@ def test_of_several_paths_one_denies_and_all_allow(value: object, verdict: str, 
 )
 def test_a_rule_about_a_command_speaks_by_what_it_runs(text: str, finding: Finding, expected: Fit) -> None:
     assert fit(rule(text), RUN, {"command": "x"}, finding, Effort()) is expected
+
+
+@pytest.mark.parametrize("verdict", ["deny", "allow"])
+def test_a_rule_about_a_command_says_nothing_where_there_is_none(verdict: str) -> None:
+    assert fit(rule(f"{verdict} run command=x*"), RUN, {"command": None}, Finding(), Effort()) is Fit.NO
+
+
+@pytest.mark.parametrize(("fills", "expected"), [(True, Fit.YES), (False, Fit.NO)])
+def test_an_argument_that_was_left_out_is_null_where_defaults_are_filled_in(
+    fills: bool,  # noqa: FBT001  # a column
+    expected: Fit,
+) -> None:
+    schema = '{"type": "object", "properties": {"text": {"default": null}}}'
+    spec = ToolSpec(name="save", schema=schema, fills=fills)
+    assert fit(rule("deny save text=*"), spec, {}, Finding(), Effort()) is expected
 
 
 @pytest.mark.parametrize(

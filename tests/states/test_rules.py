@@ -13,6 +13,7 @@ from turnwheel.effects import config
 from turnwheel.effects.config import (
     Approval,
     ChildSpec,
+    Compaction,
     Config,
     Limits,
     ModelSpec,
@@ -414,6 +415,28 @@ def test_what_stays_is_a_quarter_of_the_window(history: History, window: int) ->
     if kept[0].calls:
         kept = kept[2:]
     assert history_size(kept[:-1]) <= window // 4
+
+
+@pytest.mark.parametrize(
+    ("keep", "around", "most"),
+    [
+        (0.25, 0, 1_000),
+        # Of a window of 4,000 of which 3,200 may be filled, half of what is left beside the tools.
+        (0.7, 0, 1_600),
+        (0.25, 2_000, 600),
+        (0.25, 3_200, 0),
+        (0.25, 9_000, 0),
+    ],
+)
+def test_what_stays_leaves_room_to_go_on_in(keep: float, around: int, most: int) -> None:
+    history = History.of(*[user("a" * 40) for _ in range(1_000)])
+    each = history_size(history.slice(0, 1))
+    settings = Config(
+        model=ModelSpec(name="m"), policy=Policy(compact_at=0.8), compaction=Compaction(keep=keep)
+    )
+    size = history_size(history)
+    cut = compaction.cut_of(history, size, size + around, 4_000, settings)
+    assert len(history) - cut == max(1, most // each)
 
 
 def test_nothing_can_be_cut_from_one_exchange() -> None:

@@ -88,11 +88,12 @@ class Writer:
 
     def _next(self) -> list[tuple[NewEntries, Future[str]]]:
         """The appends of the next transaction."""
-        group, size = [self._waiting.popleft()], 0
+        group: list[tuple[NewEntries, Future[str]]] = []
+        size = 0
         while self._waiting and len(group) < MOST_APPENDS:
-            size += sum(map(len, group[-1][0].entries))
-            if size > MOST_BYTES:
-                break
+            size += sum(map(len, self._waiting[0][0].entries))
+            if group and size > MOST_BYTES:
+                break  # one that is larger goes alone
             group.append(self._waiting.popleft())
         return group
 

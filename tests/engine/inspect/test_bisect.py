@@ -163,8 +163,16 @@ async def test_an_event_that_leads_elsewhere_is_given_on_both_sides() -> None:
     assert found.one is not None
     assert found.other is not None
     assert (found.one["label"], found.other["label"]) == ("executing", "confirming")
+    assert found.one["at"] == found.other["at"]
     assert found.other["state"]["type"] == "Confirming"
     assert "AskApproval" in [effect["type"] for effect in found.other["effects"]]
+
+
+async def test_a_step_before_any_run_is_damage_and_no_difference() -> None:
+    entries = list(await (await changed()).load("s"))
+    step = next(data for data in entries if b'"type":"Stepped"' in data)
+    with pytest.raises(JournalError, match="entry 1 of session 's'"):
+        await bisect_versions(await cut([entries[0], step]), "s")
 
 
 async def test_an_event_that_this_version_ignores_leads_nowhere() -> None:

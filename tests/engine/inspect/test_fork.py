@@ -478,6 +478,19 @@ async def test_a_fork_has_a_kind_a_parent_and_a_run_of_its_own() -> None:
     assert moments == [*before, "copied", "ended"]
 
 
+async def test_only_the_run_in_which_a_fork_begins_has_another_name_in_it() -> None:
+    shop = Shop(says("Hello."), calls(("put", {"what": "a"})), says("Put."))
+    async with shop.session() as session:
+        first, second = await session.run("hello"), await session.run("put it")
+    other = Shop(says("Hm."), store=shop.store)
+    fork = await other.fork(await shop.at(events.ToolFinished), "nothing")
+    third = fork.result().run
+    document = json.loads(await export(shop.store, "f"))
+    assert len({first.run, second.run, third}) == 3
+    assert [one["run"] for one in document["runs"]] == [first.run, third]
+    assert [one["run"] for one in document["messages"]] == [first.run] * 2 + [third] * 4
+
+
 async def test_a_prompt_that_waits_is_answered_in_the_other_session_only() -> None:
     shop = Shop(calls(("look", {}), ("pay", {"amount": 5})), says("Done."), says("Done too."))
     async with shop.session() as session:
@@ -620,6 +633,11 @@ NOTHING = "session 's' cannot be forked at step {}: no prompt yet; fork at 2 or 
 )
 async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, reason: str) -> None:
     assert re.search(reason, await refusal(step, instead))
+
+
+async def test_a_session_that_has_no_step_has_none_to_fork_at() -> None:
+    with pytest.raises(errors.ConfigError, match=r"^session 's' cannot be forked at step 1: it has none$"):
+        await Shop().session().fork("f", at=1)
 
 
 KEPT = "cannot be kept: a field is not of its type, or no finite number$"

@@ -31,6 +31,8 @@ from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
+from turnwheel.states import streaming
+from turnwheel.states.state import Start, Thinking
 from turnwheel.states.table import TABLE
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 
@@ -123,6 +125,7 @@ async def test_a_step_has_its_event_its_effects_and_its_account() -> None:
     assert [step.spent.turns for step in steps] == [0, 0, 0, 0, 1, 1, 1, 2]
     first, event = steps[0], steps[0].event
     assert (first.machine, first.config, first.effects, first.session) == (None, None, (), "s")
+    assert "began" not in repr(steps[-1])  # which is another whole machine
     assert isinstance(event, UserSent)
     assert (event.id, first.at) == ("mine", event.at)
     machine, last = steps[-2].machine, steps[-1].event
@@ -244,6 +247,18 @@ async def test_each_edge_of_a_path_is_in_the_table(seed: int) -> None:
             assert step.way[-1] == step.label
         assert edges >= set(path_of([step]))
         before = step.label
+
+
+def test_a_handler_that_fails_on_a_journal_is_a_fault_of_that_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader gets the steps before it, and the number."""
+    opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
+    stopped = Stepped(event=Interrupted(at=2.0), label="streaming.stopping")
+    monkeypatch.setattr(streaming, "handle", lambda *_: (Thinking(stage=Start()), ()))
+    steps = replayed([encode_entry(opened), encode_entry(stopped)], "s")
+    assert next(steps).label == "streaming"
+    why = "entry 1 of session 's' makes no sense here: no row for Interrupted in streaming"
+    with pytest.raises(JournalError, match=why):
+        next(steps)
 
 
 def test_a_step_whose_handler_failed_goes_straight_to_the_end() -> None:

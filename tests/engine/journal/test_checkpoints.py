@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,11 @@ from turnwheel.effects.messages import Message, user
 from turnwheel.engine.journal.checkpoints import (
     APART,
     CHECKPOINT_VERSION,
+    DIGEST,
     CheckpointChain,
     Restored,
     checkpoint,
+    digest,
     restored,
 )
 from turnwheel.engine.journal.entries import VERSION
@@ -131,6 +134,37 @@ def test_a_checkpoint_goes_on_from_another_where_that_is_a_beginning_of_it() -> 
         assert (anew.first, anew.last) == (position, position)
 
 
+def with_places(**places: int | str) -> SessionState:
+    state = at_work(STARTED)
+    state.full_results.places = dict(places)
+    return state
+
+
+STARTED = Machine.start(config(), "go", run="r")
+
+
+@pytest.mark.parametrize(
+    ("now", "goes_on"),
+    [
+        ({"a": "text", "b": 2}, True),
+        ({"a": "text", "b": 2, "c": 3}, True),
+        ({"a": "text"}, False),
+        ({"b": 2}, False),
+        ({"b": 2, "c": 3}, False),
+        ({}, False),
+    ],
+)
+def test_a_checkpoint_goes_on_from_another_where_no_full_result_was_dropped(
+    now: dict[str, int | str], *, goes_on: bool
+) -> None:
+    first, chain = checkpoint(with_places(a="text", b=2), 1, b"1")
+    second, after = checkpoint(with_places(**now), 2, b"2", chain)
+    assert after.first == (1 if goes_on else 2)
+    assert got([first, second]).state.full_results.places == now
+    _, chain = checkpoint(with_places(), 1, b"1")
+    assert checkpoint(with_places(**now), 2, b"2", chain)[1].first == 1
+
+
 def test_entries_of_another_journal_do_not_follow_from_a_checkpoint() -> None:
     body, _ = checkpoint(initial_state([]), 1, b"1")
     found = got([body])
@@ -152,6 +186,35 @@ def test_the_latest_checkpoint_that_is_early_enough_is_taken_and_needs_those_bef
         restored([second])
     with pytest.raises(JournalError, match="a checkpoint is damaged"):
         restored([first[:-1]])
+
+
+def test_a_checkpoint_goes_with_the_messages_of_those_before_it() -> None:
+    """With no others, which stand at the same place of another session."""
+    history = History.of(user("a"))
+    machine = Machine.start(config(), "go", run="r", history=history)
+    first, chain = checkpoint(at_work(machine), 1, b"1")
+    second, _ = checkpoint(at_work(machine), 2, b"2", chain)
+    assert got([first, second]).state.machine == machine
+    longer = Machine.start(config(), "go", run="r", history=history.append(user("b")))
+    for other in (longer, Machine.start(config(), "go", run="r")):
+        body, _ = checkpoint(at_work(other), 1, b"1")
+        with pytest.raises(JournalError, match=r"a checkpoint has [02] messages of 1$"):
+            restored([body, second])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"counts": [1]}, {"state": {"nothing": 1}}, {"machine": {"version": 1}}, {"config": 7}, {"head": 1}],
+    ids=lambda more: next(iter(more)),
+)
+def test_a_checkpoint_that_is_none_is_refused_though_it_is_whole(more: dict[str, object]) -> None:
+    body, _ = checkpoint(at_work(Machine.start(config(), "go", run="r")), 1, b"1")
+    head = json.dumps({**json.loads(body[DIGEST:]), **more}).encode()
+    with pytest.raises(JournalError, match=r"^a checkpoint cannot be read"):
+        restored([digest(head) + head])
+    head = json.dumps({**json.loads(body[DIGEST:]), "version": [1]}).encode()
+    with pytest.raises(JournalError, match=r"^a checkpoint has version \(1,\), known here is"):
+        restored([digest(head) + head])
 
 
 # What is read, and when

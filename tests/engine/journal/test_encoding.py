@@ -15,9 +15,9 @@ import cattrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from turnwheel.effects.config import Config, ModelSpec, Policy
+from turnwheel.effects.config import Config, ModelSpec, OnLost, Policy, ToolSpec
 from turnwheel.effects.errors import JournalError, NewerVersion, TooLarge
-from turnwheel.effects.hooks import OnError
+from turnwheel.effects.hooks import Hook, HookSpec, OnError
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.engine.codec import make_converter
 from turnwheel.engine.journal import encoding
@@ -120,6 +120,47 @@ def as_judged_then(entry: Entry) -> Entry:
         ceiling=PermissionMode.BYPASS,
     )
     return attrs.evolve(entry, config=config)
+
+
+def as_of(version: int, entry: Entry) -> bytes:
+    return (
+        as_in_2(entry) if version == 2 else json.dumps({**json.loads(encode_entry(entry)), MARK: 3}).encode()
+    )
+
+
+FULL = Config(
+    model=ModelSpec(name="m"),
+    tools=(ToolSpec(name="look", paths=("path",), command="run", fills=True, secrets=("pin",)),),
+    policy=Policy(on_lost=OnLost.ASK, takeovers=7),
+    hooks=(HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, on_error=OnError.DENY),),
+    protected=(".git",),
+    ceiling=PermissionMode.PLAN,
+)
+"""Settings of which each that changed since version 2 is unlike what was done before."""
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_settings_that_came_later_are_what_was_done_before(version: int) -> None:
+    """Whatever stands there; and equal settings of several runs are one object all the same."""
+    tool, policy, hook = FULL.tools[0], FULL.policy, FULL.hooks[0]
+    if version == 2:
+        tool = attrs.evolve(tool, secrets=())
+        policy = attrs.evolve(policy, on_lost=OnLost.REPORT)
+        hook = attrs.evolve(hook, on_error=OnError.ALLOW)
+    then = attrs.evolve(
+        FULL,
+        tools=(attrs.evolve(tool, paths=(), command="", fills=False),),
+        policy=attrs.evolve(policy, takeovers=Policy().takeovers),
+        hooks=(hook,),
+        protected=(),
+        ceiling=PermissionMode.BYPASS,
+    )
+    for entry in (RunOpened(at=1.0, run="r", config=FULL), TakenOver(at=1.0, config=FULL)):
+        first, second = decode_entry(as_of(version, entry)), decode_entry(as_of(version, entry))
+        assert first == attrs.evolve(entry, config=then)
+        assert isinstance(first, RunOpened | TakenOver)
+        assert isinstance(second, RunOpened | TakenOver)
+        assert first.config is second.config
 
 
 # No entry

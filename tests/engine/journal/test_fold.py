@@ -147,6 +147,7 @@ def test_an_input_waits_once_until_it_is_applied() -> None:
     assert [one.id for one in state.prompts] == ["p"]
     assert [one.id for one in state.late] == ["s"]
     assert (state.knows("p"), state.knows("s"), state.knows("q")) == (True, True, False)
+    assert folded(Posted(event=STEER)).overtaken == {}
     assert state.machine is not None
     state.machine.advance(PROMPT)
     state.stepped(PROMPT, ())
@@ -154,6 +155,11 @@ def test_an_input_waits_once_until_it_is_applied() -> None:
     assert state.knows("p")
     state.machine.advance(STEER)
     assert state.late == ()
+
+
+def test_nothing_is_overtaken_before_the_first_run_nor_where_nothing_waits() -> None:
+    assert folded(Posted(event=PROMPT), Posted(event=events.Interrupted(at=2.0))).overtaken == {}
+    assert folded(Posted(event=PROMPT), opened()).overtaken == {}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from turnwheel.effects.events import Answer, Failure, ModelFailed, ModelFinished
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
 from turnwheel.effects.notices import RequestDelayed
-from turnwheel.effects.requests import CallModel, Conversation
+from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.performers import PerformContext, RateLimit
 from turnwheel.performers.base import LEAVING
@@ -25,6 +26,8 @@ from turnwheel.performers.models.rate_limits import EXPECTED_OUTPUT
 from turnwheel.performers.models.router import Models
 from turnwheel.performers.stores.base import Store
 from turnwheel.performers.stores.memory import MemoryStore
+from turnwheel.states.context import ConversationMemory, Memory, SessionMemory
+from turnwheel.states.rules.token_estimates import history_size
 from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import ScriptedModel, says
 from turnwheel.testing.stores import StoreOver
@@ -122,7 +125,7 @@ async def test_a_wait_that_is_longer_than_the_patience_is_none() -> None:
     clock, asked, store = AutoClock(), Asked(), MemoryStore()
     models = Models(wires={"own": asked}, rates=[RateLimit(model="own:m", requests=1)])
     scene = scene_of(clock, store, config=IMPATIENT)
-    await models(asking(1), scene)
+    assert isinstance(await models(asking(1), scene), ModelFinished)
     answers = [await models(asking(2), scene) for _ in range(3)]
     for answer in answers:
         assert isinstance(answer, ModelFailed)
@@ -133,11 +136,138 @@ async def test_a_wait_that_is_longer_than_the_patience_is_none() -> None:
 
 async def test_a_wait_that_is_as_long_as_the_patience_is_waited() -> None:
     clock, asked = AutoClock(), Asked()
-    models = Models(wires={"own": asked}, rates=[RateLimit(model="own:m", requests=1)])
-    scene = scene_of(clock, config=attrs.evolve(PLAIN, retries=Retries(longest=60.0)))
-    await models(asking(1), scene)
-    assert isinstance(await models(asking(2), scene), ModelFinished)
-    assert asked.times == [0.0, 60.0]
+    models = Models(wires={"own": asked}, rates=[TEN])
+    scene = scene_of(clock, config=attrs.evolve(PLAIN, retries=Retries(jitter=0.0, longest=6.0)))
+    for number in range(2):
+        assert isinstance(await models(asking(number), scene), ModelFinished)
+    assert asked.times == [0.0, 6.0]
+
+
+async def test_a_wait_of_less_than_a_second_is_waited_too() -> None:
+    clock, asked = AutoClock(), Asked()
+    models = Models(wires={"own": asked}, rates=[RateLimit(model="own:m", requests=120)])
+    for number in range(13):
+        await models(asking(number), scene_of(clock))
+    assert asked.times[11:] == [0.0, pytest.approx(60 / 109)]
+
+
+class Noting(StoreOver):
+    """A store that notes what it is asked for, and what the meters of tokens hold."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore(now=lambda: 0.0))
+        self.names: list[str] = []
+
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        self.names.append(name)
+        return await super().meter(name, held, wanted)
+
+    async def taken(self, most: int) -> float:
+        """The tokens that are taken from a bucket of *most* a minute, which was full."""
+        kept: Any = self.kept
+        meter, _ = await kept.meter(self.names[0], None, None)
+        left: float = json.loads(meter)[1]["tokens"]
+        return most / 10 - left
+
+
+MANY = RateLimit(model="own:m", tokens=1_000_000)
+TOLD = History.of(user("x" * 4_000))
+
+
+@pytest.mark.parametrize(
+    ("request_", "memory", "shown"),
+    [
+        (asking(), None, history_size(TOLD)),
+        (
+            asking(),
+            Memory(run="r", session=SessionMemory(model="own:m"), conversation=ConversationMemory(size=77)),
+            77,
+        ),
+        (attrs.evolve(asking(), view=Transcript(revision=0, length=1, limit=33)), None, 33),
+        (attrs.evolve(asking(), system="s" * 400), None, history_size(TOLD) + 100),
+    ],
+)
+async def test_what_a_request_shows_and_an_answer_are_taken_until_the_answer_is_there(
+    request_: CallModel, memory: Memory | None, shown: int
+) -> None:
+    store, during = Noting(), list[float]()
+
+    async def own(request: CallModel, scene: PerformContext) -> Answer:
+        during.append(await store.taken(1_000_000))
+        return await Asked(Usage(input=700, output=11))(request, scene)
+
+    models = Models(wires={"own": own}, rates=[MANY])
+    scene = attrs.evolve(scene_of(AutoClock(), store), memory=memory, history=TOLD)
+    assert isinstance(await models(request_, scene), ModelFinished)
+    assert during == [shown + EXPECTED_OUTPUT]
+    assert await store.taken(1_000_000) == 711
+
+
+@pytest.mark.parametrize("usage", [None, Usage(input=5)])
+async def test_of_a_request_that_failed_only_what_it_used_is_taken(usage: Usage | None) -> None:
+    store = Noting()
+
+    async def own(request: CallModel, scene: PerformContext) -> Answer:
+        at, failure = scene.clock.now(), Failure.SERVER
+        return ModelFailed(at=at, request=request.id, failure=failure, message="no", usage=usage)
+
+    models = Models(wires={"own": own}, rates=[MANY])
+    assert isinstance(await models(asking(), scene_of(AutoClock(), store)), ModelFailed)
+    assert await store.taken(1_000_000) == (5 if usage else 0)
+
+
+async def test_of_a_request_without_an_answer_nothing_is_taken() -> None:
+    store = Noting()
+
+    async def own(_: CallModel, __: PerformContext) -> None: ...
+
+    models = Models(wires={"own": own}, rates=[MANY])
+    assert await models(asking(), scene_of(AutoClock(), store)) is None
+    assert await store.taken(1_000_000) == 0
+
+
+async def test_where_no_tokens_are_limited_a_store_is_asked_before_a_request_only() -> None:
+    store, models = Noting(), Models(wires={"own": Asked()}, rates=[TEN])
+    await models(asking(), scene_of(AutoClock(), store))
+    assert len(store.names) == 2, "to read and to write"
+
+
+async def test_a_store_without_meters_leaves_a_process_to_count_for_itself() -> None:
+    clock, asked = AutoClock(), Asked()
+    models = Models(wires={"own": asked}, rates=[TEN])
+    store: Any = object()
+    for number in range(2):
+        await models(asking(number), scene_of(clock, store))
+    assert asked.times == [0.0, 6.0]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_cancellation_that_a_request_answers_does_not_reach_its_caller(
+    late: bool,  # noqa: FBT001  # a row
+) -> None:
+    """Cancelled while it waits for its turn, or when its answer is there and is only counted."""
+    counted = list[int]()
+
+    class Slow(Noting):
+        async def meter(
+            self, name: str, held: bytes | None, wanted: bytes | None
+        ) -> tuple[bytes | None, float]:
+            if len(self.names) == (2 if late else 0):
+                task.cancel()
+                await asyncio.sleep(0)
+            return await super().meter(name, held, wanted)
+
+    async def ask() -> Answer | None:
+        answer = await Models(wires={"own": Asked()}, rates=[MANY])(asking(), scene_of(AutoClock(), store))
+        counted.append(asyncio.current_task().cancelling())  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]  # it runs in one
+        return answer
+
+    store = Slow()
+    task = asyncio.create_task(ask())
+    answer = await task
+    assert isinstance(answer, ModelFinished if late else ModelFailed)
+    assert counted == [0]
+    assert len(store.names) == (2 if late else 0), "where nothing was taken, nothing is given back"
 
 
 @pytest.mark.parametrize("message", [None, LEAVING])

@@ -11,10 +11,13 @@ from turnwheel import Agent
 from turnwheel.effects.events import Failure
 from turnwheel.performers.models.errors import (
     MAX_FAILURE_TEXT,
+    is_refusal,
     keys_in,
+    login_in,
     redact_keys,
     refusal,
     retry_after,
+    shorten,
     stream_error,
     without_login,
 )
@@ -80,6 +83,44 @@ def test_an_answer_that_would_be_too_long_is_no_conversation_that_is(most: str, 
         assert wording in broken.message
 
 
+@pytest.mark.parametrize("error", [None, {}, []])
+def test_an_error_in_a_stream_that_says_nothing_is_told_as_that(error: object) -> None:
+    assert stream_error(error).message == "error in the stream: without a message"
+
+
+def test_a_message_is_looked_at_up_to_the_end_of_what_is_read_of_a_refusal() -> None:
+    wording = "context length exceeded"
+    for more, failure in ((0, Failure.OVERFLOW), (1, Failure.BAD_REQUEST)):
+        message = "x" * (65_536 - len(wording) + more) + wording
+        body = json.dumps({"error": {"message": message}}).encode()
+        assert refusal(400, {}, body, now=0.0).failure is failure
+
+
+def test_a_message_is_kept_up_to_500_characters_and_can_be_written_down() -> None:
+    assert shorten("x" * 500) == "x" * 500
+    assert shorten("x" * 501) == f"{'x' * 500}... (501 characters)"
+    assert shorten("half: \ud83d") == "half: ?"
+
+
+@pytest.mark.parametrize(
+    ("chunk", "expected"),
+    [
+        ({"success": False}, True),
+        ({"detail": "no"}, True),
+        ({"message": "no"}, True),
+        ({"msg": "no"}, True),
+        ({"success": True, "object": "chunk"}, False),
+        ({"message": 5}, False),
+        ({}, False),
+    ],
+)
+def test_what_comes_in_the_place_of_an_answer_may_say_why_there_is_none(
+    chunk: dict[str, object],
+    expected: bool,  # noqa: FBT001  # a row
+) -> None:
+    assert is_refusal(chunk) is expected
+
+
 @pytest.mark.parametrize(("headers", "seconds"), rows("waits"))
 def test_a_wish_to_wait_is_read(headers: str, seconds: str) -> None:
     # In seconds, milliseconds or as a date, counted from now; nonsense is no wish.
@@ -123,6 +164,7 @@ def test_a_key_is_hidden(said: str, shown: str) -> None:
         ({"x-api-key": KEY, "anthropic-version": "2023-06-01"}, (KEY,)),
         ({"Api-Key": KEY, "X-Auth-Token": "0123456789"}, (KEY, "0123456789")),
         ({"authorization": "Bearer key", "x-api-key": ""}, ()),  # too short to open anything
+        ({"x-api-key": "01234567", "x-auth": "0123456"}, ("01234567",)),
     ],
 )
 def test_keys_are_known_by_the_names_of_headers(headers: dict[str, str], keys: tuple[str, ...]) -> None:
@@ -133,6 +175,7 @@ def test_a_login_in_an_address_is_hidden_and_so_is_the_key_of_an_agent() -> None
     url = "http://me:pa55@w0rd1@host:1/v1"
     assert without_login(url) == "http://host:1/v1"
     assert without_login("http://host/a@b") == "http://host/a@b"
+    assert [login_in(url), login_in("http://host/a@b")] == ["Basic bWU6cGE1NUB3MHJkMQ==", ""]
     endpoint = Endpoint(base_url=url, headers={"x-api-key": KEY}, login="no")
     agent = Agent(base_url=url, api_key=KEY)
     assert not [part for part in (KEY, "w0rd1") if part in f"{endpoint!r} {agent!r}"]

@@ -40,8 +40,11 @@ from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesWire
 from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import QUIRKS, ChatWire, OpenAIChat
+from turnwheel.performers.models.rate_limits import RateLimit
 from turnwheel.performers.models.router import WIRES, Models, WireFactory, wire_of
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Wire
+from turnwheel.performers.stores.memory import MemoryStore
+from turnwheel.testing.stores import StoreOver
 from turnwheel.testing.wire_rules import reading_faults
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -259,6 +262,69 @@ async def test_a_wire_is_made_once_and_when_it_is_needed(monkeypatch: pytest.Mon
 def test_a_wrong_setting_is_refused_at_once(default: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         Models(default, **settings)
+
+
+def test_the_wires_that_are_known_are_told_in_order() -> None:
+    wires = {"zeta": Played(), "alpha": Played()}
+    problem = "known are 'alpha', 'anthropic', 'openai', 'zeta'"
+    with pytest.raises(ConfigError, match=problem):
+        Models("mine", wires=wires)
+
+
+def test_models_are_ready_where_the_keys_of_all_of_them_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    models = Models(wires={"mine": Played()})
+    models.ready()
+    models.ready("gpt-5", "mine:m")
+    with pytest.raises(ConfigError, match=r"no API key for https://api\.anthropic\.com"):
+        models.ready("gpt-5", "mine:m", "anthropic:m")
+
+
+@pytest.mark.parametrize(
+    ("default", "url", "model", "header"),
+    [
+        ("openai", "https://openrouter.ai/v1", "m", "x-anthropic-beta"),
+        ("openai", "http://there", "m", "anthropic-beta"),
+        ("anthropic", None, "m", "anthropic-beta"),
+        ("anthropic", "http://there", "m", "anthropic-beta"),
+        ("openai", None, "m", ""),  # it has none, and is asked for none
+    ],
+)
+async def test_features_are_asked_for_by_name_of_who_may_have_them(
+    default: str, url: str | None, model: str, header: str
+) -> None:
+    seen = Seen()
+    async with seen.client() as client:
+        models = Models(default, base_url=url, api_key="k", client=client, betas=["a", "b"])
+        await ask(models, model)
+    (headers,) = seen.headers
+    told = {name: value for name, value in headers.items() if "beta" in name}
+    assert told == ({header: "a,b"} if header else {})
+
+
+async def test_a_limit_is_of_a_key_and_a_wire_of_ones_own_has_one() -> None:
+    names: list[str] = []
+
+    class Noting(StoreOver):
+        async def meter(
+            self, name: str, held: bytes | None, wanted: bytes | None
+        ) -> tuple[bytes | None, float]:
+            names.append(name)
+            return await super().meter(name, held, wanted)
+
+    rates = [RateLimit(model=name, requests=100) for name in ("m", "mine:m")]
+    request = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=1))
+    scene = attrs.evolve(
+        scene_of(History.of(user("hi")), Config(model=ModelSpec(name="m"))), store=Noting(MemoryStore())
+    )
+    async with Seen().client() as client:
+        for key in ("a", "b"):
+            wires = {"mine": Played()}
+            models = Models(base_url="http://there", api_key=key, client=client, wires=wires, rates=rates)
+            await models(request, scene)
+            await models(attrs.evolve(request, model="mine:m"), scene)
+    assert len({*names}) == 3
 
 
 async def test_a_host_adds_and_replaces_wires() -> None:

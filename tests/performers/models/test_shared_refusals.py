@@ -219,19 +219,61 @@ def test_the_permit_of_a_process_that_is_gone_is_another_one_s_after_a_while() -
     meter, told = asking("gone")(refusal(), 10.0)
     assert told == Outlook(permit="gone")
     assert asking("next")(meter, 10.0 + ACCEPTED_AFTER / 2)[1] == Outlook(LOOK_AGAIN)
-    assert asking("next")(meter, 10.0 + ACCEPTED_AFTER)[1] == Outlook(permit="next")
+    # It counts as accepted, so two may be out from then on.
+    now = 10.0 + ACCEPTED_AFTER
+    outlooks: list[Outlook] = []
+    for permit in ("next", "one more", "too many"):
+        meter, outlook = asking(permit)(meter, now)
+        outlooks.append(outlook)
+    assert outlooks == [Outlook(permit="next"), Outlook(permit="one more"), Outlook(LOOK_AGAIN)]
+
+
+def test_one_that_is_accepted_makes_room_for_one_more_and_ends_the_row_of_refusals() -> None:
+    meter, _ = asking("a")(refusal(times=3), 10.0)
+    assert accepting("another")(meter, 10.0) == (meter, None)
+    meter, _ = accepting("a")(meter, 10.0)
+    there = SharedRefusal.read(meter, 10.0)
+    assert there is not None
+    assert (there.room, there.times, there.out) == (2, 0, {})
+    for permit in ("b", "c"):
+        meter, _ = asking(permit)(meter, 10.0)
+    meter, _ = accepting("b")(meter, 10.0)
+    there = SharedRefusal.read(meter, 10.0)
+    assert there is not None
+    assert (there.room, there.out) == (3, {"c": 10.0})
+    assert accepting("a")(None, 10.0) == (None, None)
+
+
+def test_after_so_many_that_were_accepted_all_may_be_sent() -> None:
+    meter = refusal()
+    for number in range(64):
+        meter, told = asking(str(number))(meter, 10.0)
+        assert told.permit
+        meter, _ = accepting(str(number))(meter, 10.0)
+    assert asking("p")(meter, 10.0) == (meter, Outlook())
+
+
+def test_a_refusal_whose_time_is_over_has_the_queue_open_slowly_again() -> None:
+    meter, _ = asking("a")(refusal(), 10.0)
+    meter, _ = accepting("a")(meter, 10.0)
+    there = SharedRefusal.read(refusal(meter, 10.0, 0.0), 10.0)
+    assert there is not None
+    assert (there.since, there.until, there.room) == (10.0, 10.0, 1)
 
 
 def test_a_shorter_refusal_changes_nothing_and_a_longer_one_counts() -> None:
     meter = refusal()
     assert refusal(meter, 5.0, 2.0) == meter
+    assert refusal(meter, 5.0, 5.0) == meter
     longer = refusal(meter, 5.0, 8.0)
     assert asking("p")(longer, 12.0)[1].wait == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("now", [10.0 + REMEMBERED, -2 * ACCEPTED_AFTER, -1e6])
+@pytest.mark.parametrize("now", [10.0 + REMEMBERED, -ACCEPTED_AFTER, -2 * ACCEPTED_AFTER, -1e6])
 def test_one_of_long_ago_or_of_a_clock_that_was_set_back_is_none(now: float) -> None:
     assert asking("p")(refusal(), now) == (refusal(), Outlook())
+    later = refusal(now=1_000.0)
+    assert asking("p")(later, 1_000.0 + now) == (later, Outlook())
 
 
 @given(st.lists(st.sampled_from(["ask", "accept", "pass", "refuse"]), max_size=200))
