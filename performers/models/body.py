@@ -292,7 +292,7 @@ class BodyParser(ABC):
                 chunk = self._other(data)
             if name == b"error" and not self.done:
                 self._fail(stream_error(chunk or data.decode("utf-8", "replace")))
-            elif chunk:
+            else:
                 self._chunk(chunk, pieces)
                 self._words = self._words if self._answered or not is_refusal(chunk) else chunk
             if self.done:
@@ -309,7 +309,7 @@ class BodyParser(ABC):
             self.done = True
             return {}
         # Gemini's compatible endpoint wraps an error in a list.
-        value: object = decoded(data.decode("utf-8", "replace")) if data.startswith((b"{", b"[")) else None
+        value = decoded(data.decode("utf-8", "replace"))
         return next(iter(objects(value)), as_object(value))
 
 

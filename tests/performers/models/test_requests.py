@@ -502,6 +502,16 @@ CONVERSATIONS: dict[str, tuple[list[Message], list[str]]] = {
         ],
         ["U Summary", "M ok", "U so", "M <hm|s1> + ok", "U hi"],
     ),
+    "thinking from before a compaction, of which two are kept": (
+        [
+            user("Summary", at=9.0),
+            assistant(SIGNED, "ok", at=5.0),
+            user("go on", at=6.0),
+            assistant(SIGNED, "ok", at=7.0),
+            HI,
+        ],
+        ["U Summary", "M ok", "U go on", "M ok", "U hi"],
+    ),
     "half a surrogate pair": ([user("a\ud83d")], ["U a?"]),
 }
 

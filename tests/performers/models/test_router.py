@@ -501,6 +501,9 @@ LOCAL = "http://localhost:11434/v1"
 LOGGED_IN: dict[str, Callable[[], HTTPModel]] = {
     "a key": lambda: OpenAIChat("https://openrouter.ai/api/v1", "key"),
     "a header": lambda: OpenAIChat(api_key="", extra_headers={"Authorization": "Basic x"}),
+    "a header, in the other dialect": lambda: AnthropicMessages(
+        api_key="", extra_headers={"authorization": "Bearer x"}
+    ),
     "a server of one's own": lambda: OpenAIChat(LOCAL, ""),
     "a key for a server of one's own": lambda: OpenAIChat(LOCAL, "key"),
     "a server of one's own, in the other dialect": lambda: AnthropicMessages(LOCAL, ""),

@@ -139,12 +139,13 @@ def buy(first: Wanted, more: list[Wanted] | None = None) -> str:
 
 
 def test_models_of_pydantic_are_parameters() -> None:
+    made = tool(buy.function)
     # One that contains itself is referred to.
-    assert set(json.loads(buy.spec.schema)["$defs"]) == {"Wanted.Wanted"}
-    assert buy.bind('{"first": {"count": 2}}', CONTEXT) == {"first": Wanted(count=2), "more": None}
+    assert set(json.loads(made.spec.schema)["$defs"]) == {"Wanted.Wanted"}
+    assert made.bind('{"first": {"count": 2}}', CONTEXT) == {"first": Wanted(count=2), "more": None}
     for wrong, why in (("0", "greater than 0"), ('"2"', "valid integer")):
         with pytest.raises(ValueError, match=why):
-            buy.bind(f'{{"first": {{"count": {wrong}}}}}', CONTEXT)
+            made.bind(f'{{"first": {{"count": {wrong}}}}}', CONTEXT)
 
 
 def whole(arguments: dict[str, Any], context: ToolContext[None]) -> str:
@@ -184,7 +185,8 @@ def test_rich_signatures_become_rich_schemas() -> None:
         "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
         "required": ["x"],
     }
-    found = properties(rich)
+    made = tool(rich.function)
+    found = properties(made)
     assert found["mode"] == {"enum": ["fast", "slow"]}
     assert found["names"] == {"type": "array", "items": {"type": "string"}}
     assert found["line"]["properties"] == {"start": point, "end": point}
@@ -198,8 +200,8 @@ def test_rich_signatures_become_rich_schemas() -> None:
     }
     assert (found["colour"]["enum"], found["colour"]["default"]) == (["blue", "red"], "red")
     assert found["anything"] == {"default": None}
-    assert json.loads(rich.spec.schema)["required"] == ["mode", "names", "line"]
-    assert "$ref" not in rich.spec.schema
+    assert json.loads(made.spec.schema)["required"] == ["mode", "names", "line"]
+    assert "$ref" not in made.spec.schema
 
 
 def test_rich_arguments_become_what_the_function_expects() -> None:
@@ -215,8 +217,9 @@ def test_rich_arguments_become_what_the_function_expects() -> None:
         "tags": ["a"],
         "anything": None,
     }
+    made = tool(rich.function)
     for _ in range(2):
-        bound = rich.bind(text, CONTEXT)
+        bound = made.bind(text, CONTEXT)
         assert bound == expected
         cast("list[str]", bound["tags"]).append("b")  # a default is not shared between calls
 
@@ -375,6 +378,21 @@ def test_functions_no_model_could_call_are_refused(function: Callable[..., objec
     with pytest.raises(ToolDefinitionError) as caught:
         tool(function)
     assert [part for part in parts if part not in str(caught.value)] == []
+    assert "model_json_schema" not in str(caught.value)
+
+
+def test_a_function_that_another_module_wraps_is_read_where_it_was_written() -> None:
+    scope: dict[str, Any] = {"wraps": functools.wraps}
+    wrapping = (
+        "def logged(function):\n    return wraps(function)(lambda *args, **named: function(*args, **named))"
+    )
+    exec(wrapping, scope)  # noqa: S102  # a module that knows none of the types here
+
+    def draw(line: Line) -> str:
+        return str(line.start.x)
+
+    made: Tool[..., str] = tool(scope["logged"](draw))
+    assert made(**made.bind('{"line": {"start": {"x": 1}, "end": {"x": 2}}}', CONTEXT)) == "1"
 
 
 @pytest.mark.parametrize(
@@ -401,6 +419,76 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None
             """Nothing."""
 
     assert part in str(caught.value)
+
+
+def login(user: str, password: str, pin: int = 0, *, stay: bool = False) -> str:
+    """Log in."""
+    return f"{user} {password} {pin} {stay}"
+
+
+@pytest.mark.parametrize(
+    ("options", "secrets"),
+    [
+        ({}, ("password",)),
+        ({"secrets": ["pin"]}, ("password", "pin")),
+        ({"secrets": ["user", "pin", "password"]}, ("password", "pin", "user")),
+        ({"plain": ["password"]}, ()),
+        ({"plain": ["password", "pin"], "secrets": ["user", "pin"]}, ("user",)),
+    ],
+)
+def test_arguments_are_secret_by_their_names_and_as_is_said(
+    options: dict[str, Any], secrets: tuple[str, ...]
+) -> None:
+    made = tool(**options)(login)
+    assert (made.spec.secrets, made.plain) == (secrets, tuple(options.get("plain", ())))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        # A word of the schema is no argument.
+        ({"secrets": ["type"]}, "the secret 'type' names no argument; there are: password, pin, stay, user"),
+        (
+            {"secrets": ["pin", "pun"]},
+            "the secret 'pun' names no argument; there are: password, pin, stay, user",
+        ),
+        ({"secrets": ["stay"]}, "the secret 'stay' is true or false, which is never redacted"),
+        ({"secrets": "pin"}, "several names are wanted, not one: write ['pin']"),
+        ({"secrets": [5]}, "a name is text, not 5"),
+        ({"plain": "pin"}, "several names are wanted, not one: write ['pin']"),
+        ({"plain": [None]}, "a name is text, not None"),
+    ],
+)
+def test_a_secret_is_an_argument_that_can_be_hidden(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
+        tool(**options)(login)
+    assert str(caught.value) == f"'login' cannot be a tool: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"secrets": ["pin"]}, "the secret 'pin' names no argument; there are: none"),
+        ({"paths": ["where"]}, "'where' names no argument; there are: none"),
+        ({"resources": ["{id}"]}, "the resource '{id}' names no argument 'id'; there are: none"),
+    ],
+)
+def test_where_a_function_has_no_arguments_that_is_said(options: dict[str, Any], problem: str) -> None:
+    def now() -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match="now") as caught:
+        tool(**options)(now)
+    assert str(caught.value).endswith(f"cannot be a tool: {problem}")
+
+
+def test_a_context_shows_where_it_is_and_is_equal_whoever_listens() -> None:
+    """Its conversation and its configuration would fill a page."""
+    assert repr(CONTEXT) == (
+        "ToolContext(cwd=PosixPath('/'), deps=None, directories=(PosixPath('/'),), session='', call='', "
+        "key='', result_limit=None)"
+    )
+    assert attrs.evolve(CONTEXT, emit=print) == CONTEXT
+    assert attrs.evolve(CONTEXT, key="k") != CONTEXT
 
 
 @pytest.mark.parametrize(
