@@ -40,6 +40,10 @@ class _Session:
         )
 
 
+# Stamps of earlier writings that are left, besides as many as there are sessions, until they are swept out.
+SWEEP = 64
+
+
 @final
 class MemoryStore:
     """
@@ -51,15 +55,16 @@ class MemoryStore:
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._sessions: dict[str, _Session] | None = {}
-        # The sessions in the order of their stamps and of their names, so that a page needs no sorting.
-        self._last = 0
+        # The sessions in the order of their stamps and of their names, so that a page costs no look at all.
+        self._numbers = count(1)
+        self._stamps: list[int] = []
         self._written: dict[int, _Session] = {}
         self._names: list[str] = []
         self._deletions = 0
         self._leases: dict[str, bytes] = {}
         self._deadlines: dict[str, float] = {}
         self._meters: dict[str, bytes] = {}
-        self._incarnations = map(str, count())
+        self._incarnations = map(str, count(1))
         self._lock = threading.Lock()
 
     async def append(
@@ -99,9 +104,12 @@ class MemoryStore:
     def _stamp(self, kept: _Session) -> None:
         """Put *kept* before all other sessions."""
         self._written.pop(kept.stamp, None)
-        self._last += 1
-        kept.stamp = self._last
+        kept.stamp = next(self._numbers)
         self._written[kept.stamp] = kept
+        self._stamps.append(kept.stamp)
+        # Those of earlier writings are left, since each would cost a look for its place.
+        if len(self._stamps) > 2 * len(self._written) + SWEEP:
+            self._stamps = list(self._written)
 
     async def list(
         self, limit: int | None = None, after: int | None = None, prefix: str = ""
@@ -113,7 +121,9 @@ class MemoryStore:
             return [kept.info for kept in islice(found, limit)]
 
     def _behind(self, after: int | None) -> Iterator[_Session]:
-        return (kept for kept in reversed(self._written.values()) if after is None or kept.stamp < after)
+        end = len(self._stamps) if after is None else bisect_left(self._stamps, after)
+        stamps = (self._stamps[place] for place in range(end - 1, -1, -1))
+        return (self._written[stamp] for stamp in stamps if stamp in self._written)
 
     def _named(self, prefix: str, after: int | None) -> Iterator[_Session]:
         sessions = self._open()
@@ -200,13 +210,12 @@ class MemoryStore:
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
         with self._lock:
-            there, now = self._open(), (self._last, self._deletions)
-            if since is None:
-                return now, sessions
-            if now == since:
+            there, before = self._open(), since or (0, 0)
+            now = self._stamps[-1] if self._stamps else 0, self._deletions
+            if now == before:
                 return now, []
-            gone = [name for name in sessions if name not in there] if now[1] > since[1] else []
-            late = takewhile(lambda kept: kept.stamp > since[0], self._behind(None))
+            gone = [name for name in sessions if name not in there] if now[1] > before[1] else []
+            late = takewhile(lambda kept: kept.stamp > before[0], self._behind(None))
             written = {kept.name for kept in late}.intersection(sessions)
             return now, [*written, *gone]
 
@@ -214,6 +223,7 @@ class MemoryStore:
         """Forget everything. Closing twice is fine."""
         with self._lock:
             self._sessions = None
+            self._stamps.clear()
             for kept in (self._written, self._names, self._leases, self._deadlines, self._meters):
                 kept.clear()
 
@@ -234,9 +244,8 @@ class MemoryStore:
 def _swapped(kept: dict[str, bytes], name: str, held: bytes | None, wanted: bytes | None) -> bytes | None:
     """Put *wanted* in the place of *held* among those *kept* by name; what was there."""
     there = kept.get(name)
-    if there == held:
-        if wanted is None:
-            kept.pop(name, None)
-        else:
-            kept[name] = wanted
+    if there == held and wanted is None:
+        kept.pop(name, None)
+    elif there == held and wanted is not None:
+        kept[name] = wanted
     return there
