@@ -497,7 +497,7 @@ def reasoning_pieces(delta: Object) -> list[ReasoningPiece]:
         _thought(block) for block in objects(delta.get("thinking_blocks") or delta.get("reasoning_details"))
     ]
     # A block that repeats the text adds its signature: both together would say it twice.
-    if not any(piece.text for piece in pieces):
+    if text and not any(piece.text for piece in pieces):
         pieces.insert(0, ReasoningPiece(text))
     return [piece for piece in pieces if piece != ReasoningPiece()]
 
