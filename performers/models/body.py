@@ -292,7 +292,7 @@ class BodyParser(ABC):
                 chunk = self._other(data)
             if name == b"error" and not self.done:
                 self._fail(stream_error(chunk or data.decode("utf-8", "replace")))
-            else:
+            elif chunk:
                 self._chunk(chunk, pieces)
                 self._words = self._words if self._answered or not is_refusal(chunk) else chunk
             if self.done:
