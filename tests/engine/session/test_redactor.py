@@ -155,7 +155,8 @@ async def test_a_placeholder_without_a_value_is_told_by_its_name_and_not_filled(
     with pytest.raises(UnknownSecrets) as gone:
         await redactor_of().fill(text)
     assert gone.value.placeholders == (json.loads(text)["password"],)
-    assert await redactor_of().fill(given()) == given()
+    for text in (given(), '{"user":"ann"}', "no json"):
+        assert await redactor_of().fill(text) == text
 
 
 async def test_a_vault_that_fails_is_a_line_in_the_log_without_the_secret() -> None:
@@ -179,8 +180,15 @@ async def test_a_copy_looks_in_its_own_session_first_and_then_in_its_origins_eac
     copy = redactor_of(shelf, "copy")
     copy.add_origins(["second", "first"])
     copy.add_origins(["first", "copy"])
-    assert json.loads(await copy.fill(text)) == json.loads(given())
+    with capture_logs() as logged:
+        assert json.loads(await copy.fill(text)) == json.loads(given())
+        assert [session for session, _ in shelf.asked] == ["copy", "second", "first"]
+        lost = await redactor_of(session="lost").arguments("log_in", given())
+        shelf.asked.clear()
+        with pytest.raises(UnknownSecrets):
+            await copy.fill(lost)
     assert [session for session, _ in shelf.asked] == ["copy", "second", "first"]
+    assert logged == []
 
 
 async def test_equal_secrets_of_two_sessions_have_different_placeholders() -> None:
@@ -190,7 +198,45 @@ async def test_equal_secrets_of_two_sessions_have_different_placeholders() -> No
     assert await redactor_of().arguments("log_in", given(OTHER)) != one
 
 
+async def test_a_secret_that_is_known_is_not_put_into_the_vault_again() -> None:
+    shelf = Shelf()
+    redactor = redactor_of(shelf)
+    await redactor.arguments("log_in", given())
+    shelf.kept.clear()
+    text = await redactor.arguments("log_in", given(other="gr\u00fcn"))
+    assert shelf.kept == {}
+    # All else is written as a model writes it.
+    assert "gr\u00fcn" in text
+
+
 # Texts
+
+
+async def test_where_nothing_is_a_secret_any_more_a_known_value_is_none_either() -> None:
+    shelf = Shelf()
+    before = redactor_of(shelf)
+    text, short = [await before.arguments("log_in", given(value)) for value in (PASSWORD, "a-7")]
+    later = redactor_of(shelf, hidden=OFF)
+    assert json.loads(await later.fill(text)) == json.loads(given())
+    await later.fill(short)
+    assert later.echoes(short) == {}
+    assert later.output("look", PASSWORD) == PASSWORD
+    files = (Binary(media_type="text/plain", data=PASSWORD.encode(), name="all of it"),)
+    answer = ToolFinished(request="r", content="ok", files=files, at=0.0)
+    assert await later.redacted(answer, "look") == answer
+
+
+async def test_a_secret_that_a_text_names_is_kept_unless_it_is_plain_for_its_tool() -> None:
+    shelf, text = Shelf(), f'{{"password": "{PASSWORD}"}}'
+    found = await redactor_of(shelf).redacted(text, "look")
+    assert PASSWORD not in found
+    assert [*shelf.kept.values()] == [json.dumps(PASSWORD)]
+    hidden = Secrets(plain=("api_key",))
+    names = SecretNames(hidden, SPECS, {"look": ("password",)})
+    redactor = Redactor("s", Shelf(), names)
+    assert await redactor.redacted(text, "look") == text
+    assert await redactor.redacted(f"{{'api_key': '{OTHER}'}}", "look") == f"{{'api_key': '{OTHER}'}}"
+    assert PASSWORD not in await redactor.redacted(text, "log_in")
 
 
 async def test_a_known_secret_is_masked_in_any_text_and_as_json_writes_it() -> None:
@@ -232,6 +278,8 @@ async def test_a_short_secret_is_masked_in_what_its_own_call_says_and_nowhere_el
     assert own == {"a-7": stands}
     assert redactor.output("log_in", "a-7 is wrong", own) == f"{stands} is wrong"
     assert redactor.output("log_in", "a-7 is wrong") == "a-7 is wrong"
+    number = await redactor.arguments("log_in", given(4711))
+    assert redactor.echoes(number) == {"4711": json.loads(number)["password"]}
     # One that is long enough is known everywhere.
     assert redactor.echoes(await redactor.arguments("log_in", given())) == {}
     assert redactor_of(hidden=OFF).echoes(text) == {}
@@ -328,9 +376,12 @@ async def test_a_decision_with_a_secret_needs_a_vault_that_the_owner_can_look_in
     if not persistent:
         with pytest.raises(ConfigError, match="does not run in this process"):
             await redactor.answer(secret, questions)
-        redactor.mark_running()
+    # One that lasts serves any process.
+    redactor.mark_running()
     found = await redactor.answer(secret, questions)
-    assert PASSWORD not in str(found)
+    assert isinstance(found.decision, Approve)
+    assert PASSWORD not in found.decision.arguments
+    assert json.loads(found.decision.arguments)["user"] == "ann"
 
 
 async def test_a_decision_is_redacted_as_its_own_question_asks() -> None:
