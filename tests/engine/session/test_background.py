@@ -33,6 +33,7 @@ from turnwheel.effects.notices import (
     TextDelta,
 )
 from turnwheel.effects.permissions import PermissionMode
+from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER
@@ -361,6 +362,24 @@ async def test_a_steer_behind_a_start_is_for_its_run() -> None:
     notices = await read(handle)
     assert said(mine) == ["first", "second"]
     assert len([notice for notice in notices if isinstance(notice, RunStarted)]) == 1
+
+
+async def test_a_handle_speaks_to_its_run_and_begins_another_one_once_that_is_over() -> None:
+    mine = session(calls(("pay", {})), *ANSWERS)
+    handle = mine.start("first")
+    assert await handle.steer("second", id="the steer") == "the steer"
+    await handle.control(SetMode(PermissionMode.BYPASS))
+    assert (await handle.wait()).text == "answer 1"
+    assert mine.machine is not None
+    assert mine.machine.memory.session.mode is PermissionMode.BYPASS
+    for speak, answer in ((handle.steer, "answer 2"), (handle.send, "answer 3")):
+        await speak(f"before {answer}")
+        async for notice in mine.subscribe():
+            if isinstance(notice, RunEnded):
+                break
+        assert mine.result().text == answer
+    assert said(mine) == ["first", "second", "before answer 2", "before answer 3"]
+    await mine.close()
 
 
 @pytest.mark.parametrize(
