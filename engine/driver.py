@@ -157,7 +157,7 @@ class Driver:
 
     def _look_after(self) -> None:
         """Apply what was posted, where the reader is still busy."""
-        if self._ahead is not None and self.inbox.taken < self._posted:
+        if self._ahead is not None:
             self._late = asyncio.ensure_future(self._catch_up(self._ahead, self._late))
 
     async def _catch_up(

@@ -8,7 +8,7 @@ from typing import Final, Literal, assert_never
 import attrs
 
 from ...diagrams import Party, Said, Took, calls, chart, sequence
-from ...effects import Effect, events, requests
+from ...effects import events, requests
 from ...effects.messages import Role
 from ...effects.notices import RunEnded
 from ...effects.records import AppendMessage
@@ -30,16 +30,10 @@ PEOPLE: Final = (
 )
 
 # The requests that are drawn.
-ASKING: Final = (
-    requests.CallModel,
-    requests.RunTool,
-    requests.AskApproval,
-    requests.RunAgent,
-    requests.FireHook,
-)
+Asking = requests.CallModel | requests.RunTool | requests.AskApproval | requests.RunAgent | requests.FireHook
 
 # Who does the work of a request.
-PARTIES: Final[dict[type[Effect], Party]] = {
+PARTIES: Final[dict[type[Asking], Party]] = {
     requests.CallModel: Party.MODEL,
     requests.RunTool: Party.TOOLS,
     requests.AskApproval: Party.PERSON,
@@ -71,7 +65,7 @@ def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
         if step.event is not None:
             told += _happened(step, step.event, parties, posted)
         for effect in step.effects:
-            if isinstance(effect, ASKING):
+            if isinstance(effect, Asking):
                 party = parties[effect.id] = PARTIES[type(effect)]
                 told.append(Said(step.at, Party.MACHINE, party, _wish(effect), asks=True))
             elif isinstance(effect, requests.Cancel) and (asked := parties.get(effect.request)):
@@ -120,7 +114,7 @@ def _spoken(event: events.Event) -> str:
             return line_of(event)
 
 
-def _wish(effect: Effect) -> str:
+def _wish(effect: Asking) -> str:
     match effect:
         case requests.CallModel():
             return printable(effect.model)
@@ -130,8 +124,6 @@ def _wish(effect: Effect) -> str:
             return printable(f"{effect.agent} {quoted(effect.prompt)}")
         case requests.FireHook():
             return printable(f"{effect.hook}: {', '.join(effect.names)}")
-        case _:
-            return line_of(effect)
 
 
 def _answer(step: ReplayedStep, event: events.Event) -> str:
@@ -157,6 +149,6 @@ def took_in(steps: Sequence[ReplayedStep]) -> tuple[Took, ...]:
         for request in begun.keys() - ended.keys() - {*still}:
             ended[request] = step.at
         for effect in step.effects:
-            if isinstance(effect, ASKING) and effect.id in still:
+            if isinstance(effect, Asking) and effect.id in still:
                 begun[effect.id] = Took(PARTIES[type(effect)], _wish(effect), step.at)
     return tuple([attrs.evolve(one, end=ended.get(request)) for request, one in begun.items()])

@@ -10,9 +10,10 @@ from typing import Any
 import attrs
 import pytest
 from provers.tasks import turns
+from structlog.testing import capture_logs
 
 from turnwheel.effects import Effect
-from turnwheel.effects.config import ChildSpec, Config, ModelSpec, Retries, ToolSpec
+from turnwheel.effects.config import ChildSpec, Config, ModelSpec, Policy, Retries, ToolSpec
 from turnwheel.effects.errors import NoPerformer, StoreError
 from turnwheel.effects.events import (
     AgentFinished,
@@ -49,12 +50,15 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.agent import sleep
 from turnwheel.engine.driver import Driver, Inbox, check_answer, failed_answer
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.machine import Machine, ignored
 from turnwheel.performers.base import PerformContext
+from turnwheel.states import streaming
 from turnwheel.states.rules import model_messages
+from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, says, stalls
 
 CONFIG = Config(
@@ -244,6 +248,36 @@ async def test_work_that_is_cancelled_before_it_began_still_answers() -> None:
     await driven(driver)
     assert driver.machine.done
     assert driver.machine.memory.history[-1].results[0].outcome is Outcome.CANCELLED
+
+
+# What is logged
+
+
+async def test_each_step_is_logged_with_types_and_no_contents() -> None:
+    with capture_logs() as lines:
+        await driven(driver_of(ScriptedModel(says("secret")), session="s"))
+    steps = [line for line in lines if line["event"] == "step"]
+    assert [(line["step"], line["event_type"], line["state"], line["log_level"]) for line in steps] == [
+        (1, "ModelStreamed", "streaming", "debug"),
+        (2, "ModelFinished", "done", "info"),
+    ]
+    assert {(line["session"], line["run"]) for line in steps} == {("s", "r")}
+    assert steps[0]["effects"] == ["TextDelta"]
+    assert "secret" not in str(lines)
+
+
+async def test_a_handler_that_fails_is_logged_with_what_it_failed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Any:
+        raise KeyError
+
+    driver = driver_of(ScriptedModel(stalls("")), session="s")
+    driver.post(Interrupted(at=AT))
+    with capture_logs() as lines:
+        async for _ in told(driver):
+            monkeypatch.setattr(streaming, "handle", broken)
+    (line,) = [line for line in lines if line["event"] == "a handler failed"]
+    assert (line["event_type"], line["state"], line["session"]) == ("Interrupted", "streaming", "s")
+    assert line["exc_info"]
 
 
 # A reader that is busy delays the run, but no post
@@ -499,6 +533,84 @@ async def test_a_driver_that_drains_begins_nothing_also_where_inputs_wait() -> N
     await driven(driver, wait=True)
     assert model.requests == []
     assert driver.unbegun == driver.machine.state.open != ()
+
+
+async def test_a_question_that_is_due_is_none_to_rest_on() -> None:
+    """Its timer fires at once, and the run goes on."""
+    clock, seen = ManualClock(AT), list[bool]()
+
+    def rested() -> None:
+        for seconds in (0.0, 59.0, 1.0):
+            clock.move(seconds)
+            seen.append(driver.resting)
+
+    asks = attrs.evolve(CONFIG, policy=Policy(answer_within=60.0))
+    driver = Driver(
+        machine=Machine.start(asks, "go", run="r"),
+        performers={CallModel: ScriptedModel(calls(("write", {})), says("ok")), SetTimer: sleep},
+        clock=clock,
+        rested=rested,
+    )
+    await driven(driver, wait=True)
+    assert seen == [True, True, False]
+    assert driver.machine.memory.history[-1].text == "ok"
+
+
+def at_work(*tools: str) -> tuple[Machine, tuple[Effect, ...]]:
+    """A machine that waits for a call of each of *tools*, and the effects by which it does."""
+    machine = Machine.start(CONFIG, "go", run="r")
+    machine.advance(at=AT)
+    pieces = tuple([CallPiece(number, "w", tool, "{}") for number, tool in enumerate(tools)])
+    stop = StopReason.TOOL_USE
+    return machine, machine.advance(
+        ModelFinished(at=AT, request="r-1", stop=stop, usage=Usage(), pieces=pieces)
+    )
+
+
+async def test_a_question_that_was_not_asked_is_no_work_that_did_not_begin() -> None:
+    """The next owner asks it in any case, and need not be told."""
+    machine, first = at_work("write")
+    driver = Driver(machine=machine, performers={})
+    driver.drain()
+    async with asyncio.timeout(5):
+        assert [effects async for effects in driver.steps(first)] == [first]
+    assert (machine.state.label, driver.unbegun) == ("confirming", ())
+
+
+async def test_work_that_began_behind_what_waited_at_a_takeover_has_begun() -> None:
+    machine, first = at_work("look")
+    seen = list[tuple[str, ...]]()
+
+    async def look(request: RunTool, _: PerformContext) -> ToolFinished:
+        seen.append(driver.unbegun)
+        return ToolFinished(at=AT, request=request.id, content="seen")
+
+    driver = Driver(machine=machine, performers={RunTool: look, CallModel: ScriptedModel(says("ok"))})
+    driver.post(UserSent(at=AT, id="more", text="more"))
+    async with asyncio.timeout(5):
+        assert [
+            effect async for effects in driver.steps(first) for effect in effects if ignored((effect,))
+        ] == []
+    assert seen == [()]
+
+
+async def test_nothing_begins_where_the_run_was_left_while_its_step_was_kept() -> None:
+    """Who goes on with it begins that."""
+    began = list[str]()
+
+    class Leaving(Recorder):
+        async def applied(self, event: Event, label: str, *_: object) -> None:
+            await super().applied(event, label)
+            if isinstance(event, ModelFinished):
+                driver.inbox.close()
+
+    def look(request: RunTool, _: PerformContext) -> asyncio.Future[Any]:
+        began.append(request.tool)
+        return asyncio.get_running_loop().create_future()
+
+    driver = driver_of(ScriptedModel(calls(("look", {}))), tool=look, journal=Leaving())
+    await driven(driver)
+    assert (driver.machine.state.label, began) == ("executing", [])
 
 
 class Kid:

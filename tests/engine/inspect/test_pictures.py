@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from turnwheel import Agent, ChildSpec, Deny, Hook, HookAnswer, HookCall, MemoryStore, hook, tool
-from turnwheel.diagrams import Party, Said
-from turnwheel.effects import CallModel
+from turnwheel.diagrams import Party, Said, Took
+from turnwheel.effects import CallModel, events
+from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
+from turnwheel.effects.history import CallPiece
+from turnwheel.effects.messages import StopReason
+from turnwheel.effects.records import SetModel
+from turnwheel.effects.usage import Usage
 from turnwheel.engine import replay
 from turnwheel.engine.inspect.pictures import picture_of, said_in, took_in
+from turnwheel.engine.inspect.replay import ReplayedStep, replayed
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped
+from turnwheel.engine.rendering import line_of
 from turnwheel.testing import AutoClock, ScriptedModel, calls, says
 
 
@@ -100,3 +109,65 @@ async def test_a_name_with_what_a_terminal_would_act_on_is_escaped() -> None:
 async def test_no_withdrawn_question_stays_open() -> None:
     steps = [step async for step in replay(await a_store(), "s")]
     assert [one.name for one in took_in(steps) if one.end is None] == []
+
+
+def played(*entries: Entry) -> list[ReplayedStep]:
+    return [*replayed([encode_entry(entry) for entry in entries], "s")]
+
+
+SENT = events.UserSent(at=1.0, id="p", text="Look")
+SETTINGS = Config(
+    model=ModelSpec(name="m"), models=(ModelSpec(name="n"),), tools=(ToolSpec(name="look", approval="never"),)
+)
+OPENED = RunOpened(at=2.0, run="r", config=SETTINGS)
+WISHES = events.ModelFinished(
+    at=4.0,
+    request="r-1",
+    stop=StopReason.TOOL_USE,
+    usage=Usage(),
+    pieces=(CallPiece(0, "w", "look", '{"path": "\x9b"}'),),
+)
+
+
+def test_what_a_person_says_is_drawn_once_whether_or_not_it_waited() -> None:
+    """Each way of saying something has its own words."""
+    steer = events.UserSteered(at=3.0, id="s", text="left", how=Steering.WHEN_DONE)
+    change = events.ControlReceived(at=3.5, id="c", change=SetModel(model="n"))
+    steps = played(
+        Posted(event=SENT),
+        OPENED,
+        Posted(event=steer),
+        Stepped(event=steer, label="streaming"),
+        Stepped(event=change, label="streaming"),
+        Stepped(event=WISHES, label="executing"),
+        Stepped(event=events.CallCancelled(at=5.0, call="r-2"), label="executing"),
+        Stepped(event=events.Interrupted(at=6.0), label="executing.stopping"),
+    )
+    assert [words(one) for one in said_in(steps)] == [
+        'person tells machine: "Look"',
+        "machine asks model: m",
+        'person tells machine: steer "left"',
+        f"person tells machine: {line_of(change)}",
+        'model tells machine: call look {"path": "\\u009b"}',
+        'machine asks tools: look {"path": "\\u009b"}',
+        "person tells machine: cancel",
+        "machine tells tools: cancel",
+        "person tells machine: interrupt",
+    ]
+
+
+def test_a_request_takes_from_its_step_to_its_answer_and_an_open_one_has_no_end() -> None:
+    steps = played(Posted(event=SENT), OPENED, Stepped(event=WISHES, label="executing"))
+    assert took_in(steps) == (
+        Took(Party.MODEL, "m", 2.0, end=4.0),
+        Took(Party.TOOLS, 'look {"path": "\\u009b"}', 4.0, end=None),
+    )
+    assert took_in([]) == ()
+
+
+def test_each_picture_shows_what_it_is_of() -> None:
+    steps = played(Posted(event=SENT), OPENED)
+    assert 'lit" data-state="streaming"' in picture_of(steps)
+    assert 'lit" data-state' not in picture_of([])
+    assert ">&quot;Look&quot;<" in picture_of(steps, "sequence")
+    assert "<title>How long calls took</title>" in picture_of(steps, "calls")
