@@ -26,6 +26,7 @@ from turnwheel.performers.secrets import (
     ENTRY_COST,
     STEMS,
     MemoryVault,
+    checked_vault,
     fill_in,
     is_echoed,
     is_searchable,
@@ -449,6 +450,24 @@ async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest(
     await vault.keep("s", "c", "0")
     assert [await vault.find("t", "a"), await vault.find("s", "a")] == [None, "12345"]
     assert repr(vault) == "<MemoryVault of 3 values>"
+
+
+def test_a_vault_is_taken_as_it_is_where_it_can_keep_and_find() -> None:
+    vault = MemoryVault()
+    assert checked_vault(vault) is vault
+
+    @attrs.frozen
+    class Half:
+        """What can find, and has something else that is called as keeping is."""
+
+        keep: int = 5
+
+        async def find(self, session: str, name: str) -> str | None:
+            return session + name
+
+    half: Any = Half()
+    with pytest.raises(ArgumentError, match="a vault has the methods keep and find, a Half has not"):
+        checked_vault(half)
 
 
 def test_a_vault_in_memory_knows_the_latest_sessions_that_were_at_work_here() -> None:
