@@ -24,11 +24,15 @@ from turnwheel.effects.secrets import (
 )
 from turnwheel.performers.secrets import (
     ENTRY_COST,
-    MAX_LOCAL_SESSIONS,
+    STEMS,
     MemoryVault,
+    checked_vault,
     fill_in,
+    is_echoed,
     is_searchable,
     mask,
+    mask_words,
+    placeholders_in,
     redact,
     redact_text,
     search_stems,
@@ -348,6 +352,90 @@ def test_only_a_value_that_is_no_word_and_no_number_is_looked_for() -> None:
     assert mask("ab-12-cd ab-12", {"ab-12": "1", "ab-12-cd": "2"}) == "2 1"
 
 
+@pytest.mark.parametrize(
+    ("value", "searched", "echoed"),
+    [
+        ("ab-12c", True, False),
+        ("ab-12", False, True),
+        ("12345678", True, False),
+        ("1234567", False, True),
+        ("a" * 16, True, False),
+        ("a" * 15, False, True),
+        ("a-1", False, True),
+        ("a1", False, False),
+        ("", False, False),
+    ],
+)
+def test_a_value_is_looked_for_anywhere_or_in_what_its_call_says_by_its_length(
+    value: str,
+    searched: bool,  # noqa: FBT001  # a row
+    echoed: bool,  # noqa: FBT001  # a row
+) -> None:
+    assert (is_searchable(value), is_echoed(value)) == (searched, echoed)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the code is 1234.", "the code is <a>."),
+        ("1234 and 1234", "<a> and <a>"),
+        ("51234 and 12345 and x1234_", "51234 and 12345 and x1234_"),
+        ("1234 56", "<b>"),  # the longer one, and not a part of it
+        ("a.c abc", "<c> abc"),
+        (f"{STANDS} password", f"{STANDS} <d>"),
+        ("nothing of it", "nothing of it"),
+        ("", ""),
+    ],
+)
+def test_a_short_value_is_hidden_where_it_is_a_word_of_its_own(text: str, expected: str) -> None:
+    known = {"1234": "<a>", "1234 56": "<b>", "a.c": "<c>", "password": "<d>"}
+    assert mask_words(text, known) == expected
+    assert mask_words(text, {}) == text
+
+
+def test_placeholders_are_found_wherever_they_stand() -> None:
+    other = "[secret pin ffffffffffff]"
+    value: Json = {
+        "a": [STANDS, 1, None],
+        "b": {"c": f"x {other}{STANDS}"},
+        STANDS: "a name is none",
+        "d": "[secret",
+    }
+    assert [found[0] for found in placeholders_in(value)] == [STANDS, other, STANDS]
+    assert [found[1] for found in placeholders_in(STANDS)] == [DIGITS]
+
+
+@pytest.mark.parametrize(("broken", "found"), [(15, True), (16, False)])
+def test_of_text_that_only_looks_like_json_so_much_is_tried(
+    broken: int,
+    found: bool,  # noqa: FBT001  # a row
+) -> None:
+    secrets = Secrets()
+    before = '"passwords": [x\n' * broken
+    text = f'{before}"passwords": ["s"], "password": "t"'
+    value = '"<passwords=s>"' if found else '"s"'
+    expected = f'{before}"passwords": [{value}], "password": "<password=t>"'
+    assert redact_text(text, secrets, search_stems(secrets), shown) == expected
+
+
+def test_the_stems_of_an_agents_own_words_are_looked_for_too() -> None:
+    assert search_stems(Secrets()) == STEMS
+    assert search_stems(Secrets(words=("account_number", "pin"))) == (*STEMS, "account", "pin")
+
+
+async def test_a_vault_in_memory_keeps_as_much_as_it_may_and_the_newest_in_any_case() -> None:
+    vault = MemoryVault(most=2 * ENTRY_COST + 4)
+    await vault.keep("s", "a", "12")
+    await vault.keep("s", "b", "34")
+    assert [await vault.find("s", name) for name in "ab"] == ["12", "34"]
+    # One that is kept again counts once, and as the newest.
+    await vault.keep("s", "a", "56")
+    await vault.keep("s", "c", "78")
+    assert [await vault.find("s", name) for name in "abc"] == ["56", None, "78"]
+    await vault.keep("s", "c", "789")
+    assert [await vault.find("s", name) for name in "abc"] == [None, None, "789"]
+
+
 async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest() -> None:
     vault = MemoryVault(most=3 * ENTRY_COST + 10)
     for session, name, value in (
@@ -364,9 +452,27 @@ async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest(
     assert repr(vault) == "<MemoryVault of 3 values>"
 
 
+def test_a_vault_is_taken_as_it_is_where_it_can_keep_and_find() -> None:
+    vault = MemoryVault()
+    assert checked_vault(vault) is vault
+
+    @attrs.frozen
+    class Half:
+        """What can find, and has something else that is called as keeping is."""
+
+        keep: int = 5
+
+        async def find(self, session: str, name: str) -> str | None:
+            return session + name
+
+    half: Any = Half()
+    with pytest.raises(ArgumentError, match="a vault has the methods keep and find, a Half has not"):
+        checked_vault(half)
+
+
 def test_a_vault_in_memory_knows_the_latest_sessions_that_were_at_work_here() -> None:
     vault = MemoryVault()
-    names = [f"s{number}" for number in range(MAX_LOCAL_SESSIONS)]
+    names = [f"s{number}" for number in range(1_000)]
     for name in names:
         vault.mark_local(name)
     assert all(map(vault.is_local, names))

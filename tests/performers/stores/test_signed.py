@@ -123,6 +123,11 @@ async def test_a_session_that_was_changed_is_listed_as_one_that_cannot_be_read(
 ) -> None:
     change(path, "update sessions set about = x'7b7d' where session = 's'")
     assert {one.session: one.about.state for one in await listed(store)}["s"] is SessionStatus.UNREADABLE
+    found, other = await store.info("s"), await store.info("t")
+    assert found is not None
+    assert other is not None
+    assert [found.about, other.about] == [b"", b"about"]
+    assert await store.info("none") is None
 
 
 # Another type than a column has: SQLite keeps any value in any column.

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from turnwheel import Agent, Limits, tool
-from turnwheel.effects.errors import ConfigError, StoreError
+from turnwheel.effects.errors import ConfigError, SessionGone, StoreError
 from turnwheel.effects.requests import CallModel
 from turnwheel.performers.stores import sqlite, sqlite_file, sqlite_records
 from turnwheel.performers.stores.base import Durability
@@ -419,3 +419,70 @@ async def test_a_lease_alone_waits_for_no_disk_and_an_append_after_it_does(path:
 def one_number(question: str, db: sqlite3.Connection) -> int:
     answer: int = db.execute(question).fetchone()[0]
     return answer
+
+
+Asking = Callable[[SQLiteStore], Coroutine[None, None, object]]
+LOOKS: dict[str, Asking] = {
+    "lease": lambda store: store.lease("old", b"mine", b"mine"),
+    "meter": lambda store: store.meter("m", None, None),
+    "load": lambda store: store.load("old"),
+    "list": lambda store: store.list(),
+    "info": lambda store: store.info("old"),
+    "leases": lambda store: store.leases(),
+    "overdue": lambda store: store.overdue(1.0),
+    "checkpoints": lambda store: store.checkpoints("old"),
+    "news": lambda store: store.news(("old",), None),
+}
+CHANGES: dict[str, tuple[Asking, bool]] = {
+    "append": (lambda store: store.append("old", 1, [b"b"]), True),
+    "delete": (lambda store: store.delete("old"), True),
+    "deadline": (lambda store: store.set_deadline("old", 5.0), True),
+    "lease": (lambda store: store.lease("old", None, b"mine"), False),
+    "renew": (lambda store: store.renew({"old": (b"mine", b"still mine")}), False),
+    "meter": (lambda store: store.meter("m", None, b"5"), False),
+    "checkpoint": (lambda store: store.keep_checkpoint("old", 1, b"c", 0), False),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+async def test_who_only_looks_is_in_no_transaction(name: str, path: Path) -> None:
+    """So it waits for no other process that writes."""
+    store, statements = await traced(path)
+    await LOOKS[name](store)
+    assert [one for one in statements if one.startswith(("begin", "commit"))] == []
+    await store.close()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_what_can_be_made_again_waits_for_no_disk_and_all_else_does(name: str, path: Path) -> None:
+    store, statements = await traced(path)
+    change, lasting = CHANGES[name]
+    await change(store)
+    assert statements.count("begin immediate") == statements.count("commit") == 1
+    assert ("pragma synchronous = normal" in statements) is not lasting
+    assert statements[-1] == ("commit" if lasting else "pragma synchronous = full")
+    await store.close()
+
+
+async def test_who_knows_another_incarnation_learns_whether_the_session_was_begun_anew(path: Path) -> None:
+    store = SQLiteStore(path)
+    known = await store.append("s", 0, [b"a"])
+    await store.delete("s")
+    for begun_anew in (False, True):
+        with pytest.raises(SessionGone) as raised:
+            await store.append("s", 1, [b"b"], None, known)
+        assert raised.value.begun_anew is begun_anew
+        if not begun_anew:
+            await store.append("s", 0, [b"new"])
+    await store.close()
+
+
+async def test_a_hundred_overdue_sessions_are_told_at_a_time(path: Path) -> None:
+    store = SQLiteStore(path)
+    names = [f"s{number:03}" for number in range(102)]
+    for number, name in enumerate(names):
+        await store.append(name, 0, [b"x"])
+        await store.set_deadline(name, float(number))
+    assert await store.overdue(101.0) == names[:100]
+    assert await store.overdue(101.0, 100) == names[100:]
+    await store.close()
