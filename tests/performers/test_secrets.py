@@ -38,7 +38,11 @@ def shown(name: str, value: Json) -> str:
 # Where values are kept
 
 
-@pytest.mark.parametrize("vault", [object(), None, {}, type("Half", (), {"keep": print})()])
+HALF = type("Half", (), {"keep": print})()
+ODD = type("Odd", (), {"keep": 1, "find": 2})()
+
+
+@pytest.mark.parametrize("vault", [None, {}, HALF, ODD], ids=lambda vault: type(vault).__name__)
 def test_what_cannot_keep_and_find_is_no_vault(vault: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         checked_vault(vault)
@@ -263,6 +267,7 @@ def test_known_values_are_masked_the_longest_first() -> None:
     known = {"abc": "<1>", "abcdef": "<2>"}
     assert mask("abcdef abc xabcx", known) == "<2> <1> x<1>x"
     assert mask("plain", known) == "plain"
+    assert mask("abcd", {"bc": "<1>", "abcd": "<2>"}) == "<2>"
 
 
 def test_short_values_are_masked_as_words_and_in_no_placeholder() -> None:
@@ -270,3 +275,4 @@ def test_short_values_are_masked_as_words_and_in_no_placeholder() -> None:
     assert mask_words("abc abc-d xabc abcx (abc)", known) == "<1> <2> xabc abcx (<1>)"
     assert mask_words(f"pin {SECOND}", known) == f"<3> {SECOND}"
     assert mask_words("plain", known) == "plain"
+    assert mask_words("abc", {"abc": "<1>"}) == "<1>"
