@@ -285,7 +285,8 @@ def mask_words(text: str, known: Mapping[str, str]) -> str:
     """As `mask`, where a value stands as a word of its own, and in no placeholder."""
     if not any(value in text for value in known):
         return text
-    values = "|".join([re.escape(value) for value in sorted(known, key=len, reverse=True)])
+    # Of two that begin alike the longer one is first.
+    values = "|".join([re.escape(value) for value in sorted(known, reverse=True)])
     # A value may be a word of a placeholder, such as "secret".
     words = re.compile(rf"{naming.placeholders().pattern}|(?<!\w)(?:{values})(?!\w)")
     return words.sub(lambda found: known.get(found[0], found[0]), text)

@@ -38,6 +38,7 @@ from turnwheel.performers.models.transport import (
     Client,
     ClientTransport,
     HttpcoreTransport,
+    HTTPReply,
     Transport,
     TransportError,
     open_transport,
@@ -125,6 +126,14 @@ WELL = {
 async def test_an_answer_is_read_however_it_comes(client: Client, name: str) -> None:
     async with Hostile(always(WELL[name])) as server:
         assert isinstance(await ask(OpenAIChat(server.url, "key", client)), ModelFinished)
+
+
+@pytest.mark.parametrize(("status", "success"), [(199, False), (200, True), (299, True), (300, False)])
+def test_a_request_was_taken_where_the_status_is_of_the_second_hundred(status: int, *, success: bool) -> None:
+    async def chunks() -> AsyncGenerator[bytes]:
+        yield b""
+
+    assert HTTPReply(status=status, headers={}, coding="", chunks=chunks()).is_success is success
 
 
 async def test_an_answer_may_end_with_its_connection(client: Client) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,8 +16,9 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import SideEffect
+from turnwheel.effects.config import Config, ModelSpec, SideEffect
 from turnwheel.effects.messages import Binary, Outcome
+from turnwheel.effects.permissions import Rule, Verdict
 from turnwheel.effects.requests import RunTool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.tools import builtin, paths
@@ -423,6 +425,27 @@ def test_edit_refuses_doubt(before: bytes, old: str, problem: str, context: Cont
     assert names(context.cwd) == ["a.txt"]
 
 
+def test_edit_says_how_much_it_replaced(context: Context) -> None:
+    (context.cwd / "a.txt").write_text("a b b")
+    assert edit(context, "a.txt", "a", "x") == "replaced 1 occurrence in a.txt"
+    assert edit(context, "a.txt", "b", "y", True) == "replaced 2 occurrences in a.txt"  # noqa: FBT003  # all
+
+
+def test_a_file_stays_as_small_as_it_may_be(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "MAX_EDITED", 8)
+    path = context.cwd / "a.txt"
+    path.write_text("a" * 9)
+    with pytest.raises(ValueError, match=r"'a\.txt' has more than 8 bytes; take parts of it with bash"):
+        read(context, "a.txt")
+    path.write_text("aaaa")
+    with pytest.raises(ValueError, match="would have 12 characters, and may have 8; left as it is"):
+        edit(context, "a.txt", "a", "bbb", True)  # noqa: FBT003  # all
+    edit(context, "a.txt", "a", "bb", True)  # noqa: FBT003  # all
+    assert path.read_text() == "b" * 8
+    edit(context, "a.txt", "b", "", True)  # noqa: FBT003  # all
+    assert path.read_text() == ""
+
+
 def test_a_file_changed_meanwhile_is_not_overwritten(context: Context) -> None:
     (context.cwd / "a.txt").write_text("ours")
     place = paths.locate(context, "a.txt")
@@ -435,6 +458,27 @@ def test_a_file_changed_meanwhile_is_not_overwritten(context: Context) -> None:
 
 
 # Looking around
+
+
+@pytest.mark.parametrize(
+    "denied", ["sub/secret.txt", "./sub/secret.txt", "{home}/sub/secret.txt", "link/secret.txt"]
+)
+@pytest.mark.parametrize("within", ["sub", "link", "../home/sub"])
+async def test_what_a_rule_denies_to_read_is_shown_by_no_search(
+    denied: str, within: str, context: Context
+) -> None:
+    (context.cwd / "sub").mkdir()
+    (context.cwd / "link").symlink_to("sub")
+    for name in ("plain.txt", "secret.txt"):
+        (context.cwd / "sub" / name).write_text("a hit")
+    rule = Rule(verdict=Verdict.DENY, tool="read", where=(("path", denied.format(home=context.cwd)),))
+    ruled = attrs.evolve(context, config=Config(model=ModelSpec(name="own:m"), rules=(rule,)))
+    left_out = "\n[left out: 1 denied by a rule]"
+    assert ls(ruled, within) == f"plain.txt{left_out}"
+    assert await glob(ruled, "*.txt", within) == f"sub/plain.txt{left_out}"
+    assert await grep(ruled, "hit", within) == f"sub/plain.txt:1: a hit{left_out}"
+    assert await grep(ruled, "hit", f"{within}/plain.txt") == "sub/plain.txt:1: a hit"
+    assert await grep(ruled, "hit", f"{within}/secret.txt") == "[left out: 1 denied by a rule]"
 
 
 @pytest.fixture
@@ -704,6 +748,13 @@ def test_a_file_that_its_owner_made_read_only_is_left_as_it_is(
 )
 async def test_bash_reports_how_it_ended(command: str, expected: str, context: Context) -> None:
     assert await bash(context, command) == expected.format(home=context.cwd)
+
+
+async def test_a_system_without_bash_has_another_shell(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert await bash(context, "echo $0") == "/bin/sh\n[exit code 0]"
 
 
 async def test_bash_keeps_the_beginning_and_the_end_of_its_output(context: Context) -> None:
