@@ -63,13 +63,15 @@ def chosen_tests(
     of_file = lines.get(mutant.file, {})
     # Outside of a function no test runs the line: those come near it that run lines with the name it gives.
     there = mutant.lines if mutant.function else _of_name(mutant)
-    tests = {test for line in there for test in of_file.get(line, ())}
+    ran = {test for line in there for test in of_file.get(line, ())}
+    tests = _likeliest(ran, mutant.file, seconds)
     # What is kept once it was made, or runs in a thread or another process, is noted for few tests or none.
     if len(tests) < FEW:
-        tests |= {test for others in of_file.values() for test in others} or _of_folder(mutant, seconds)
+        others = {test for each in of_file.values() for test in each} or _of_folder(mutant, seconds)
+        tests += _likeliest(others - ran, mutant.file, seconds)
     found: list[str] = []
     spent = 0.0
-    for test in _likeliest(tests, mutant.file, seconds):
+    for test in tests:
         if spent + seconds.get(test, 0.0) <= most:
             found.append(test)
             spent += seconds.get(test, 0.0)
