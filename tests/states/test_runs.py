@@ -164,7 +164,8 @@ def test_the_strictest_hook_holds_in_any_order(order: tuple[permissions.Verdict 
 @pytest.mark.parametrize(("from_parent", "widest"), [(True, "plan"), (False, "bypass")])
 def test_only_a_parent_says_how_wide_the_mode_of_its_child_may_be(*, from_parent: bool, widest: str) -> None:
     run = MachineHarness(config(agent="kid"))
-    for number, change in enumerate([records.SetMode(mode="plan"), records.SetThinking(tokens=2_000)]):
+    changes: list[records.Change] = [records.SetMode(mode="plan"), records.SetThinking(tokens=2_000)]
+    for number, change in enumerate(changes):
         run.feed(
             events.ControlReceived(
                 at=run.now + 1.0, id=f"change-{number}", change=change, from_parent=from_parent
