@@ -16,6 +16,7 @@ from turnwheel.effects import errors, events, messages, notices, permissions, re
 from turnwheel.effects.config import Steering
 from turnwheel.effects.history import CallPiece, History, TextPiece
 from turnwheel.engine import drive
+from turnwheel.engine.inspect.transitions import steps
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import (
     ChildLink,
@@ -311,6 +312,10 @@ def test_states_that_wait_for_nothing_without_end_are_an_error(monkeypatch: pyte
     ):
         machine.advance()
     assert (machine.state, machine.memory) == before
+    with pytest.raises(
+        errors.InternalError, match=r"50 states in a row waited for nothing, last thinking\.prompt"
+    ):
+        list(steps(machine, None))
 
 
 class Anything:
