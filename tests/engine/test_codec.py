@@ -46,6 +46,14 @@ def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> Non
     assert word == decode(encode(word, union), union)
 
 
+def test_a_notice_within_a_notice_comes_back_as_it_was() -> None:
+    """However deep: a child may have children."""
+    said = notices.AgentNoticed(call="c", notice=notices.Warned(text="look out"))
+    passed_on = notices.AgentNoticed(call="d", notice=said)
+    for notice in (said, passed_on):
+        assert decode(encode(notice, notices.Notice), notices.Notice) == notice
+
+
 def test_no_two_words_of_a_union_share_a_name() -> None:
     for name, union in UNIONS.items():  # a journal names what stands in it
         names = [member.__name__ for member in get_args(union)]
