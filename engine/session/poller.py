@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol, cast, final
 
 import attrs
 
@@ -124,9 +124,9 @@ class Poller:
         if self._stop_calls is not None:
             self._stop_calls()
             self._stop_calls = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        # There is one as long as any waits.
+        cast("asyncio.TimerHandle", self._timer).cancel()
+        self._timer = None
         if not self._tasks:
             self._forget()
         for task in (under_way := {*self._tasks}):
