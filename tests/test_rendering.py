@@ -124,6 +124,7 @@ REACHED = Finding(
     commands=(
         CommandFound(argument="x", commands=(SimpleCommand(words=("ls", "-l")),)),
         CommandFound(argument="x", unread="cannot"),
+        CommandFound(argument="x", beyond="more"),
     ),
 )
 
@@ -277,7 +278,7 @@ LINES: tuple[tuple[Any, str], ...] = (
     (events.CallInspected(**ANSWER), "CallInspected r-1 nothing"),
     (
         events.CallInspected(**ANSWER, finding=REACHED),
-        "CallInspected r-1 path reaches /a; p reaches /c; runs ls -l; odd; cannot",
+        "CallInspected r-1 path reaches /a; p reaches /c; runs ls -l; odd; cannot; more",
     ),
     (
         events.InstructionsRead(**ANSWER, text="be brief", faults=("gone",)),

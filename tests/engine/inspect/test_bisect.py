@@ -18,7 +18,7 @@ from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.inspect.bisect import NAMED, Divergence, compare_labels, compare_sessions
+from turnwheel.engine.inspect.bisect import NAMED, Divergence, compare_labels, compare_sessions, compare_steps
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Posted, RunOpened, Stepped
@@ -300,3 +300,26 @@ def test_a_step_at_which_this_version_fails_is_a_difference(monkeypatch: pytest.
     assert found.other is not None
     assert "no row for Interrupted in streaming" in found.other["label"]
     assert (found.other["state"], found.other["effects"]) == (None, [])
+
+
+def test_a_step_that_led_elsewhere_in_another_version_began_where_it_did_there() -> None:
+    """Only where it led differs, of all that both say of it."""
+    here, there = (
+        journal(Stepped(event=STOPPED, label=name)) for name in ("streaming.stopping", "executing")
+    )
+    lines = [
+        line(step).replace(b'"label":"streaming.stopping"', b'"label":"executing"')
+        for step in replayed(here, "s")
+    ]
+    found = compare_steps(lines, there, "s")
+    assert sides(found) == (1, 2, 2, ("label",))
+    assert found is not None
+    assert found.other is not None
+    assert (found.other["before"], found.other["run"], found.other["at"]) == ("streaming", "r", 3.0)
+
+
+def test_a_file_without_a_step_is_nothing_to_compare_with() -> None:
+    with pytest.raises(
+        JournalError, match=r"^there is no step to compare with: replay --json writes one to a line$"
+    ):
+        compare_steps([], journal(), "s")
