@@ -323,3 +323,8 @@ def test_a_file_without_a_step_is_nothing_to_compare_with() -> None:
         JournalError, match=r"^there is no step to compare with: replay --json writes one to a line$"
     ):
         compare_steps([], journal(), "s")
+
+
+def test_of_a_line_that_is_no_step_the_beginning_is_shown() -> None:
+    with pytest.raises(JournalError, match=f"^line 1 is no step as replay --json writes it: b'{'x' * 100}'$"):
+        compare_steps([b"x" * 200], journal(), "s")
