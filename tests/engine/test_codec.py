@@ -109,6 +109,15 @@ def test_equal_settings_are_one_object_as_long_as_they_are_among_the_latest() ->
     assert read_again("m0") is not first
 
 
+@pytest.mark.parametrize(("less", "shared"), [(0, True), (1, False)])
+def test_settings_that_are_large_are_read_anew_each_time(
+    monkeypatch: pytest.MonkeyPatch, less: int, *, shared: bool
+) -> None:
+    data = encode(Config(model=ModelSpec(name=f"large {less}")), Config)
+    monkeypatch.setattr(codec, "LARGEST_CONFIG", len(data) - less)
+    assert (decode(data, Config) is decode(data, Config)) is shared
+
+
 def test_what_is_odd_is_written_all_the_same_and_what_is_long_in_short() -> None:
     # A lone surrogate from a tool of the host's becomes a question mark.
     event = events.ToolFinished(at=1.0, request="r-1", content="a\ud800b")
