@@ -24,8 +24,8 @@ def _text(value: object) -> str:
         msg = f"prompt, id and sender must be text; got {value!r:.200}"
         raise effects.ArgumentError(msg)
     # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
-    # accepted. ASCII has none, and the check is cheaper than the cleaning.
-    return value if value.isascii() else validators.clean(value)
+    # accepted.
+    return validators.clean(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -194,11 +194,8 @@ def control_event(
     """
     # By type first: these values come from hosts and command lines, and are journaled as they are.
     match change:
-        case effects.SetModel(model=str()) | effects.SetThinking(tokens=int() | None):
+        case effects.SetModel(model=str()) | effects.SetMode() | effects.SetThinking(tokens=int() | None):
             pass
-        case effects.SetMode(mode=mode) if mode in tuple(effects.PermissionMode):
-            # A caller may pass the bare name, and the machine compares by identity.
-            change = effects.SetMode(mode=effects.PermissionMode(mode))
         case _:
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
             raise effects.ArgumentError(msg)
