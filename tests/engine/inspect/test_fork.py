@@ -799,3 +799,31 @@ def test_an_input_in_place_of_a_step_waits_where_no_run_is_under_way() -> None:
     steer = events.UserSteered(at=5.0, id="q", text="left")
     assert forked(3, steer)[1:] == [Posted(event=steer)]
     assert forked(2, steer)[1:] == [Stepped(event=steer, label="streaming")]
+
+
+PAY = CallPiece(0, "w", "pay", "{}")
+
+
+@pytest.mark.parametrize("wishes", [(PAY, CallPiece(1, "w", "pay", "{}")), (PAY,)], ids=["two", "one"])
+def test_a_decision_answers_the_question_of_its_step_or_else_the_only_one(
+    wishes: tuple[CallPiece, ...],
+) -> None:
+    settings = config.Config(
+        model=ModelSpec(name="m"),
+        tools=(config.ToolSpec(name="pay"),),
+        policy=Policy(concurrency="parallel_reads"),
+    )
+    asks = attrs.evolve(HIRES, pieces=wishes)
+    before = [
+        WRITTEN[0],
+        encode_entry(RunOpened(at=2.0, run="r", config=settings)),
+        encode_entry(Stepped(event=asks, label="confirming")),
+    ]
+    *_, last = replayed(before, "s")
+    asked = [one.id for one in last.effects if isinstance(one, requests.AskApproval)]
+    for name in [*asked, "none"] if len(asked) == 1 else asked:
+        there = encode_entry(Posted(event=events.ApprovalGiven(at=4.0, request=name, decision=Deny())))
+        answered = forked(3, Approve(), [*before, there])[1]
+        assert isinstance(answered, Stepped)
+        assert isinstance(answered.event, events.ApprovalGiven)
+        assert answered.event.request == (asked[0] if name == "none" else name)
