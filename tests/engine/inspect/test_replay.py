@@ -18,9 +18,17 @@ from provers.simulation.watched import copied, happen
 from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
 from turnwheel.diagrams import chart
 from turnwheel.effects import Effect, is_notice
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config, ModelSpec, Steering
 from turnwheel.effects.errors import JournalError, UnknownSession
-from turnwheel.effects.events import Interrupted, ModelFailed, ModelFinished, UserSent
+from turnwheel.effects.events import (
+    Interrupted,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    UserSent,
+    UserSteered,
+)
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, path_of, replayed
@@ -261,8 +269,19 @@ def test_a_handler_that_fails_on_a_journal_is_a_fault_of_that_entry(monkeypatch:
         next(steps)
 
 
-def test_a_step_whose_handler_failed_goes_straight_to_the_end() -> None:
+def test_a_way_has_the_first_and_the_last_label_and_a_piece_of_an_answer_goes_nowhere() -> None:
+    opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
+    piece = ModelStreamed(at=2.0, request="r-1", before=0, count=1, pieces=(TextPiece("a"),))
+    steer = UserSteered(at=3.0, id="q", text="left", how=Steering.WHEN_DONE)
+    entries = [opened, Stepped(event=piece, label="streaming"), Stepped(event=steer, label="streaming")]
+    ways = [step.way for step in replayed([encode_entry(entry) for entry in entries], "s")]
+    assert ways[1:] == [("streaming",), ("streaming", "streaming")]
+
+
+def test_a_step_whose_handler_failed_goes_straight_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
     failed = Stepped(event=Interrupted(at=2.0), label="done", failed="a bug")
     *_, last = replayed([encode_entry(opened), encode_entry(failed)], "s")
+    # It would fail again.
+    monkeypatch.setattr(streaming, "handle", None)
     assert last.way == (last.before.label if last.before else "", "done")
