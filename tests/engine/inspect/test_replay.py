@@ -34,7 +34,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, path_of, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
-from turnwheel.engine.journal.fold import stepped
+from turnwheel.engine.journal.fold import fold, stepped
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
@@ -274,8 +274,12 @@ def test_a_way_has_the_first_and_the_last_label_and_a_piece_of_an_answer_goes_no
     piece = ModelStreamed(at=2.0, request="r-1", before=0, count=1, pieces=(TextPiece("a"),))
     steer = UserSteered(at=3.0, id="q", text="left", how=Steering.WHEN_DONE)
     entries = [opened, Stepped(event=piece, label="streaming"), Stepped(event=steer, label="streaming")]
-    ways = [step.way for step in replayed([encode_entry(entry) for entry in entries], "s")]
-    assert ways[1:] == [("streaming",), ("streaming", "streaming")]
+    written = [encode_entry(entry) for entry in entries]
+    steps = list(replayed(written, "s"))
+    assert [step.way for step in steps][1:] == [("streaming",), ("streaming", "streaming")]
+    assert [step.number for step in steps] == [0, 1, 2]
+    # Also from where a reader has come to.
+    assert list(replayed(written[1:], "s", fold(written[:1], "s"), 1)) == steps[1:]
 
 
 def test_a_step_whose_handler_failed_goes_straight_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
