@@ -175,7 +175,7 @@ CONVERTED: tuple[tuple[Any, Any], ...] = (
 
 
 def test_a_new_converter_writes_and_reads_as_that_of_the_process() -> None:
-    made = codec.make_converter()
+    made: Any = codec.make_converter()
     for value, kind in CONVERTED:
         plain = codec.converter.unstructure(value, kind)
         assert made.unstructure(value, kind) == plain

@@ -273,7 +273,11 @@ def test_a_way_has_the_first_and_the_last_label_and_a_piece_of_an_answer_goes_no
     opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
     piece = ModelStreamed(at=2.0, request="r-1", before=0, count=1, pieces=(TextPiece("a"),))
     steer = UserSteered(at=3.0, id="q", text="left", how=Steering.WHEN_DONE)
-    entries = [opened, Stepped(event=piece, label="streaming"), Stepped(event=steer, label="streaming")]
+    entries: list[Entry] = [
+        opened,
+        Stepped(event=piece, label="streaming"),
+        Stepped(event=steer, label="streaming"),
+    ]
     written = [encode_entry(entry) for entry in entries]
     steps = list(replayed(written, "s"))
     assert [step.way for step in steps][1:] == [("streaming",), ("streaming", "streaming")]
