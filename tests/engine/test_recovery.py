@@ -303,6 +303,14 @@ def test_hooks_that_are_gone_have_no_say(place: str) -> None:
     assert words(run.machine).count("HookAnswered") == before.count("FireHook")
 
 
+def test_hooks_are_asked_again_about_no_prompt_that_came_since() -> None:
+    run = run_at("thinking.admitting")
+    (asked,) = recover(run.machine, NOW).again
+    assert isinstance(asked, FireHook)
+    run.send("later")
+    assert recover(run.machine, NOW).again == (asked,)
+
+
 def test_hooks_that_have_spoken_are_not_asked_again() -> None:
     hooks = tuple([HookSpec(name=name, hook=Hook.PRE_TOOL_USE) for name in ("one", "two")])
     run = MachineHarness(config(hooks=hooks))
