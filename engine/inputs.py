@@ -24,8 +24,8 @@ def _text(value: object) -> str:
         msg = f"prompt, id and sender must be text; got {value!r:.200}"
         raise effects.ArgumentError(msg)
     # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
-    # accepted. ASCII has none, and the check is cheaper than the cleaning.
-    return value if value.isascii() else validators.clean(value)
+    # accepted.
+    return validators.clean(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -41,8 +41,7 @@ class Input:
         # Before the checks that quote a value: an error never quotes an oversized text.
         validators.within("the text of a prompt", len(self.text), validators.MAX_PROMPT)
         validators.named("the id of a prompt", self.id)
-        if self.sender:
-            validators.named("the sender of a prompt", self.sender)
+        validators.named("the sender of a prompt", self.sender)
         # In all, too: files are stored in the journal and sent again with every request.
         if self.files:
             validators.attached(self.files)
@@ -196,11 +195,8 @@ def control_event(
     """
     # By type first: these values come from hosts and command lines, and are journaled as they are.
     match change:
-        case effects.SetModel(model=str()) | effects.SetThinking(tokens=int() | None):
+        case effects.SetModel(model=str()) | effects.SetThinking(tokens=int() | None) | effects.SetMode():
             pass
-        case effects.SetMode(mode=mode) if mode in tuple(effects.PermissionMode):
-            # A caller may pass the bare name, and the machine compares by identity.
-            change = effects.SetMode(mode=effects.PermissionMode(mode))
         case _:
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
             raise effects.ArgumentError(msg)
