@@ -484,8 +484,7 @@ class SessionRunner:
         if found:
             raise found[0]
         # The stream came to its own end, so machine and journal agree.
-        if self.owner is not Owner.CLOSED:
-            self.log.stale = False
+        self.log.stale = False
 
     # Inputs
 
@@ -532,7 +531,7 @@ class SessionRunner:
                     raise errors.SessionClosed(self.id)
                 # A driver takes in foreign entries by itself; reading under it would replace its machine.
                 # Once its append has failed, that machine is ahead of the journal.
-                current = driven or (caught_up and not (self.log.stale or self.log.unsure))
+                current = driven or (caught_up and not self.log.stale)
                 made = entry() if current else await self._decide(entry, behind=behind)
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
