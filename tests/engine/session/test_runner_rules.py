@@ -71,6 +71,8 @@ class Noted(StoreOver):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
+        # From where on it was read.
+        self.starts: list[int] = []
         self.fault: dict[str, Exception] = {}
         # Called before each append.
         self.meddle: Callable[[], Awaitable[object]] | None = None
@@ -95,6 +97,7 @@ class Noted(StoreOver):
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         self._note("load")
+        self.starts.append(start)
         return await super().load(session, start, incarnation)
 
     async def lease(
@@ -501,7 +504,7 @@ async def test_an_interrupt_is_for_the_driver_that_goes_on() -> None:
     store = MemoryStore()
     runner = runner_of(store, stalls())
     stop = Interrupted(at=100.0)
-    assert not runner.interrupted(stop)
+    assert runner.interrupted(stop) is False
     running = asyncio.ensure_future(run(runner, "go"))
     await turns(50, lambda: runner.driver is not None)
     assert runner.interrupted(stop)
@@ -512,6 +515,25 @@ async def test_an_interrupt_is_for_the_driver_that_goes_on() -> None:
 
 
 # A store that fails
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_what_a_run_here_has_written_is_not_read_again(store: Noted, *, closed: bool) -> None:
+    runner = runner_of(store, calls(("pay", {})), fresh=True)
+    await run(runner, "go")
+    if closed:
+        await runner.close()
+    store.starts.clear()
+    await runner.add(lambda: Titled(at=1.0, title="later"), closed=True)
+    assert (store.starts, runner.log.state.title) == ([], "later")
+
+
+async def test_a_session_is_read_from_where_a_run_here_left_it(store: Noted) -> None:
+    runner = runner_of(store, says("hi"))
+    await run(runner, "go")
+    store.starts.clear()
+    await runner.load()
+    assert store.starts == [len(await store.kept.load("s"))]
 
 
 @pytest.mark.parametrize("reads", [True, False])
