@@ -373,8 +373,7 @@ class SessionLog:
         # By the number of its entry, and so after the append: the full text of a result is read from there.
         number = self.length - 1 if self.kept else None
         state.note_results(event, effects, number)
-        # With pieces held back, the machine is ahead of the journal.
-        if self.length >= self._checkpoints.due and not self._streamed:
+        if self.length >= self._checkpoints.due:
             self._checkpoints.keep(state, self.length, self._last, self.incarnation)
         return number
 
