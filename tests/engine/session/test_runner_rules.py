@@ -494,6 +494,13 @@ async def test_the_task_of_a_child_is_its_first_input_and_written_once() -> None
     assert said == [sent("task"), sent("one"), sent("two")]
 
 
+async def test_inputs_to_an_id_that_was_just_made_read_nothing(store: Noted) -> None:
+    runner = runner_of(store, fresh=True)
+    await post(runner, sent("one"))
+    await post(runner, sent("two"))
+    assert store.asked == ["append", "append"]
+
+
 async def test_nothing_is_written_where_nothing_is_to_be_said(store: Noted) -> None:
     runner = runner_of(store)
     await post(runner, None)
@@ -735,6 +742,19 @@ async def test_closing_waits_for_a_title_that_is_being_asked_for() -> None:
     await turns(20, lambda: len(model.requests) == 2)
     await runner.close()
     assert at_work() == set()
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_an_input_into_a_run_here_reads_nothing(store: Noted, *, fresh: bool) -> None:
+    runner = runner_of(store, stalls(), says("two"), fresh=fresh)
+    running = asyncio.ensure_future(run(runner, "go"))
+    await turns(50, lambda: runner.driver is not None)
+    store.starts.clear()
+    await post(runner, sent("more"))
+    assert store.starts == []
+    assert [mail.id for mail in runner.log.state.prompts] == ["more"]
+    await runner.close()
+    await running
 
 
 async def test_the_owner_knows_more_than_the_store_and_reads_nothing(store: Noted) -> None:
