@@ -95,6 +95,11 @@ class Kid:
         self.over = DoneReason.END_TURN
         self.text = "found"
         self.detail = ""
+        # Whether its stream begins a run, where it has none.
+        self.begins = True
+        # What its interrupts raise, and its stream when it is cancelled.
+        self.deaf: list[Exception] = []
+        self.last: Exception | None = None
         # What it does when it is closed, or waits for in its stream.
         self.closing: Callable[[], None] = noop
         self.holds: asyncio.Event | None = None
@@ -120,6 +125,8 @@ class Kid:
 
     async def interrupt(self) -> None:
         self._do("interrupt")
+        if self.deaf:
+            raise self.deaf.pop()
         if self.holds is not None:
             self.holds.set()
 
@@ -145,8 +152,16 @@ class Kid:
                 raise notice
             yield notice
         if self.holds is not None:
-            await self.holds.wait()
-        self.machine = self.machine or machine_of(self.environment.config, None)
+            try:
+                await self.holds.wait()
+            except asyncio.CancelledError:
+                await turns(3)
+                self.done.append("left")
+                if self.last is not None:
+                    raise self.last from None
+                raise
+        if self.begins:
+            self.machine = self.machine or machine_of(self.environment.config, None)
 
 
 def machine_of(config: Config = CONFIG, *agents: str | None) -> Machine:
@@ -498,11 +513,12 @@ async def test_a_child_that_has_begun_is_not_given_its_task_twice() -> None:
     assert (None, "r-2", True) in work.kid.done
 
 
-@pytest.mark.parametrize("left", ["unbegun", "unfinished", "queue"])
+@pytest.mark.parametrize("left", ["closed", "unbegun", "unfinished", "queue"])
 async def test_a_child_that_was_left_has_no_answer_yet_and_takes_inputs(left: str) -> None:
     work = Work()
     work.kid.unfinished, work.kid.queue = left == "unfinished", (MAIL,) * (left == "queue")
-    if left == "unbegun":
+    work.kid.begins = left != "unbegun"
+    if left == "closed":
         work.kid.notices = (SessionClosed("s.r-2"),)
     assert await work.work is None
     assert work.children.here == {"r-2": work.kid}
@@ -525,8 +541,8 @@ async def test_the_model_reads_what_a_child_found_and_why_it_ended(
 ) -> None:
     work = Work()
     work.kid.over, work.kid.text, work.kid.detail = over, text, detail
-    said, silent = [attrs.evolve(user(words), role=Role.ASSISTANT) for words in ("before", "")]
-    work.kid.history = History.of(user("go"), said, user("more"), silent)
+    early, said, silent = [attrs.evolve(user(words), role=Role.ASSISTANT) for words in ("no", "before", "")]
+    work.kid.history = History.of(user("go"), early, said, user("more"), silent)
     answer = await work.answer()
     assert (answer.outcome, answer.content) == (outcome, content)
 
@@ -598,6 +614,27 @@ async def test_a_cancel_of_a_child_at_work_is_an_interrupt_and_has_its_answer() 
     assert work.kid.done.count("interrupt") == 1
 
 
+async def test_a_stop_that_could_not_be_written_yet_is_the_first_thing_a_child_hears() -> None:
+    work = Work()
+    work.kid.machine = machine_of(work.kid.environment.config, None)
+    work.kid.deaf = [StoreConflict("s.r-2", 1, 2)]
+    running = asyncio.ensure_future(work.work)
+    await turns(2)
+    running.cancel()
+    await running
+    assert work.kid.done == ["load", "interrupt", "interrupt", (None, "r-2", True), "close"]
+
+
+async def test_a_child_that_fails_as_it_is_left_hides_nothing() -> None:
+    work = Work()
+    work.kid.holds, work.kid.last = asyncio.Event(), StoreError("full")
+    running = asyncio.ensure_future(work.work)
+    await turns(10)
+    running.cancel(LEAVING)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 async def test_a_child_is_left_with_its_parent() -> None:
     work = Work()
     work.kid.holds = asyncio.Event()
@@ -606,7 +643,7 @@ async def test_a_child_is_left_with_its_parent() -> None:
     running.cancel(LEAVING)
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert "interrupt" not in work.kid.done
+    assert work.kid.done == ["load", ("go", "r-2", True), "left"]
     assert work.children.here == {"r-2": work.kid}
 
 

@@ -292,8 +292,9 @@ class Telling(Watched):
             raise StoreConflict(session, expected, conflict.actual, came) from None
 
 
-@pytest.mark.parametrize("store", [Watched(), Telling()])
-async def test_an_id_that_was_taken_all_the_same_is_known_from_then_on(store: Watched) -> None:
+@pytest.mark.parametrize("kind", [Watched, Telling])
+async def test_an_id_that_was_taken_all_the_same_is_known_from_then_on(kind: type[Watched]) -> None:
+    store = kind()
     await store.write(Posted(event=prompt("mine")))
     log = SessionLog("s", store, fresh=True)
     assert await log.add(titled("two")) is False
