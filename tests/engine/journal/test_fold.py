@@ -13,6 +13,7 @@ from turnwheel.effects.errors import JournalError
 from turnwheel.effects.history import TextPiece
 from turnwheel.effects.messages import Message, Outcome, Role, ToolResult, user
 from turnwheel.effects.notices import CallSettled, DoneReason, RunEnded
+from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import AppendMessage, ReplaceHistory, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import encode_entry
@@ -202,6 +203,19 @@ def test_a_run_that_is_copied_in_its_middle_goes_on_under_its_own_name() -> None
     assert is_foreign("r-1", state.machine)
     assert not is_foreign("r2-1", state.machine)
     assert try_name("r-1", state.machine) == "r2: 1"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_copy_of_a_childs_session_may_be_put_in_a_wider_mode_than_the_childs_parent(*, ended: bool) -> None:
+    """It has no parent that it could do more than."""
+    child = attrs.evolve(CONFIG, agent="kid", ceiling=PermissionMode.PLAN)
+    begun: list[Entry] = [Posted(event=PROMPT), opened(settings=child), *([answered()] if ended else [])]
+    copy = Forked(at=4.0, session="s0", run="" if ended else "r2")
+    ceilings = [
+        state.machine and state.machine.memory.session.ceiling
+        for state in (folded(*begun), folded(*begun, copy))
+    ]
+    assert ceilings == [PermissionMode.PLAN, PermissionMode.BYPASS]
 
 
 # What an entry says of its effects
