@@ -22,6 +22,8 @@ from turnwheel.engine.journal.fold import (
     FullResults,
     SessionState,
     apply_entry,
+    branch_targets,
+    entries_of,
     fold,
     is_foreign,
     stepped,
@@ -84,6 +86,23 @@ def test_an_entry_that_cannot_be_read_is_named_by_its_place_in_the_journal() -> 
     known = fold(data[:2], "s")
     with pytest.raises(JournalError, match="entry 2 of session 's'"):
         fold([b"x"], "s", known, 2)
+
+
+def test_a_fold_goes_on_from_the_state_that_earlier_entries_led_to() -> None:
+    data = [encode_entry(entry) for entry in ONE]
+    for known in range(len(data) + 1):
+        state = fold(data[:known], "s")
+        assert fold(data[known:], "s", state, known) is state
+        assert state == fold(data, "s")
+
+
+def test_a_text_that_is_called_like_an_entry_is_none() -> None:
+    back = Branched(at=3.0, run="r")
+    told = [Posted(event=attrs.evolve(PROMPT, text=name)) for name in ("Branched", "Forked")]
+    data = [*map(encode_entry, told), encode_entry(back), b'"Branched"']
+    assert branch_targets(data) == {"r"}
+    assert [*entries_of(Branched, data)] == [(2, back)]
+    assert [*entries_of(Forked, data)] == []
 
 
 # What is counted
@@ -156,6 +175,13 @@ def test_an_input_waits_once_until_it_is_applied() -> None:
     assert state.knows("p")
     state.machine.advance(STEER)
     assert state.late == ()
+
+
+def test_an_input_that_comes_again_later_than_it_was_applied_does_not_wait() -> None:
+    """A sender that did not hear back says the same once more, at another time."""
+    again = [Posted(event=attrs.evolve(one, at=9.0)) for one in (PROMPT, STEER)]
+    state = folded(*ONE, Posted(event=STEER), opened("r2", 3.0), answered("r2", at=4.0), *again)
+    assert (state.prompts, state.late, state.prompted) == ((), (), False)
 
 
 def test_nothing_is_overtaken_before_the_first_run_nor_where_nothing_waits() -> None:
@@ -280,6 +306,20 @@ def test_the_oldest_texts_go_where_there_are_too_many() -> None:
     kept.note(STEER, [told, batch([result])], None)
     assert [kept.where(call) for call in "abcd"] == [None, "12345", 4, "1234"]
     assert kept.held == 9
+
+
+def test_only_texts_go_and_results_wait_for_their_own_batch() -> None:
+    kept = FullResults(most=5)
+    finished = events.ToolFinished(at=1.0, request="r-1", content="long a")
+    told, result = settles("a", "long a")
+    kept.note(finished, [told], 4)
+    # Another message than that of the results, such as a person's, ends no batch.
+    kept.note(STEER, [AppendMessage(message=user("more"))], 5)
+    kept.note(finished, [batch([result])], 6)
+    for call in "bc":
+        told, result = settles(call, "12345")
+        kept.note(STEER, [told, batch([result])], None)
+    assert [kept.where(call) for call in "abc"] == [4, None, "12345"]
 
 
 @pytest.mark.parametrize(("reads", "number"), [(True, None), (True, 3), (False, None), (False, 3)])
