@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from turnwheel.effects import events
-from turnwheel.effects.config import READER, Config, ModelSpec, Steering, ToolSpec
+from turnwheel.effects.config import READER, Config, Limits, ModelSpec, Price, Steering, ToolSpec
 from turnwheel.effects.errors import JournalError
 from turnwheel.effects.history import TextPiece
 from turnwheel.effects.messages import Message, Outcome, Role, ToolResult, user
-from turnwheel.effects.notices import CallSettled, DoneReason, RunEnded
+from turnwheel.effects.notices import CallSettled, DoneReason, RunEnded, RunStarted
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import AppendMessage, ReplaceHistory, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened, Stepped, Titled
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 from turnwheel.engine.journal.fold import (
     FullResults,
     SessionState,
@@ -25,12 +27,15 @@ from turnwheel.engine.journal.fold import (
     branch_targets,
     entries_of,
     fold,
+    initial_state,
     is_foreign,
+    read,
     stepped,
     try_name,
 )
 from turnwheel.engine.machine import Machine
 
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 CONFIG = Config(model=ModelSpec(name="m"))
 PROMPT = events.UserSent(at=1.0, id="p", text="go")
 STEER = events.UserSteered(at=1.0, id="s", text="left", how=Steering.NOW)
@@ -126,11 +131,40 @@ def test_a_run_that_a_late_steer_opened_is_known_by_it() -> None:
     assert (state.prompt, state.opening, state.prompted) == ("left", "go", False)
 
 
+def test_a_run_that_a_prompt_and_a_late_steer_opened_is_known_by_the_prompt() -> None:
+    more = attrs.evolve(PROMPT, id="q", text="more")
+    state = folded(*ONE, Posted(event=STEER), Posted(event=more), opened("r2", 3.0))
+    assert (state.prompt, state.opening) == ("more", "go")
+
+
 def test_a_run_begins_at_the_time_of_its_entry() -> None:
-    state = folded(Posted(event=PROMPT), opened(at=7.0))
+    state = folded(Posted(event=PROMPT))
+    effects = apply_entry(state, opened(at=7.0), 1, "s")
     machine = Machine.open(opened(at=7.0), None, [PROMPT])
-    machine.advance(at=7.0)
+    assert effects == machine.advance(at=7.0)
     assert state.machine == machine
+    assert [effect.at for effect in effects if isinstance(effect, RunStarted)] == [7.0]
+
+
+@pytest.mark.parametrize("bound", [Limits(tokens=USED.total), Limits(usd=Decimal(15)), Limits()])
+@pytest.mark.parametrize("name", ["limits", "session_limits"])
+def test_an_older_run_that_asked_although_its_budget_was_used_up_has_its_answer(
+    name: str, bound: Limits
+) -> None:
+    """As did those that asked as long as anything of a budget was left."""
+    tight = Limits(tokens=1) if bound.tokens else Limits(usd=Decimal(1)) if bound.usd else Limits()
+    priced = ModelSpec(name="m", price=Price(input=Decimal(1_000_000), output=Decimal(1_000_000)))
+    settings = attrs.evolve(CONFIG, model=priced, **{name: bound if name == "session_limits" else tight})
+    more = attrs.evolve(PROMPT, id="q", text="more")
+    begun: list[Entry] = [Posted(event=PROMPT), opened(settings=attrs.evolve(CONFIG, model=priced)), answered()]
+    then: list[Entry] = [Posted(event=more), opened("r2", 3.0, settings)]
+    state = folded(*begun, *then)
+    assert state.unfinished is (bound == Limits())
+    assert state.machine is not None
+    state = folded(*begun, *then, attrs.evolve(answered("r2", "more of it", at=4.0), newer=False))
+    assert state.machine is not None
+    assert [one.text for one in state.machine.memory.history] == ["go", "ok", "more", "more of it"]
+    assert (state.spent.turns, state.unfinished) == (2, False)
 
 
 def test_the_cost_of_a_title_is_paid_once() -> None:
@@ -142,6 +176,61 @@ def test_the_cost_of_a_title_is_paid_once() -> None:
     assert before.spent == Spent(turns=1, usage=USED + USED, unpriced=30)
     later = folded(*ONE, title, Posted(event=attrs.evolve(PROMPT, id="q")), opened("r2", 4.0))
     assert (later.unbilled, later.spent) == (Spent(), before.spent)
+
+
+@pytest.mark.parametrize("version", ["v2", "v3", "v4"])
+def test_the_entries_with_the_latest_summary_and_with_a_full_result_are_known(version: str) -> None:
+    summaries = list[int]()
+    entries = (GOLDEN / version / "compaction.s.jsonl").read_bytes().splitlines()
+    state = initial_state(entries)
+    for number, (_, effects) in enumerate(read(entries, "s", state)):
+        summaries += [number for effect in effects if isinstance(effect, ReplaceHistory)]
+        assert state.summary == (summaries[-1] if summaries else 0)
+    assert len(summaries) == 3
+    entries = (GOLDEN / version / "long-result.s.jsonl").read_bytes().splitlines()
+    state = fold(entries, "s")
+    [(call, place)] = state.full_results.places.items()
+    assert isinstance(place, int)
+    entry = decode_entry(entries[place])
+    assert isinstance(entry, Stepped)
+    assert isinstance(entry.event, events.ToolFinished)
+    assert state.machine is not None
+    [cut] = [one for message in state.machine.memory.history for one in message.results if one.call == call]
+    assert len(entry.event.content) > len(cut.content)
+
+
+def test_what_a_step_appends_is_counted_and_a_summary_is_told() -> None:
+    state = SessionState()
+    appends = AppendMessage(message=user("a"))
+    assert not state.count([appends, CallSettled(call="c", tool="t", outcome=Outcome.OK, content="")])
+    assert state.count([ReplaceHistory(head=(user("a"),), keep=1), appends])
+    assert state.messages == 2
+
+
+def test_an_interrupt_waits_until_it_is_applied() -> None:
+    first, second = [events.Interrupted(at=at) for at in (2.0, 3.0)]
+    state = SessionState(interrupts=[first, second])
+    state.stepped(PROMPT, ())
+    assert state.interrupts == [first, second]
+    state.stepped(first, ())
+    assert state.interrupts == [second]
+
+
+def test_runs_with_equal_settings_share_one_copy_of_them() -> None:
+    same, other = [attrs.evolve(CONFIG, system=text) for text in ("", "other")]
+    state = SessionState()
+    seen = list[Config]()
+    for number, settings in enumerate((CONFIG, same, other)):
+        entries = (
+            Posted(event=attrs.evolve(PROMPT, id=f"p{number}")),
+            opened(f"r{number}", settings=settings),
+        )
+        for entry in (*entries, answered(f"r{number}")):
+            apply_entry(state, entry, number, "s")
+        assert state.machine is not None
+        seen.append(state.machine.config)
+    assert seen[0] is seen[1]
+    assert seen[2] == other
 
 
 @pytest.mark.parametrize("run", ["r", ""])
@@ -157,6 +246,36 @@ def test_a_branch_goes_back_to_the_end_of_a_run(run: str) -> None:
     assert (state.messages, state.summary) == (2 if run else 0, 0)
     assert (state.runs, state.unfinished) == (2, False)
     assert state.spent.turns == 2
+
+
+def test_only_the_ends_of_those_runs_are_kept_that_a_branch_goes_back_to() -> None:
+    second: list[Entry] = [Posted(event=attrs.evolve(PROMPT, id="q")), opened("r2", 3.0), answered("r2", at=4.0)]
+    third: list[Entry] = [Posted(event=attrs.evolve(PROMPT, id="z")), opened("r3", 6.0), answered("r3", at=7.0)]
+    for keeps, ends in ((None, ["r", "r2"]), (frozenset({"r2"}), ["r2"]), (frozenset[str](), [])):
+        state = SessionState(keeps=keeps)
+        # At its beginning, where the third run begins, there is no end to go back to.
+        for number, entry in enumerate([*ONE, *second, Branched(at=5.0, run=""), *third]):
+            apply_entry(state, entry, number, "s")
+        assert [*state.ends] == ends
+
+
+def test_it_is_counted_how_often_a_request_that_may_have_begun_was_taken_over() -> None:
+    begun: tuple[Entry, ...] = (Posted(event=PROMPT), opened())
+    taken, left = TakenOver(at=3.0), HandedOver(at=2.0, unbegun=("r-1",))
+    assert folded(taken).begun == folded(*begun).begun == frozenset()
+    for entries, unbegun, tries in (
+        ([taken], False, 1),
+        ([taken, taken], False, 2),
+        ([left], True, 0),
+        ([left, taken], False, 0),
+        ([left, taken, taken], False, 1),
+        # What may have begun before stays in doubt.
+        ([taken, left], False, 1),
+    ):
+        state = folded(*begun, *entries)
+        assert state.unbegun == ({"r-1"} if unbegun else set())
+        assert state.tries == ({"r: 1": tries} if tries else {})
+        assert state.begun == ({"r-1"} if tries else set())
 
 
 # What waits
