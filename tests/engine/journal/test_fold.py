@@ -12,14 +12,24 @@ import pytest
 from turnwheel.effects import events
 from turnwheel.effects.config import READER, Config, Limits, ModelSpec, Price, Steering, ToolSpec
 from turnwheel.effects.errors import JournalError
-from turnwheel.effects.history import TextPiece
-from turnwheel.effects.messages import Message, Outcome, Role, ToolResult, user
+from turnwheel.effects.history import Rope, TextPiece
+from turnwheel.effects.messages import Message, Outcome, Role, ToolCall, ToolResult, user
 from turnwheel.effects.notices import CallSettled, DoneReason, RunEnded, RunStarted
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import AppendMessage, ReplaceHistory, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
-from turnwheel.engine.journal.entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
+from turnwheel.engine.journal.entries import (
+    Branched,
+    Entry,
+    Forked,
+    HandedOver,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+    Titled,
+)
 from turnwheel.engine.journal.fold import (
     FullResults,
     SessionState,
@@ -27,6 +37,7 @@ from turnwheel.engine.journal.fold import (
     branch_targets,
     entries_of,
     fold,
+    forked_run,
     initial_state,
     is_foreign,
     read,
@@ -34,6 +45,23 @@ from turnwheel.engine.journal.fold import (
     try_name,
 )
 from turnwheel.engine.machine import Machine
+from turnwheel.states import (
+    Admitting,
+    Batch,
+    Call,
+    Compacting,
+    CompactReason,
+    Dispatching,
+    Executing,
+    Mail,
+    Plan,
+    Running,
+    RunningChild,
+    State,
+    Stopping,
+    Summary,
+    Thinking,
+)
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 CONFIG = Config(model=ModelSpec(name="m"))
@@ -146,20 +174,31 @@ def test_a_run_begins_at_the_time_of_its_entry() -> None:
     assert [effect.at for effect in effects if isinstance(effect, RunStarted)] == [7.0]
 
 
-@pytest.mark.parametrize("bound", [Limits(tokens=USED.total), Limits(usd=Decimal(15)), Limits()])
-@pytest.mark.parametrize("name", ["limits", "session_limits"])
+@pytest.mark.parametrize(
+    ("limits", "of_session"),
+    [
+        (Limits(tokens=1), Limits()),
+        (Limits(usd=Decimal(1)), Limits()),
+        (Limits(), Limits(tokens=USED.total)),
+        (Limits(), Limits(usd=Decimal(USED.total))),
+        (Limits(), Limits()),
+    ],
+)
 def test_an_older_run_that_asked_although_its_budget_was_used_up_has_its_answer(
-    name: str, bound: Limits
+    limits: Limits, of_session: Limits
 ) -> None:
     """As did those that asked as long as anything of a budget was left."""
-    tight = Limits(tokens=1) if bound.tokens else Limits(usd=Decimal(1)) if bound.usd else Limits()
     priced = ModelSpec(name="m", price=Price(input=Decimal(1_000_000), output=Decimal(1_000_000)))
-    settings = attrs.evolve(CONFIG, model=priced, **{name: bound if name == "session_limits" else tight})
+    settings = attrs.evolve(CONFIG, model=priced, limits=limits, session_limits=of_session)
     more = attrs.evolve(PROMPT, id="q", text="more")
-    begun: list[Entry] = [Posted(event=PROMPT), opened(settings=attrs.evolve(CONFIG, model=priced)), answered()]
+    begun: list[Entry] = [
+        Posted(event=PROMPT),
+        opened(settings=attrs.evolve(CONFIG, model=priced)),
+        answered(),
+    ]
     then: list[Entry] = [Posted(event=more), opened("r2", 3.0, settings)]
     state = folded(*begun, *then)
-    assert state.unfinished is (bound == Limits())
+    assert state.unfinished is (limits == of_session)
     assert state.machine is not None
     state = folded(*begun, *then, attrs.evolve(answered("r2", "more of it", at=4.0), newer=False))
     assert state.machine is not None
@@ -249,8 +288,16 @@ def test_a_branch_goes_back_to_the_end_of_a_run(run: str) -> None:
 
 
 def test_only_the_ends_of_those_runs_are_kept_that_a_branch_goes_back_to() -> None:
-    second: list[Entry] = [Posted(event=attrs.evolve(PROMPT, id="q")), opened("r2", 3.0), answered("r2", at=4.0)]
-    third: list[Entry] = [Posted(event=attrs.evolve(PROMPT, id="z")), opened("r3", 6.0), answered("r3", at=7.0)]
+    second: list[Entry] = [
+        Posted(event=attrs.evolve(PROMPT, id="q")),
+        opened("r2", 3.0),
+        answered("r2", at=4.0),
+    ]
+    third: list[Entry] = [
+        Posted(event=attrs.evolve(PROMPT, id="z")),
+        opened("r3", 6.0),
+        answered("r3", at=7.0),
+    ]
     for keeps, ends in ((None, ["r", "r2"]), (frozenset({"r2"}), ["r2"]), (frozenset[str](), [])):
         state = SessionState(keeps=keeps)
         # At its beginning, where the third run begins, there is no end to go back to.
@@ -348,6 +395,62 @@ def test_a_run_that_is_copied_in_its_middle_goes_on_under_its_own_name() -> None
     assert is_foreign("r-1", state.machine)
     assert not is_foreign("r2-1", state.machine)
     assert try_name("r-1", state.machine) == "r2: 1"
+
+
+def machine_in(state: State, *mail: events.UserSent) -> Machine:
+    """A machine in *state* that has *mail*."""
+    memory = Machine.start(CONFIG, "go", run="r").memory
+    session = attrs.evolve(memory.session, mail=tuple([Mail.of(one) for one in mail]))
+    return Machine(CONFIG, state, attrs.evolve(memory, session=session))
+
+
+def test_a_copy_of_a_later_run_has_nothing_of_what_was_spent_before_it() -> None:
+    more = attrs.evolve(PROMPT, id="q", text="more")
+    state = folded(*ONE, Posted(event=more), opened("r2", 3.0))
+    assert (state.spent.turns, state.unfinished) == (1, True)
+    apply_entry(state, Forked(at=4.0, session="s0", run="r3"), 6, "s")
+    assert (state.spent, state.unfinished) == (Spent(), True)
+
+
+def test_a_copy_has_the_prompt_that_hooks_are_asked_about_and_no_other() -> None:
+    first, second, third = [attrs.evolve(PROMPT, id=name) for name in "abc"]
+    asks = Thinking(stage=Admitting(request="r-1", ids=("b",)))
+    mail = forked_run(machine_in(asks, first, second, third), "r2").memory.session.mail
+    assert [one.id for one in mail] == ["b"]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_copy_asks_for_a_summary_anew_unless_it_is_being_stopped(*, stops: bool) -> None:
+    half = Summary(request="r-1", model="m", plan=Plan(cut=1, limit=9), pieces=Rope.of([TextPiece("ha")], 1))
+    stopping = Stopping.INTERRUPTED if stops else Stopping.NONE
+    state = Compacting(reason=CompactReason.THRESHOLD, stage=half, stopping=stopping)
+    found = forked_run(machine_in(state), "r2").state
+    assert found == (state if stops else attrs.evolve(state, stage=attrs.evolve(half, pieces=Rope.of())))
+
+
+def test_a_copy_pays_for_what_a_child_does_from_then_on() -> None:
+    """Until then it is on the original's bill."""
+    child = RunningChild(request="r-2", spent=Spent(usage=USED))
+    both = [
+        Call(call=ToolCall(id="r-1", wire_id="w", name="hire", arguments="{}"), phase=phase)
+        for phase in (child, Running(request="r-3"))
+    ]
+    found = forked_run(machine_in(Dispatching(batch=Batch(calls=tuple(both)))), "r2").state
+    assert isinstance(found, Dispatching)
+    assert found.batch.calls == (both[0].at(attrs.evolve(child, spent=Spent())), both[1])
+
+
+def test_a_request_for_a_model_is_the_same_however_often_it_is_made_and_another_has_its_id() -> None:
+    summary = Summary(request="r-1", model="m", plan=Plan(cut=1, limit=9))
+    compacting = Compacting(reason=CompactReason.THRESHOLD, stage=summary)
+    weighing = Compacting(reason=CompactReason.THRESHOLD)
+    for state, name in (
+        (compacting, "r: 0"),
+        (weighing, "r-1"),
+        (Thinking(), "r-1"),
+        (Executing(batch=Batch(calls=())), "r-1"),
+    ):
+        assert try_name("r-1", machine_in(state)) == name
 
 
 @pytest.mark.parametrize("ended", [True, False])
