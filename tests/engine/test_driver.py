@@ -402,6 +402,25 @@ async def test_what_comes_behind_the_end_of_a_run_is_left_also_while_its_reader_
     assert len(driver.inbox) == 1
 
 
+async def test_a_driver_that_is_left_while_its_reader_is_busy_goes_no_further() -> None:
+    class Leaving(Told):
+        async def applied(self, event: Event, label: str, *_: object) -> None:
+            await super().applied(event, label)
+            if event is more:
+                driver.inbox.close()
+
+    journal, more = Leaving(), UserSent(at=AT, id="more", text="more")
+    driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
+    async with asyncio.timeout(5):
+        async for effect in told(driver):
+            if isinstance(effect, TextDelta):
+                driver.post(more)
+                driver.post(STOP)
+                await journal.has(more)
+    assert b"UserSent" in journal.entries[-1]
+    assert (len(driver.inbox) > 0, driver.machine.done) == (True, False)
+
+
 async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
     before, journal = asyncio.all_tasks(), Told()
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
@@ -554,6 +573,10 @@ async def test_an_effect_without_a_performer_is_an_error_that_guesses_why() -> N
 
 
 # Resting
+
+
+def test_a_driver_that_was_not_driven_yet_does_not_rest() -> None:
+    assert not driver_of(ScriptedModel()).resting
 
 
 async def test_a_question_without_an_approver_rests_until_its_answer_is_posted() -> None:
