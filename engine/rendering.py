@@ -16,7 +16,7 @@ import attrs
 
 from ..effects import Effect, events, history, messages, notices, records, requests
 from ..effects.findings import Finding
-from ..effects.hooks import HookAnswer, HookSaid
+from ..effects.hooks import HookSaid
 from ..effects.messages import StopReason
 from ..effects.permissions import Basis, Verdict
 from ..effects.usage import Spent, Usage
@@ -209,7 +209,7 @@ def _usage(used: Usage) -> str:
 
 def fields_of(value: object) -> str:
     """The fields of *value* that are not at their default, as ``name=value``."""
-    fields = attrs.fields(type(value))  # type: ignore[arg-type]  # every word is an attrs class
+    fields = attrs.fields(value.__class__)  # type: ignore[arg-type]  # every word is an attrs class
     # The default of a factory is the factory, so such a field is always shown.
     shown = [(field.name, getattr(value, field.name), field.default) for field in fields]
     return " ".join(f"{name}={_plain(each)}" for name, each, default in shown if each != default)
@@ -232,7 +232,7 @@ def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind o
         # Before the case for all our classes, which would list each field of each part.
         case messages.Message():
             return message_line(value)
-        case _ if attrs.has(type(value)):
+        case _ if attrs.has(value.__class__):
             return _spaced(type(value).__name__, fields_of(value))
         case _:
             return str(value)
@@ -240,7 +240,7 @@ def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind o
 
 def _is_id(text: str) -> bool:
     # Ids stand without quotes, so that they can be searched for as a whole word.
-    return bool(text) and text.replace("-", "").isalnum()
+    return text.replace("-", "").isalnum()
 
 
 def _spaced(*words: str) -> str:
@@ -323,7 +323,7 @@ def _said(one: HookSaid) -> str:
     # What a failed hook wanted to say does not count, so nothing of its answer is shown.
     if one.fault:
         return f"failed {quoted(one.fault)}"
-    return "" if one.answer == HookAnswer() else fields_of(one.answer)
+    return fields_of(one.answer)
 
 
 def _ended(value: Any) -> str:  # noqa: ANN401  # as above

@@ -159,7 +159,7 @@ def flat(state: states.State, memory: states.Memory) -> Snapshot:
     # By the fields of the classes: one may move to another group, and older files stay good.
     for part in (memory, memory.session, memory.conversation, memory.progress):
         # Not `asdict`, which would take rules and mail apart as well.
-        fields |= {field.name: getattr(part, field.name) for field in attrs.fields(type(part))}
+        fields |= {field.name: getattr(part, field.name) for field in attrs.fields(part.__class__)}
     # The history and the groups themselves drop out here.
     return Snapshot(**{field.name: fields[field.name] for field in attrs.fields(Snapshot)})
 
@@ -261,22 +261,19 @@ def restore_untrusted(
     if not calls:
         return _between(snapshot.state, memory), memory
     batch = _batch(snapshot.state)
-    results = [_result(wish, told, batch.stopping, config) for wish, told in calls]
+    results = [(wish, _result(wish, told, batch.stopping, config)) for wish, told in calls]
     begins = config.instructions or asked_at(config, effects.Hook.SESSION_START)
     # What was offered is the snapshot's word, and harmless: a tool must be configured here, and is judged
     # anew.
     if not begins and not batch.stopping:
         there = [
             states.Call(call=wish, phase=states.Settled(result=result) if result else states.Queued())
-            for (wish, _), result in zip(calls, results, strict=True)
+            for wish, result in results
         ]
         return states.Executing(batch=states.Batch(calls=tuple(there), offered=batch.offered)), memory
     # The session has to begin first, and then these calls would be out of place. They get a text of their
     # own: no person refused them, and the model must not read that one did.
-    parts = [
-        result or _made(wish, Outcome.SKIPPED, model_messages.FROM_OUTSIDE)
-        for (wish, _), result in zip(calls, results, strict=True)
-    ]
+    parts = [result or _made(wish, Outcome.SKIPPED, model_messages.FROM_OUTSIDE) for wish, result in results]
     answered = history.append(effects.Message(role=effects.Role.TOOL, parts=tuple(parts), at=history[-1].at))
     memory = attrs.evolve(memory, conversation=ConversationMemory.of(answered))
     # An interrupt holds: to think on would act against the person who stopped the run.
@@ -378,7 +375,7 @@ def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, states.
     if mine != theirs:
         msg = f"this snapshot goes with a history whose open calls are {theirs}, not {mine}"
         raise effects.JournalError(msg)
-    return list(zip(wishes, told, strict=True))
+    return [(wish, told[place]) for place, wish in enumerate(wishes)]
 
 
 def _result(wish: ToolCall, told: states.Call, stopping: Stopping, config: Config) -> ToolResult | None:
@@ -388,7 +385,7 @@ def _result(wish: ToolCall, told: states.Call, stopping: Stopping, config: Confi
     # it.
     if isinstance(phase, states.Settled | states.Reviewed):
         result = phase.result
-        return _made(wish, result.outcome, effects.clean(result.content), result.files)
+        return _made(wish, result.outcome, result.content, result.files)
     begun = isinstance(phase, states.Running | states.RunningChild) or told.tried is PriorAttempt.LOST
     # By the settings here and not by the snapshot: only the owner says which tool is harmless.
     spec = config.tool(wish.name)

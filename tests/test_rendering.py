@@ -124,6 +124,7 @@ REACHED = Finding(
     commands=(
         CommandFound(argument="x", commands=(SimpleCommand(words=("ls", "-l")),)),
         CommandFound(argument="x", unread="cannot"),
+        CommandFound(argument="x", beyond="more"),
     ),
 )
 
@@ -277,7 +278,7 @@ LINES: tuple[tuple[Any, str], ...] = (
     (events.CallInspected(**ANSWER), "CallInspected r-1 nothing"),
     (
         events.CallInspected(**ANSWER, finding=REACHED),
-        "CallInspected r-1 path reaches /a; p reaches /c; runs ls -l; odd; cannot",
+        "CallInspected r-1 path reaches /a; p reaches /c; runs ls -l; odd; cannot; more",
     ),
     (
         events.InstructionsRead(**ANSWER, text="be brief", faults=("gone",)),
@@ -326,6 +327,7 @@ def test_of_a_long_text_both_ends_are_shown_and_of_long_arguments_the_beginning(
     assert quoted("a" * 120) == f'"{"a" * 120}"'
     assert quoted("a" * 80 + "-" + "b" * 40) == f'"{"a" * 80}" ... "{"b" * 40}" (121)'
     assert quoted("a" * 1_200).endswith(" (1,200)")
+    assert quoted("Grüße, 世界") == '"Grüße, 世界"'
     assert short("a" * 120) == "a" * 120
     assert short("a" * 120 + "b") == "a" * 120 + "..."
 

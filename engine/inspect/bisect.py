@@ -162,8 +162,7 @@ def _moves(step: Plain) -> bool:
     """Whether *step* touches the machine or its settings."""
     # A post moves nothing until a step applies it. A takeover under equal settings moves nothing at all:
     # where a process crashed is no difference.
-    kind = _kind(step)
-    return kind in {"RunOpened", "Stepped", "Branched"} or (kind == "TakenOver" and "config" in step["entry"])
+    return _kind(step) in {"Stepped", "Branched"} or "config" in step["entry"]
 
 
 def _asks_again(step: Plain) -> bool:
@@ -179,9 +178,8 @@ class _Names:
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
-        self._new = count(1)
-        self._run = ""
-        self._asked = ""
+        self._new = count()
+        self._run = self._asked = ""
 
     def meet(self, step: Plain, *, again: bool) -> None:
         """Give a copied run and a request that is made *again* in *step* the numbers of the first ones."""
@@ -257,7 +255,7 @@ def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | 
     except InternalError:
         # This version's machine fails at it: that is its step, with the error for a label.
         return {**as_plain(attrs.evolve(step, effects=())), "label": str(error), "state": None}
-    return as_plain(attrs.evolve(step, state=machine.state, memory=machine.memory, effects=effects))
+    return as_plain(attrs.evolve(step, state=machine.state, effects=effects))
 
 
 def _written(data: bytes, number: int, session: str) -> Plain:

@@ -96,9 +96,7 @@ def find_wish(entries: Sequence[bytes], call: str) -> int | None:
     wish = None
     for at, data in enumerate(entries):
         if number.isdecimal() and b'"ModelFinished"' in data and (request := asked.search(data)):
-            if int(request[1]) > int(number):
-                break
-            wish = at
+            wish = at if int(request[1]) < int(number) else wish
     return wish
 
 
@@ -131,7 +129,7 @@ def _with_call(steps: Iterable[ReplayedStep], call: str) -> Iterator[ReplayedSte
     """Those of *steps* until the batch of *call* is over: nothing that comes later is about it."""
     for step in steps:
         yield step
-        if step.state is None or call not in [one.call.id for one in calls_at(step.state)]:
+        if call not in [one.call.id for one in calls_at(step.state)]:
             return
 
 

@@ -61,11 +61,12 @@ def export_entries(
         for effect in effects:
             if isinstance(effect, CallModel):
                 after, number = effect.id, 0
-            # The older messages stay: a summary changes what the model sees, not what happened.
+            # The older messages stay: a summary changes what the model sees, not what happened. It has the
+            # role of a user.
             summary = isinstance(effect, ReplaceHistory)
             made = effect.head if isinstance(effect, ReplaceHistory) else ()
             for said in (effect.message,) if isinstance(effect, AppendMessage) else made:
-                answers = said.role is Role.ASSISTANT and not summary
+                answers = said.role is Role.ASSISTANT
                 number += not answers
                 name = after if answers else f"{after}.{number}"
                 of = {"id": name, "session": session, "run": run, "summary": summary}

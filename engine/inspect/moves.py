@@ -8,6 +8,7 @@ is legal, so the two cannot differ.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import final
 
 import attrs
@@ -74,15 +75,12 @@ def moves(machine: Machine | None, config: Config, at: float, name: str) -> tupl
 
     The events happen *at* a time and have the id *name* where they need one. Texts are examples.
     """
-    return tuple([move for move in _candidates(machine, at, name) if _applies(machine, config, move)])
-
-
-def _applies(machine: Machine | None, config: Config, move: LegalMove) -> bool:
-    try:
-        preview(machine, config, move.event)
-    except ConfigError:
-        return False
-    return True
+    legal: list[LegalMove] = []
+    for move in _candidates(machine, at, name):
+        with suppress(ConfigError):
+            preview(machine, config, move.event)
+            legal.append(move)
+    return tuple(legal)
 
 
 def _candidates(machine: Machine | None, at: float, name: str) -> Iterator[LegalMove]:

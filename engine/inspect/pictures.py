@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, assert_never
+from typing import Final, Literal, get_args
 
 import attrs
 
 from ...diagrams import Party, Said, Took, calls, chart, sequence
 from ...effects import events, requests
+from ...effects.errors import ArgumentError
 from ...effects.messages import Role
 from ...effects.notices import RunEnded
 from ...effects.records import AppendMessage
@@ -43,7 +44,10 @@ PARTIES: Final[dict[type[Asking], Party]] = {
 
 
 def picture_of(steps: Iterable[ReplayedStep], kind: PictureKind = "path") -> str:
-    """The picture of *steps* as SVG."""
+    """The picture of *steps* as SVG; `ArgumentError` for a *kind* that there is not."""
+    if kind not in get_args(PictureKind):
+        msg = f"kind must be one of {', '.join(get_args(PictureKind))}; got {kind!r}"
+        raise ArgumentError(msg)
     found = [*steps]
     match kind:
         case "path":
@@ -52,8 +56,6 @@ def picture_of(steps: Iterable[ReplayedStep], kind: PictureKind = "path") -> str
             return sequence(said_in(found))
         case "calls":
             return calls(took_in(found))
-        case _:
-            assert_never(kind)
 
 
 def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
@@ -72,7 +74,7 @@ def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
                 words = "withdrawn" if asked is Party.PERSON else "cancel"
                 told.append(Said(step.at, Party.MACHINE, asked, words))
             elif isinstance(effect, RunEnded):
-                told.append(Said(step.at, Party.MACHINE, Party.PERSON, printable(f"ends: {effect.reason}")))
+                told.append(Said(step.at, Party.MACHINE, Party.PERSON, f"ends: {effect.reason}"))
     return tuple(told)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, cast, final
 
 import attrs
 
@@ -69,9 +69,10 @@ class ReplayedStep(Displayed):
     def machine(self) -> Machine | None:
         """A machine that is where this one was, to be stepped by hand; None before the first run."""
         # A new one each time, so that stepping it by hand does not disturb the replay or another caller.
-        if self.config is None or self.state is None or self.memory is None:
+        # The three are known together, from the first run on.
+        if self.state is None:
             return None
-        return Machine(self.config, self.state, self.memory)
+        return Machine(cast("Config", self.config), self.state, cast("Memory", self.memory))
 
     @property
     def label(self) -> str:

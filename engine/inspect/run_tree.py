@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import cast, final
 
 import attrs
 
@@ -75,7 +75,8 @@ class RunTree:
             self._fork(entry.run, state)
         # A posted entry changes no account, and neither do the others.
         elif isinstance(entry, Stepped):
-            self._account(state.machine)
+            # Only a machine takes steps.
+            self._account(cast("Machine", state.machine))
 
     def _fork(self, run: str, state: SessionState) -> None:
         """Mark the runs so far as copied; one in its middle goes on here as *run*, in the same place."""
@@ -88,15 +89,14 @@ class RunTree:
             # Only the latest fork counts: what an earlier one copied is within the sum that this one copied.
             self._here, self._copied = run, {run: state.copied_spent}
 
-    def _account(self, machine: Machine | None) -> None:
+    def _account(self, machine: Machine) -> None:
         """Enter how *machine*'s run stands."""
-        if machine is not None:
-            over, run = machine.state, machine.memory.run
-            reason = over.reason if isinstance(over, Done) else None
-            # A copied run remembers its earlier spend, for its limits; the original's bill has that already.
-            spent = machine.memory.spent - self._copied.get(run, Spent())
-            # At each step anew: a process that is lost leaves no entry that says so.
-            self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
+        over, run = machine.state, machine.memory.run
+        reason = over.reason if isinstance(over, Done) else None
+        # A copied run remembers its earlier spend, for its limits; the original's bill has that already.
+        spent = machine.memory.spent - self._copied.get(run, Spent())
+        # At each step anew: a process that is lost leaves no entry that says so.
+        self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
 
     def runs(self) -> tuple[RunInfo, ...]:
         """All runs, in the order they began."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol, cast, final
 
 import attrs
 
@@ -85,7 +85,7 @@ class Poller:
     _timer: asyncio.TimerHandle | None = attrs.field(default=None, init=False)
     _tasks: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
     # Whether the store called since the latest look began, and what ends its calls.
-    _called: bool = attrs.field(default=False, init=False)
+    _called: bool = attrs.field(init=False)
     _stop_calls: Callable[[], None] | None = attrs.field(default=None, init=False)
 
     @classmethod
@@ -124,9 +124,9 @@ class Poller:
         if self._stop_calls is not None:
             self._stop_calls()
             self._stop_calls = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        # There is one as long as any waits.
+        cast("asyncio.TimerHandle", self._timer).cancel()
+        self._timer = None
         if not self._tasks:
             self._forget()
         for task in (under_way := {*self._tasks}):
@@ -156,12 +156,14 @@ class Poller:
             self.loop.call_soon_threadsafe(self._call, concerns)
 
     def _call(self, concerns: Callable[[str], bool]) -> None:
-        if self._timer is None or not any(map(concerns, self.waiting)):
+        if not any(map(concerns, self.waiting)):
             return
         self._called = True
+        # There is one as long as any waits.
+        timer = cast("asyncio.TimerHandle", self._timer)
         # One that is over stands for a look that is under way, which another one follows.
-        if self._timer.when() > self.loop.time() + SOON:
-            self._timer.cancel()
+        if timer.when() > self.loop.time() + SOON:
+            timer.cancel()
             self._timer = self.loop.call_later(SOON, self._begin)
 
     def _begin(self) -> None:

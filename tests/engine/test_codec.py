@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any, get_args
 
 import attrs
@@ -10,7 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from turnwheel.effects import events, history, messages, notices, records, requests, usage
-from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
+from turnwheel.effects.config import Approval, Config, ModelSpec, Policy, ToolSpec
+from turnwheel.effects.errors import JournalError
+from turnwheel.effects.hooks import Hook, HookSpec
+from turnwheel.engine import codec
 from turnwheel.engine.codec import MOST_CONFIGS, TAG, decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Stepped, TakenOver
@@ -46,6 +50,14 @@ def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> Non
     assert word == decode(encode(word, union), union)
 
 
+def test_a_notice_within_a_notice_comes_back_as_it_was() -> None:
+    """However deep: a child may have children."""
+    said = notices.AgentNoticed(call="c", notice=notices.Warned(text="look out"))
+    passed_on = notices.AgentNoticed(call="d", notice=said)
+    for notice in (said, passed_on):
+        assert decode(encode(notice, notices.Notice), notices.Notice) == notice
+
+
 def test_no_two_words_of_a_union_share_a_name() -> None:
     for name, union in UNIONS.items():  # a journal names what stands in it
         names = [member.__name__ for member in get_args(union)]
@@ -66,11 +78,16 @@ def test_an_entry_is_json_that_anybody_can_read() -> None:
 
 def test_settings_are_written_in_full() -> None:
     """A default that changes one day must not change what an old run was told."""
-    config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="t"),))
+    hook = HookSpec(name="h", hook=Hook.STOP)
+    config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="t"),), hooks=(hook,))
     told = json.loads(encode_entry(TakenOver(at=0.0, config=config)))["config"]
 
     assert set(told) == {field.name for field in attrs.fields(Config)} - {"ceiling"}  # a child's only
     assert set(told["tools"][0]) == {field.name for field in attrs.fields(ToolSpec)} - {"searches"}  # if so
+    # Those that came since say nothing where they are what was done before.
+    assert set(told["hooks"][0]) == {field.name for field in attrs.fields(HookSpec)} - {"on_error"}
+    policy = {field.name for field in attrs.fields(Policy)}
+    assert set(told["policy"]) == policy - {"coalesce_longest", "takeovers"}
     assert told["tools"][0]["approval"] == Approval.BY_SIDE_EFFECT
 
 
@@ -92,6 +109,15 @@ def test_equal_settings_are_one_object_as_long_as_they_are_among_the_latest() ->
     assert read_again("m0") is not first
 
 
+@pytest.mark.parametrize(("less", "shared"), [(0, True), (1, False)])
+def test_settings_that_are_large_are_read_anew_each_time(
+    monkeypatch: pytest.MonkeyPatch, less: int, *, shared: bool
+) -> None:
+    data = encode(Config(model=ModelSpec(name=f"large {less}")), Config)
+    monkeypatch.setattr(codec, "LARGEST_CONFIG", len(data) - less)
+    assert (decode(data, Config) is decode(data, Config)) is shared
+
+
 def test_what_is_odd_is_written_all_the_same_and_what_is_long_in_short() -> None:
     # A lone surrogate from a tool of the host's becomes a question mark.
     event = events.ToolFinished(at=1.0, request="r-1", content="a\ud800b")
@@ -108,3 +134,31 @@ def test_what_is_odd_is_written_all_the_same_and_what_is_long_in_short() -> None
         label="done",
     )
     assert step == decode_entry(encode_entry(step))
+
+
+def test_of_what_cannot_be_read_the_beginning_is_shown() -> None:
+    with pytest.raises(JournalError) as caught:
+        decode(b"x" * 300, events.Event, "this place")
+    why = f"this place cannot be read, a newer version may have written it: {b'x' * 200!r} ("
+    assert str(caught.value).startswith(why)
+
+
+def test_what_is_larger_than_an_entry_may_be_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "MAX_ENTRY", 1_000)
+    with pytest.raises(JournalError, match=r"^this text has 1,001 bytes, and may have 1,000$"):
+        decode(b" " * 1_001, events.Event)
+    with pytest.raises(JournalError, match=r"^this text cannot be read"):
+        decode(b" " * 1_000, events.Event)
+
+
+@pytest.mark.parametrize(
+    ("amount", "known"),
+    [("1e30", True), ("1e31", False), ("1e-30", True), ("1e-31", False), ("NaN", False), ("Infinity", False)],
+)
+def test_an_amount_of_money_has_no_more_digits_than_can_be_added_up(amount: str, *, known: bool) -> None:
+    written = b'{"cost":"%s"}' % amount.encode()
+    if known:
+        assert decode(written, usage.Spent).cost == Decimal(amount)
+        return
+    with pytest.raises(JournalError, match="cannot be read"):
+        decode(written, usage.Spent)

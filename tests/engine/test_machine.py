@@ -16,6 +16,7 @@ from turnwheel.effects import errors, events, messages, notices, permissions, re
 from turnwheel.effects.config import Steering
 from turnwheel.effects.history import CallPiece, History, TextPiece
 from turnwheel.engine import drive
+from turnwheel.engine.inspect.transitions import steps
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import (
     ChildLink,
@@ -25,9 +26,11 @@ from turnwheel.engine.machine import (
     links_of,
     overtaken,
     questions,
+    stopped_children,
     with_denials,
 )
 from turnwheel.states import streaming, thinking
+from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.states.state import Prompt, Start, Thinking
 from turnwheel.testing.state_fixtures import run_at
@@ -159,6 +162,15 @@ def test_a_run_begins_on_what_was_posted_since() -> None:
     )
 
 
+def test_a_change_that_is_posted_again_does_not_take_back_a_later_one() -> None:
+    first, later = (
+        events.ControlReceived(at=1, id=mode, change=records.SetMode(mode=mode))
+        for mode in (permissions.PermissionMode.BYPASS, permissions.PermissionMode.PLAN)
+    )
+    memory = Machine.open(opened(), None, [first, later, first]).memory
+    assert memory.session.mode is permissions.PermissionMode.PLAN
+
+
 def test_what_a_person_chose_outlives_another_configuration() -> None:
     anew = attrs.evolve(CONFIG, model=ModelSpec(name="new"), policy=Policy(mode="plan"))
     for change, model, mode in (
@@ -187,6 +199,9 @@ def test_what_cannot_be_kept_to_is_given_up() -> None:
     assert machine.memory.session.model == "m"
     machine.reconfigure(CONFIG)
     assert machine.memory.session.model == "m"
+    # It was not chosen, so it does not outlive other settings, either.
+    machine.reconfigure(attrs.evolve(CONFIG, model=ModelSpec(name="new"), models=(ModelSpec(name="m"),)))
+    assert machine.memory.session.model == "new"
 
 
 def test_only_so_many_inputs_are_remembered_by_their_id() -> None:
@@ -304,13 +319,24 @@ def test_a_step_outside_the_table_is_refused_and_changes_nothing(monkeypatch: py
 def test_states_that_wait_for_nothing_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine.start(CONFIG, "go", run="r")
     before = (machine.state, machine.memory)
-    monkeypatch.setattr(thinking, "handle", lambda *_: (Thinking(stage=Prompt()), ()))
+    passed: list[object] = []
+
+    def pass_on(*about: object) -> tuple[Thinking, tuple[()]]:
+        passed.append(about)
+        return Thinking(stage=Prompt()), ()
+
+    monkeypatch.setattr(thinking, "handle", pass_on)
     monkeypatch.setattr("turnwheel.engine.machine.LEGAL", Anything())
     with pytest.raises(
         errors.InternalError, match=r"51 states in a row waited for nothing, last thinking\.prompt"
     ):
         machine.advance()
+    assert len(passed) == 51
     assert (machine.state, machine.memory) == before
+    with pytest.raises(
+        errors.InternalError, match=r"50 states in a row waited for nothing, last thinking\.prompt"
+    ):
+        list(steps(machine, None))
 
 
 class Anything:
@@ -344,6 +370,8 @@ def test_denials_of_an_earlier_run_are_kept_and_nothing_else_of_its_rules() -> N
     assert with_denials(now, before, (lifted,)).rules == (mine, other, deny)
     assert with_denials(now, before).rules == (mine, other, deny, lifted)
     assert with_denials(now, None) == now
+    # One object, as all that is equal to it.
+    assert with_denials(now, now) is now
 
 
 # Children of calls
@@ -366,15 +394,15 @@ ASKS_KID = '{"agent": "kid", "prompt": "go"}'
 
 @pytest.mark.parametrize(
     ("call", "agent"),
-    [("c1", "kid"), ("c2", ""), ("c3", ""), ("c4", "latest"), ("gone", "")],
-    ids=["a child", "no child", "a tool that is gone", "made twice", "no call"],
+    [("c1", "kid"), ("c2", ""), ("c3", ""), ("c4", "latest"), ("c5", ""), ("gone", "")],
+    ids=["a child", "no child", "a tool that is gone", "made twice", "unreadable", "no call"],
 )
 def test_the_agent_that_a_call_started_is_found_in_the_history(call: str, agent: str) -> None:
     latest = ASKS_KID.replace("kid", "latest")
     made = (
         said(("c1", "hire", ASKS_KID), ("c2", "look", ASKS_KID), ("c3", "gone", ASKS_KID)),
         said(("c4", "hire", ASKS_KID)),
-        said(("c4", "hire", latest)),
+        said(("c4", "hire", latest), ("c5", "hire", "{")),
     )
     machine = Machine.start(HIRING, "go")
     machine.memory = remember(machine.memory, history=History.of(messages.user("go"), *made))
@@ -395,6 +423,14 @@ def test_the_calls_without_a_result_and_the_children_at_work_are_listed() -> Non
     assert calls_in(reviewed.machine.state) == (reviewed.machine.memory.history[-1].calls[1].id,)
 
 
+def test_children_that_were_told_to_stop_are_listed_with_how_far_the_batch_stops() -> None:
+    machine = run_at("dispatching.stopping").machine
+    (hire, *_) = machine.memory.history[-1].calls
+    assert stopped_children(machine.state) == [(hire.id, Stopping.INTERRUPTED)]
+    assert stopped_children(run_at("dispatching").machine.state) == []
+    assert stopped_children(run_at("streaming").machine.state) == []
+
+
 def test_what_waits_and_would_end_a_run_with_a_bug_of_ours_closes_its_questions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -404,6 +440,8 @@ def test_what_waits_and_would_end_a_run_with_a_bug_of_ours_closes_its_questions(
     steer = events.UserSteered(at=500.0, id="s", text="later", how=Steering.WHEN_DONE)
     assert overtaken(machine, [steer, stop, stop]) == {question.call: stop}
     assert overtaken(machine, [steer]) == {}
+    cancel = events.CallCancelled(at=499.0, call=question.call)
+    assert overtaken(machine, [cancel, stop]) == {question.call: cancel}
 
     def fails(*_: object) -> None:
         raise ValueError

@@ -32,6 +32,7 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
+from turnwheel.effects.notices import DoneReason
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
@@ -45,6 +46,7 @@ from turnwheel.states.state import (
     CompactStage,
     Confirming,
     Dispatching,
+    Done,
     Executing,
     Stage,
     Start,
@@ -169,6 +171,14 @@ def test_a_signature_says_what_is_wrong_and_what_to_do() -> None:
             errors.JournalError, match=r"^this snapshot cannot be read \(.*\): it was cut off or"
         ):
             Machine.restore(data[:cut], machine.config, history, SNAPSHOT_KEY)
+
+
+def test_what_has_more_than_a_snapshot_and_its_signature_is_none() -> None:
+    machine = run_at("executing").machine
+    signed = json.loads(machine.snapshot(SNAPSHOT_KEY))
+    assert not restored(machine, signed).done
+    with pytest.raises(errors.JournalError, match=r"^this snapshot cannot be read"):
+        restored(machine, {**signed, "more": 1})
 
 
 def test_a_history_is_signed_though_others_go_on_with_its_log() -> None:
@@ -330,6 +340,8 @@ def test_a_session_that_begins_with_instructions_begins_again_with_them() -> Non
     assert back.state == Thinking(stage=Start())
     outcomes = [each.outcome for each in back.memory.history[-1].results]
     assert outcomes == [Outcome.OK, Outcome.SKIPPED]
+    *_, asked, said = run.machine.memory.history
+    assert back.memory.history[-1].at == said.at != asked.at
     again = MachineHarness(back)
     assert [each.files for each in again.got(requests.ReadInstructions)] == [("AGENTS.md",)]
     again.read("be brief")
@@ -337,11 +349,43 @@ def test_a_session_that_begins_with_instructions_begins_again_with_them() -> Non
     assert [request.system for request in again.got(requests.CallModel)] == ["be brief"]
 
 
+def test_a_call_whose_process_was_lost_has_an_unknown_outcome() -> None:
+    """A person was asked whether it may run again, and that question does not count any more."""
+    state = restored(run_at("confirming, lost").machine).state
+    assert isinstance(state, Executing)
+    (phase,) = [call.phase for call in state.batch.calls]
+    assert isinstance(phase, Settled)
+    assert phase.result.outcome is Outcome.UNKNOWN
+
+
+def test_where_nothing_was_said_and_nothing_waits_there_is_nothing_to_do() -> None:
+    memory = Memory(run="r", session=SessionMemory(model="m"))
+    back = restored(Machine(config(), Thinking(stage=Start()), memory))
+    assert back.state == Done(reason=DoneReason.END_TURN, spent=Spent())
+
+
+OPENS = hooks.HookSpec(name="open", hook=hooks.Hook.SESSION_START)
+
+
+@pytest.mark.parametrize(
+    ("settings", "begins"),
+    [({}, False), ({"instructions": ("AGENTS.md",)}, True), ({"hooks": (OPENS,)}, True)],
+)
+def test_a_session_begins_again_where_files_or_hooks_have_a_say_in_that(
+    settings: dict[str, Any], *, begins: bool
+) -> None:
+    machine = begun("look").machine
+    back = Machine.restore(machine.snapshot(), config(**settings), machine.memory.history)
+    assert (back.state == Thinking(stage=Start())) is begins
+
+
 def test_an_interrupt_that_was_accepted_holds() -> None:
     run = begun("look", "write")
     run.interrupt()
     again = MachineHarness(restored(run.machine))
     assert (again.machine.done, again.all(requests.RunTool)) == (True, [])
+    outcomes = [each.outcome for each in again.machine.memory.history[-1].results]
+    assert outcomes == [Outcome.CANCELLED, Outcome.CANCELLED]
     stopped = MachineHarness()
     stopped.stream(TextPiece("well"))
     stopped.interrupt()

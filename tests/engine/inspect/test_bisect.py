@@ -9,15 +9,23 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import Agent, MemoryStore, Session, SetModel, tool
+from turnwheel import Agent, MemoryStore, Policy, Session, SetModel, tool
+from turnwheel.effects import events
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ToolFinished
-from turnwheel.effects.history import TextPiece
-from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.bisect import NAMED, Divergence
+from turnwheel.effects.history import CallPiece, TextPiece
+from turnwheel.effects.messages import StopReason
+from turnwheel.effects.requests import CallModel, RunTool, SetTimer
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.bisect import NAMED, Divergence, compare_labels, compare_sessions, compare_steps
 from turnwheel.engine.inspect.replay import line, replayed
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Branched, Entry, Posted, RunOpened, Stepped
 from turnwheel.engine.session.archive import bisect, bisect_versions
 from turnwheel.performers.stores.base import Store
+from turnwheel.states import streaming
+from turnwheel.states.state import Start, Thinking
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 
@@ -106,7 +114,7 @@ async def test_the_first_difference_is_given(
 async def test_only_a_few_of_many_differences_are_named(store: MemoryStore) -> None:
     await run(store, "s", calls(*[("look", {"at": str(number)}) for number in range(20)]), says("Seen."))
     await run(store, "t", calls(*[("look", {"at": "it"})] * 20), says("Seen."))
-    assert len(sides(await bisect(store, "s", "t"))[3]) == NAMED
+    assert len(sides(await bisect(store, "s", "t"))[3]) == NAMED == 8
 
 
 async def test_a_fork_differs_where_it_ends_or_something_else_happened(store: MemoryStore) -> None:
@@ -214,3 +222,109 @@ async def test_lines_and_entries_that_are_none_are_refused() -> None:
             await bisect_versions(store, "s", [*lines[:2], text])
     with pytest.raises(JournalError, match="entry 2 of session 's'"):
         await bisect_versions(await changed(b'"type":"Titled"', b'"type":"Tilted"'), "s")
+
+
+# Journals that were written by hand
+
+OPENED = RunOpened(
+    at=2.0,
+    run="r",
+    config=Config(
+        model=ModelSpec(name="m"),
+        tools=(ToolSpec(name="look", approval="never", side_effect="read_only"),),
+        policy=Policy(concurrency="parallel"),
+    ),
+)
+BEGINNING = (Posted(event=events.UserSent(at=1.0, id="p", text="Look")), OPENED)
+DONE = events.ModelFinished(
+    at=3.0, request="r-1", stop=StopReason.END_TURN, usage=Usage(), pieces=(TextPiece("Seen."),)
+)
+STOPPED = events.Interrupted(at=3.0)
+
+
+def journal(*entries: Entry) -> list[bytes]:
+    return [encode_entry(entry) for entry in (*BEGINNING, *entries)]
+
+
+def asked(entries: Sequence[bytes], kind: type[RunTool | SetTimer]) -> list[str]:
+    """The ids of the requests of this *kind* that the last of *entries* led to."""
+    *_, last = replayed(entries, "s")
+    return [effect.id for effect in last.effects if isinstance(effect, kind)]
+
+
+def test_answers_that_change_places_are_a_difference() -> None:
+    """Although ids are each session's own."""
+    wishes = tuple([CallPiece(number, "w", "look", "{}") for number in (0, 1)])
+    stop = StopReason.TOOL_USE
+    answer = events.ModelFinished(at=3.0, request="r-1", stop=stop, usage=Usage(), pieces=wishes)
+    before = Stepped(event=answer, label="executing")
+    first, second = asked(journal(before), RunTool)
+    one, other = (
+        journal(before, Stepped(event=ToolFinished(at=4.0, request=name, content="seen"), label="executing"))
+        for name in (first, second)
+    )
+    assert sides(compare_sessions(one, "s", other, "t")) == (2, 3, 3, ("event.request",))
+
+
+def test_a_model_that_is_asked_again_after_a_failure_is_a_step_of_its_own() -> None:
+    failed = events.ModelFailed(at=3.0, request="r-1", failure=events.Failure.SERVER, message="busy")
+    waits = journal(before := Stepped(event=failed, label="thinking.retry"))
+    (timer,) = asked(waits, SetTimer)
+    again = Stepped(event=events.TimerFired(at=9.0, request=timer), label="streaming")
+    assert sides(compare_sessions(journal(before, again), "s", waits, "t")) == (2, 3, None, ())
+    assert sides(compare_sessions(waits, "s", journal(before, again), "t")) == (2, None, 3, ())
+
+
+def test_going_back_to_another_run_is_a_difference() -> None:
+    again = (Posted(event=events.UserSent(at=4.0, id="q", text="Look")), attrs.evolve(OPENED, run="q"))
+    ends = [Stepped(event=attrs.evolve(DONE, request=f"{name}-1"), label="done") for name in ("r", "q")]
+    one, other = (journal(ends[0], *again, ends[1], Branched(at=5.0, run=name)) for name in ("r", "q"))
+    assert sides(compare_sessions(one, "s", other, "t")) == (5, 6, 6, ("event.run",))
+
+
+def test_a_step_at_which_a_machine_failed_is_made_again_by_failing_there() -> None:
+    found = compare_labels(journal(Stepped(event=STOPPED, label="executing", failed="a bug")), "s")
+    assert sides(found) == (None, 2, 2, ("label",))
+    assert found is not None
+    assert found.other is not None
+    assert (found.other["label"], found.other["state"]["detail"]) == ("done", "a bug")
+
+
+def test_a_step_at_which_this_version_fails_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error stands in the place of a label, and it has no state and no effects."""
+    entries = journal(Stepped(event=STOPPED, label="streaming.stopping"))
+    monkeypatch.setattr(streaming, "handle", lambda *_: (Thinking(stage=Start()), ()))
+    found = compare_labels(entries, "s")
+    assert sides(found) == (None, 2, 2, ("label",))
+    assert found is not None
+    assert found.other is not None
+    assert "no row for Interrupted in streaming" in found.other["label"]
+    assert (found.other["state"], found.other["effects"]) == (None, [])
+
+
+def test_a_step_that_led_elsewhere_in_another_version_began_where_it_did_there() -> None:
+    """Only where it led differs, of all that both say of it."""
+    here, there = (
+        journal(Stepped(event=STOPPED, label=name)) for name in ("streaming.stopping", "executing")
+    )
+    lines = [
+        line(step).replace(b'"label":"streaming.stopping"', b'"label":"executing"')
+        for step in replayed(here, "s")
+    ]
+    found = compare_steps(lines, there, "s")
+    assert sides(found) == (1, 2, 2, ("label",))
+    assert found is not None
+    assert found.other is not None
+    assert (found.other["before"], found.other["run"], found.other["at"]) == ("streaming", "r", 3.0)
+
+
+def test_a_file_without_a_step_is_nothing_to_compare_with() -> None:
+    with pytest.raises(
+        JournalError, match=r"^there is no step to compare with: replay --json writes one to a line$"
+    ):
+        compare_steps([], journal(), "s")
+
+
+def test_of_a_line_that_is_no_step_the_beginning_is_shown() -> None:
+    with pytest.raises(JournalError, match=f"^line 1 is no step as replay --json writes it: b'{'x' * 100}'$"):
+        compare_steps([b"x" * 200], journal(), "s")

@@ -14,7 +14,7 @@ from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inspect.costs import Costs
+from turnwheel.engine.inspect.costs import Costs, ModelCosts
 from turnwheel.engine.session.archive import costs
 from turnwheel.testing.scripted import Reply, calls, says, stalls
 
@@ -91,6 +91,24 @@ async def test_children_have_bills_of_their_own(made: Made) -> None:
     ]
     assert all(child.session.startswith("s.") for child in bill.children)
     assert (bill.total.cost, bill.total.unpriced, bill.unpriced) == (Decimal("46.5"), 15, ("free",))
+
+
+def test_a_model_without_a_price_is_named_once_in_the_order_of_use() -> None:
+    used = Spent(unpriced=5)
+
+    def bill(*models: str, children: tuple[Costs, ...] = ()) -> Costs:
+        shares = tuple([ModelCosts(model=model, spent=used) for model in models])
+        return Costs(
+            session="s",
+            title="",
+            agent="",
+            own=used,
+            title_spent=Spent(),
+            models=shares,
+            children=children,
+        )
+
+    assert bill("b", "a", children=(bill("c", "b"), bill("d", "c"))).unpriced == ("b", "a", "c", "d")
 
 
 async def test_a_child_that_is_not_over_is_on_the_bill_already(made: Made) -> None:

@@ -7,9 +7,11 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from turnwheel import (
@@ -28,12 +30,19 @@ from turnwheel import (
     hook,
     tool,
 )
+from turnwheel.effects import events
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.errors import JournalError, UnknownCall, UnknownSession
+from turnwheel.effects.history import CallPiece
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.explain import account, find_wish
+from turnwheel.engine.inspect.replay import replayed
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped
 from turnwheel.engine.session.archive import explain
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.clocks import AutoClock
@@ -344,3 +353,70 @@ async def test_a_journal_that_was_half_written_is_refused_at_the_entry_that_is_b
     await cut.append("s", 0, [*journal[:-1], journal[-1][:-5]])
     with pytest.raises(JournalError, match=f"entry {len(journal) - 1} of session 's' cannot be read"):
         await explain(cut, "s", "2")
+
+
+# Journals that were written by hand
+
+OPENED = RunOpened(
+    at=2.0,
+    run="r",
+    config=Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", approval="never"),)),
+)
+WISHES = events.ModelFinished(
+    at=3.0,
+    request="r-1",
+    stop=StopReason.TOOL_USE,
+    usage=Usage(),
+    pieces=(CallPiece(0, "w", "look", "{}"),),
+)
+LOOKS = (
+    Posted(event=events.UserSent(at=1.0, id="p", text="Look")),
+    OPENED,
+    Stepped(event=WISHES, label="executing"),
+)
+SEEN = (
+    Stepped(event=events.ToolFinished(at=4.0, request="r-3", content="seen"), label="streaming"),
+    Stepped(event=attrs.evolve(WISHES, at=5.0, request="r-4"), label="executing"),
+)
+
+
+def journal(*entries: Entry) -> list[bytes]:
+    return [encode_entry(entry) for entry in (*LOOKS, *entries)]
+
+
+@pytest.mark.parametrize(
+    ("call", "step"),
+    [
+        ("r-2", 2),
+        ("r-3", 2),
+        ("r-4", 2),
+        ("r-5", 4),
+        ("r-99", 4),
+        ("r-1", None),
+        ("r-x", None),
+        ("q-2", None),
+    ],
+)
+def test_a_call_was_wished_by_the_last_answer_before_its_number(call: str, step: int | None) -> None:
+    assert find_wish(journal(*SEEN), call) == step
+
+
+def test_an_account_looks_at_no_step_behind_the_batch_of_its_call() -> None:
+    """So what is damaged there does not matter to it."""
+    steps = islice(replayed([*journal(*SEEN), b"{"], "s"), 2, None)
+    found = account(steps, "r-2", "s")
+    assert found is not None
+    assert [moment.what for moment in found.moments] == ["wished", "judged", "started", "ended"]
+    assert next(steps).number == 4
+
+
+def test_a_stop_that_waited_is_told_at_the_time_when_it_was_sent() -> None:
+    stop = events.Interrupted(at=3.5)
+    output = Stepped(event=events.ToolProgressed(at=6.0, request="r-3", text="..."), label="executing")
+    entries = journal(Posted(event=stop), output, Stepped(event=stop, label="executing.stopping"))
+    steps = islice(replayed(entries, "s"), 2, None)
+    found = account(steps, "r-2", "s")
+    assert found is not None
+    assert [(one.what, one.at) for one in found.moments if one.what == "interrupted"] == [
+        ("interrupted", 3.5)
+    ]

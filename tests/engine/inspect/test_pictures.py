@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+
+import attrs
+import pytest
 
 from turnwheel import Agent, ChildSpec, Deny, Hook, HookAnswer, HookCall, MemoryStore, hook, tool
 from turnwheel.diagrams import Party, Said, Took
 from turnwheel.effects import CallModel, events
 from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
+from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.history import CallPiece
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.records import SetModel
+from turnwheel.effects.requests import AskApproval
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import replay
 from turnwheel.engine.inspect.pictures import picture_of, said_in, took_in
@@ -117,7 +122,9 @@ def played(*entries: Entry) -> list[ReplayedStep]:
 
 SENT = events.UserSent(at=1.0, id="p", text="Look")
 SETTINGS = Config(
-    model=ModelSpec(name="m"), models=(ModelSpec(name="n"),), tools=(ToolSpec(name="look", approval="never"),)
+    model=ModelSpec(name="m"),
+    models=(ModelSpec(name="n"),),
+    tools=(ToolSpec(name="look", approval="never"), ToolSpec(name="pay")),
 )
 OPENED = RunOpened(at=2.0, run="r", config=SETTINGS)
 WISHES = events.ModelFinished(
@@ -141,7 +148,9 @@ def test_what_a_person_says_is_drawn_once_whether_or_not_it_waited() -> None:
         Stepped(event=change, label="streaming"),
         Stepped(event=WISHES, label="executing"),
         Stepped(event=events.CallCancelled(at=5.0, call="r-2"), label="executing"),
+        Posted(event=events.Interrupted(at=6.0)),
         Stepped(event=events.Interrupted(at=6.0), label="executing.stopping"),
+        Stepped(event=events.Interrupted(at=7.0), label="done"),
     )
     assert [words(one) for one in said_in(steps)] == [
         'person tells machine: "Look"',
@@ -153,7 +162,18 @@ def test_what_a_person_says_is_drawn_once_whether_or_not_it_waited() -> None:
         "person tells machine: cancel",
         "machine tells tools: cancel",
         "person tells machine: interrupt",
+        "person tells machine: interrupt",
+        "machine tells person: ends: interrupted",
     ]
+
+
+def test_a_name_of_an_approver_is_escaped() -> None:
+    asks = attrs.evolve(WISHES, pieces=(CallPiece(0, "w", "pay", "{}"),))
+    entries = (Posted(event=SENT), OPENED, Stepped(event=asks, label="confirming"))
+    (request,) = [one.id for one in played(*entries)[-1].effects if isinstance(one, AskApproval)]
+    given = events.ApprovalGiven(at=5.0, request=request, decision=Deny(), by="a\x1bnn")
+    steps = played(*entries, Stepped(event=given, label="streaming"))
+    assert "person tells machine: no (a\\u001bnn)" in map(words, said_in(steps))
 
 
 def test_a_request_takes_from_its_step_to_its_answer_and_an_open_one_has_no_end() -> None:
@@ -171,3 +191,8 @@ def test_each_picture_shows_what_it_is_of() -> None:
     assert 'lit" data-state' not in picture_of([])
     assert ">&quot;Look&quot;<" in picture_of(steps, "sequence")
     assert "<title>How long calls took</title>" in picture_of(steps, "calls")
+
+
+def test_a_kind_of_picture_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"^kind must be one of path, sequence, calls; got 'pie'$"):
+        picture_of([], cast("Any", "pie"))

@@ -12,10 +12,12 @@ from hypothesis import given, settings, strategies as st
 
 from turnwheel import Agent, ApproveAlways, DoneReason, Limits, MemoryStore, Session
 from turnwheel.effects import errors, events, messages, requests, usage
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.history import CallPiece
 from turnwheel.effects.notices import RunEnded, RunStarted
-from turnwheel.engine.inspect.run_tree import runs_of
+from turnwheel.engine.inspect.run_tree import RunInfo, runs_of
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
-from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened
+from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened, Stepped
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Entries, Store
@@ -224,6 +226,31 @@ async def test_a_fork_knows_which_of_its_runs_were_another_sessions(made: Made) 
     store = made.store
     kept = await entries_of(store, fork.id)
     assert [entry for entry in kept if isinstance(entry, Forked)] == [Forked(at=100.0, session="s")]
+
+
+def test_a_run_that_goes_on_in_a_fork_has_spent_nothing_there_yet() -> None:
+    config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="pay"),))
+    wishes = events.ModelFinished(
+        at=3.0,
+        request="r-1",
+        stop=messages.StopReason.TOOL_USE,
+        usage=usage.Usage(input=5),
+        pieces=(CallPiece(0, "w", "pay", "{}"),),
+    )
+    entries = [
+        encode_entry(Posted(event=events.UserSent(at=1.0, id="p", text="Pay"))),
+        encode_entry(RunOpened(at=2.0, run="r", config=config)),
+        encode_entry(Stepped(event=wishes, label="confirming")),
+    ]
+    (run,) = runs_of(entries, "s")
+    assert (run.run, run.spent.usage.input, run.copied) == ("r", 5, False)
+    (run,) = runs_of([*entries, encode_entry(Forked(at=4.0, session="s", run="f"))], "t")
+    assert (run.run, run.spent, run.copied) == ("f", usage.Spent(), False)
+
+
+def test_a_run_of_which_nothing_more_is_known_is_a_head() -> None:
+    run = RunInfo(run="r", parent="", prompt="Pay", at=1.0)
+    assert (run.head, run.current, run.copied) == (True, False, False)
 
 
 async def test_prompts_that_wait_are_not_answered_twice(made: Made) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -127,11 +128,59 @@ def test_a_checkpoint_goes_on_from_another_where_that_is_a_beginning_of_it() -> 
     for state, position in (
         (at_work(machine), 4),
         (at_work(Machine.start(config(), "go", run="r", history=History.of(*history))), 4),
+        (at_work(Machine.start(config(), "go", run="r", history=History.of(*longer.memory.history))), 4),
         (at_work(longer), 3),
         (at_work(longer), 2),
     ):
         _, anew = checkpoint(state, position, b"4", more)
         assert (anew.first, anew.last) == (position, position)
+
+
+def head_of(body: bytes) -> dict[str, Any]:
+    head: dict[str, Any] = json.loads(body[DIGEST:].splitlines()[0])
+    return head
+
+
+def test_a_checkpoint_has_settings_only_where_they_are_others_than_before() -> None:
+    machine = Machine.start(config(), "go", run="r")
+    first, chain = checkpoint(at_work(machine), 1, b"1")
+    same, chain = checkpoint(at_work(machine), 2, b"2", chain)
+    assert (head_of(first)["config"] is None, head_of(same)["config"] is None) == (False, True)
+    # Also by a process that was not there when the one before was written.
+    found = got([first])
+    assert head_of(checkpoint(found.state, 2, b"2", found.chain)[0])["config"] is None
+    machine.reconfigure(config(system="Be brief."))
+    other, _ = checkpoint(at_work(machine), 3, b"3", chain)
+    assert head_of(other)["config"]["system"] == "Be brief."
+    for bodies, system in (([first, same], config().system), ([first, same, other], "Be brief.")):
+        restored_machine = got(bodies).state.machine
+        assert restored_machine is not None
+        assert restored_machine.config.system == system
+
+
+def headed(body: bytes, **more: object) -> bytes:
+    """*body*, which has no messages, with a head that says *more*."""
+    head = json.dumps({**head_of(body), **more}).encode()
+    return digest(head) + head
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_checkpoint_goes_on_from_an_earlier_one_only(after: int) -> None:
+    """Else a journal that was tampered with would be read without end."""
+    first, chain = checkpoint(at_work(STARTED), 1, b"1")
+    second, _ = checkpoint(at_work(STARTED), 2, b"2", chain)
+    assert got([first, second]).position == 2
+    bodies = [headed(first, after=after), second]
+    with pytest.raises(JournalError, match=f"a checkpoint at 1 goes on from one at {after}, which is not"):
+        restored(bodies)
+
+
+def test_messages_are_written_a_hundred_to_a_line() -> None:
+    history = History.of(*[user(f"{number}") for number in range(250)])
+    body, _ = checkpoint(at_work(Machine.start(config(), "go", run="r", history=history)), 1, b"1")
+    assert head_of(body)["counts"] == [100, 100, 50]
+    assert len(body[DIGEST:].splitlines()) == 4
 
 
 def with_places(**places: int | str) -> SessionState:
@@ -209,12 +258,12 @@ def test_a_checkpoint_goes_with_the_messages_of_those_before_it() -> None:
 )
 def test_a_checkpoint_that_is_none_is_refused_though_it_is_whole(more: dict[str, object]) -> None:
     body, _ = checkpoint(at_work(Machine.start(config(), "go", run="r")), 1, b"1")
-    head = json.dumps({**json.loads(body[DIGEST:]), **more}).encode()
     with pytest.raises(JournalError, match=r"^a checkpoint cannot be read"):
-        restored([digest(head) + head])
-    head = json.dumps({**json.loads(body[DIGEST:]), "version": [1]}).encode()
+        restored([headed(body, **more)])
+    assert head_of(body)["version"] == [1, SNAPSHOT_VERSION, VERSION]
+    assert body[:16] == digest(body[16:])
     with pytest.raises(JournalError, match=r"^a checkpoint has version \(1,\), known here is"):
-        restored([digest(head) + head])
+        restored([headed(body, version=[1])])
 
 
 # What is read, and when

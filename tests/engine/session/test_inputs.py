@@ -36,6 +36,8 @@ from turnwheel.engine.inputs import (
     cancel_event,
     check_question,
     check_room,
+    closed,
+    closers,
     control_event,
     located,
     steer_input,
@@ -296,6 +298,29 @@ def test_an_answer_to_a_closed_question_says_what_closed_it(
         check_question(answer, state, state.questions)
     assert (caught.value.request, caught.value.closed_by) == (question.id, by)
     assert caught.value.open == tuple([one.id for one in state.questions])
+
+
+@pytest.mark.parametrize(
+    ("stop", "by"),
+    [
+        (lambda run: run.interrupt(), "an interrupt"),
+        (lambda run: run.steer("no", Steering.NOW), "a steer"),
+        (lambda run: run.cancel("send"), "a stop"),
+        (lambda _: None, None),
+    ],
+    ids=["an interrupt", "a steer", "a cancel", "nothing"],
+)
+def test_a_child_that_was_told_to_stop_says_by_what(
+    stop: Callable[[MachineHarness], object], by: str | None
+) -> None:
+    run = MachineHarness()
+    run.say(*calls("send"))
+    (call,) = calls_in(run.machine.state)
+    stop(run)
+    state = SessionState(machine=run.machine)
+    assert closers(state) == ({} if by is None else {call: by})
+    error = closed("r-9", state, call, ())
+    assert (error.request, error.closed_by, error.open) == ("r-9", by or "", ())
 
 
 def test_an_answer_to_what_was_never_asked_names_the_open_questions() -> None:

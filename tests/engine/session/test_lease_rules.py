@@ -188,7 +188,8 @@ def test_of_a_machine_that_cannot_be_told_from_others_nothing_is_known(
 def test_a_machine_is_another_one_after_each_boot_and_in_other_namespaces() -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     spaces = [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "time")]
-    assert machine().split() == [boot, *spaces]
+    assert machine.__wrapped__().split() == [boot, *spaces]
+    assert machine() == machine.__wrapped__()
 
 
 def test_a_machine_that_says_nothing_of_its_boot_cannot_be_told_from_others(
