@@ -192,10 +192,10 @@ def control_event(
 
     Raises `ConfigError` where *config* refuses it, or the mode of a child's parent does.
     """
-    # By type first: these values come from hosts and command lines, and are journaled as they are. A checker
-    # holds the types for certain, and a host does not.
+    # By type first: these values come from hosts and command lines, and are journaled as they are. As an
+    # object: a checker holds the types for certain, and a host does not.
     match cast("object", change):
-        case effects.SetModel(model=str()) | effects.SetMode() | effects.SetThinking(tokens=int() | None):
+        case effects.SetModel(model=str()) | effects.SetThinking(tokens=int() | None) | effects.SetMode():
             pass
         case _:
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"

@@ -107,7 +107,7 @@ def _list() -> tuple[str, DataSnapshot]:
         from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # as above
     except ModuleNotFoundError as error:
         # A module that is missing inside the package is a broken installation: the hint would mislead.
-        if (error.name or "").partition(".")[0] != "genai_prices":
+        if not str(error.name).startswith("genai_prices"):
             raise
         msg = "prices: genai_prices is not installed; pip install 'turnwheel[prices]', or give models a Price"
         raise ConfigError(msg) from error

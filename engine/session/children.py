@@ -289,7 +289,7 @@ class _Run:
         self._scene = scene
         # One for each interrupt. Held here: the event loop keeps only weak references to tasks.
         self._stops: list[asyncio.Future[None]] = []
-        # The pause before the next try to take the child over, while there is one.
+        # The latest pause before a try to take the child over.
         self._pausing: asyncio.Future[None] | None = None
 
     async def perform(self) -> AgentFinished | None:
@@ -385,7 +385,6 @@ class _Run:
         finally:
             # Where the parent is left, nothing waits for it any more.
             asleep.cancel()
-            self._pausing = None
 
     async def _go_on(self) -> None:
         request, session = self._request, self._session

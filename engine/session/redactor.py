@@ -223,7 +223,7 @@ class Redactor:
         """
         names = self.names.arguments(tool) if self.names.secrets.redact else ()
         # A placeholder for the whole text stays: redacted once more, its value would be another placeholder.
-        if not names or not text.strip() or is_placeholder(text):
+        if not names or is_placeholder(text):
             return text
         arguments = cast("dict[str, Json] | None", arguments_of(text))
         if arguments is None:
@@ -494,8 +494,8 @@ class _HeldCalls:
         index = piece.index
         name = self._names.get(index) or piece.name
         self._names[index] = name
-        # Without a name it may be any tool's, so it waits for the name.
-        if not name or not self._passes(name):
+        # Without a name it may be any tool's: that of no tool does not pass, and waits for the name.
+        if not self._passes(name):
             self.fragments.setdefault(index, []).append(piece.arguments)
             return _bare(piece)
         # Some providers send the name after the first arguments: they were held, and may go on now.

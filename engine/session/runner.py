@@ -185,7 +185,7 @@ class SessionRunner:
         self._line[0].set()
         return place
 
-    def _leave(self, place: asyncio.Event) -> None:
+    def _leave(self, place: asyncio.Event | None) -> None:
         if place in self._line:
             self._line.remove(place)
         if self._line:
@@ -211,7 +211,7 @@ class SessionRunner:
         place: asyncio.Event | None = None,
     ) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`. *place* is in the line."""
-        if place is not None or self._line:
+        if self._line:
             await self._turn(place)
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
@@ -301,8 +301,7 @@ class SessionRunner:
         # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
         async with self._lock:
             # From here on the lock keeps the order.
-            if place is not None:
-                self._leave(place)
+            self._leave(place)
             # A call that is refused must not have taken the lease from a process at work.
             if takeover:
                 await self._read()
@@ -485,8 +484,7 @@ class SessionRunner:
         if found:
             raise found[0]
         # The stream came to its own end, so machine and journal agree.
-        if self.owner is not Owner.CLOSED:
-            self.log.stale = False
+        self.log.stale = False
 
     # Inputs
 
@@ -521,8 +519,7 @@ class SessionRunner:
 
     async def add(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
         """As `post`, for any concurrent entry, also once *closed*."""
-        if self._line:
-            await self._turn()
+        await self._turn()
         # A bounded number of tries: a process that writes without end must not hang the caller.
         async with self._lock:
             # Whether the state has what came first, and whether that has to be read.
@@ -534,7 +531,7 @@ class SessionRunner:
                     raise errors.SessionClosed(self.id)
                 # A driver takes in foreign entries by itself; reading under it would replace its machine.
                 # Once its append has failed, that machine is ahead of the journal.
-                current = driven or (caught_up and not (self.log.stale or self.log.unsure))
+                current = driven or (caught_up and not self.log.stale)
                 made = entry() if current else await self._decide(entry, behind=behind)
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
@@ -556,7 +553,7 @@ class SessionRunner:
     ) -> Posted | Titled | None:
         """What *entry* makes, of the session as it is now or, if that is not *behind*, as it is known."""
         # If the state is old, the store refuses the append. An error here may be wrong for a newer state.
-        if not (behind or self.log.stale or self.log.unsure or self.log.fresh):
+        if not (behind or self.log.stale or self.log.fresh):
             with suppress(errors.CallerError):
                 if (made := entry()) is not None:
                     return made
@@ -574,8 +571,7 @@ class SessionRunner:
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
         """The log, while no caller can run the session; `SessionBusy` where a run is unfinished."""
-        if self._line:
-            await self._turn()
+        await self._turn()
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
             if self.owner in {*RUNNING, Owner.LEAVING}:
@@ -597,22 +593,20 @@ class SessionRunner:
         # Together with the children: the time is for all of them, not for one after the other.
         known = [child.drain(within) for child in self.children.here.values()]
         children = asyncio.gather(*known, return_exceptions=True)
-        over = await self._over(within)
+        await self._over(within)
         await children
-        if not over and (driver := self.driver) is not None:
+        if (driver := self.driver) is not None:
             # Out of time: the work is cut off, and its stream gets a moment to hand over.
             await driver.leave()
             await self._over(LAST_WORDS)
         await self.close()
 
-    async def _over(self, within: float | None) -> bool:
-        """Whether the stream ended within *within* seconds (None: however long it takes)."""
+    async def _over(self, within: float | None) -> None:
+        """Wait until the stream has ended, for at most *within* seconds (None: however long it takes)."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while self.owner in {*RUNNING, Owner.LEAVING}:
                     await self._freed()
-                return True
-        return False
 
     async def close(self) -> None:
         """Let go; a running run is left unfinished. Closing twice is fine."""

@@ -218,11 +218,10 @@ class SessionLog:
     async def _restored(self) -> bool:
         """Whether `state` could be had from a checkpoint, and the entries since."""
         found = await self.find()
-        if found is None:
-            return False
-        self._take_in((), found.length, found.state)
-        self._checkpoints.begin(found.restored)
-        return True
+        if found is not None:
+            self._take_in((), found.length, found.state)
+            self._checkpoints.begin(found.restored)
+        return found is not None
 
     def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None = None) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
@@ -374,8 +373,7 @@ class SessionLog:
         # By the number of its entry, and so after the append: the full text of a result is read from there.
         number = self.length - 1 if self.kept else None
         state.note_results(event, effects, number)
-        # With pieces held back, the machine is ahead of the journal.
-        if self.length >= self._checkpoints.due and not self._streamed:
+        if self.length >= self._checkpoints.due:
             self._checkpoints.keep(state, self.length, self._last, self.incarnation)
         return number
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from turnwheel.effects import Effect
 from turnwheel.effects.config import ChildSpec, Config, ModelSpec, Policy, Retries, ToolSpec
-from turnwheel.effects.errors import NoPerformer, StoreError
+from turnwheel.effects.errors import ArgumentError, NoPerformer, StoreError
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -179,13 +179,21 @@ async def test_only_pieces_that_follow_each_other_in_one_answer_are_one_event(
     assert (inbox.taken, len(inbox)) == (len(came), 0)
 
 
-async def test_an_inbox_that_is_closed_gives_out_nothing_of_what_waits() -> None:
-    inbox = Inbox()
+async def test_an_inbox_that_is_closed_gives_out_nothing_of_what_waits_however_often_it_is_asked() -> None:
+    inbox, empty = Inbox(), Inbox()
     inbox.put(STOP)
     assert len(inbox) == 1
-    inbox.close()
-    assert await inbox.get() is None
+    for each in (inbox, empty):
+        each.close()
+        async with asyncio.timeout(5):
+            assert [await each.get() for _ in range(3)] == [None] * 3
     assert (len(inbox), inbox.taken) == (1, 0)
+
+
+def test_an_input_may_be_posted_before_there_is_an_event_loop() -> None:
+    driver = driver_of(ScriptedModel())
+    driver.post(STOP)
+    assert len(driver.inbox) == 1
 
 
 async def test_an_inbox_that_is_woken_gives_out_nothing_once() -> None:
@@ -394,6 +402,25 @@ async def test_what_comes_behind_the_end_of_a_run_is_left_also_while_its_reader_
     assert len(driver.inbox) == 1
 
 
+async def test_a_driver_that_is_left_while_its_reader_is_busy_goes_no_further() -> None:
+    class Leaving(Told):
+        async def applied(self, event: Event, label: str, *_: object) -> None:
+            await super().applied(event, label)
+            if event is more:
+                driver.inbox.close()
+
+    journal, more = Leaving(), UserSent(at=AT, id="more", text="more")
+    driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
+    async with asyncio.timeout(5):
+        async for effect in told(driver):
+            if isinstance(effect, TextDelta):
+                driver.post(more)
+                driver.post(STOP)
+                await journal.has(more)
+    assert b"UserSent" in journal.entries[-1]
+    assert (len(driver.inbox) > 0, driver.machine.done) == (True, False)
+
+
 async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
     before, journal = asyncio.all_tasks(), Told()
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
@@ -406,12 +433,29 @@ async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> No
                 break
     assert b"Interrupted" in journal.entries[-1]
     assert before == asyncio.all_tasks()
+    # The next reader gets what comes behind it, and not what that one did not wait for.
+    seen = [type(effect) for effect in await driven(driver, anew=False)]
+    assert (InterruptRequested in seen, seen.count(RunEnded)) == (False, 1)
+
+
+async def test_a_reader_that_leaves_is_told_no_fault_of_a_step_that_it_did_not_wait_for() -> None:
+    before, journal = asyncio.all_tasks(), Told(full=True)
+    driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
+    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+        async for effect in effects:
+            if isinstance(effect, TextDelta):
+                driver.post(stop := Interrupted(at=AT))
+                while await journal.heard.get() is not stop:
+                    pass
+                break
+    assert b"Interrupted" not in journal.entries[-1]
+    assert before == asyncio.all_tasks()
 
 
 # Performers that fail
 
 
-@pytest.mark.parametrize("fault", [ValueError("bug"), asyncio.CancelledError(), None])
+@pytest.mark.parametrize("fault", [ValueError("bug"), ArgumentError("bug"), asyncio.CancelledError(), None])
 async def test_a_performer_of_tools_that_fails_is_a_crashed_tool(fault: BaseException | None) -> None:
     """One that raises, and one that answers with something else: the run goes on."""
 
@@ -485,6 +529,39 @@ def test_only_an_answer_of_its_own_kind_to_this_very_request_is_believed(number:
         assert check_answer(request, answer, AT) == failed_answer(request, fault, AT)
 
 
+AGAIN = model_messages.run_again("as it went")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "content", "told"),
+    [
+        (Outcome.OK, "as it went", Outcome.OK),
+        (Outcome.UNKNOWN, "as it went", Outcome.UNKNOWN),
+        (Outcome.ERROR, AGAIN, Outcome.ERROR),
+        (Outcome.CRASHED, AGAIN, Outcome.CRASHED),
+        (Outcome.TIMED_OUT, AGAIN, Outcome.TIMED_OUT),
+        (Outcome.CANCELLED, AGAIN, Outcome.UNKNOWN),
+    ],
+)
+def test_a_second_try_that_fails_says_that_the_first_may_have_done_the_work(
+    outcome: Outcome, content: str, told: Outcome
+) -> None:
+    first = RunTool(id="r-1", call="r-0", tool="look", arguments="{}")
+    answer = ToolFinished(at=AT, request="r-1", content="as it went", outcome=outcome)
+    assert check_answer(first, answer, AT) == answer
+    second = attrs.evolve(first, again=True)
+    assert check_answer(second, answer, AT) == attrs.evolve(answer, content=content, outcome=told)
+
+
+def test_a_second_try_that_crashed_or_was_cancelled_says_so_too() -> None:
+    second = RunTool(id="r-1", call="r-0", tool="look", arguments="{}", again=True)
+    crashed = failed_answer(second, ValueError("bug"), AT)
+    assert crashed == ToolFinished(**WHO, content=model_messages.run_again(CRASHED), outcome=Outcome.CRASHED)
+    cancelled = failed_answer(second, asyncio.CancelledError(), AT)
+    told = model_messages.run_again(model_messages.CANCELLED)
+    assert cancelled == ToolFinished(**WHO, content=told, outcome=Outcome.UNKNOWN)
+
+
 def test_an_approver_may_leave_a_question_to_another_one() -> None:
     assert check_answer(REQUESTS[3], None, AT) is None
 
@@ -496,6 +573,10 @@ async def test_an_effect_without_a_performer_is_an_error_that_guesses_why() -> N
 
 
 # Resting
+
+
+def test_a_driver_that_was_not_driven_yet_does_not_rest() -> None:
+    assert not driver_of(ScriptedModel()).resting
 
 
 async def test_a_question_without_an_approver_rests_until_its_answer_is_posted() -> None:

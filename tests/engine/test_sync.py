@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -152,6 +157,104 @@ def test_a_tool_that_breaks_the_event_loop_leaves_no_run_without_an_end(
             agent.run_sync("go")
     (found,) = asyncio.run(listed(store))
     assert (found.about.state, found.about.reason) == ("idle", reason)
+
+
+# The thread and the loop by themselves
+
+
+async def test_work_runs_beside_a_loop_that_runs_with_the_variables_of_its_caller() -> None:
+    who = ContextVar("who", default="")
+    who.set("ann")
+
+    async def work() -> tuple[str, str, bool]:
+        thread = threading.current_thread()
+        return who.get(), thread.name, thread.daemon
+
+    assert sync.run_in_thread(work()) == ("ann", "turnwheel-run", True)
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("mine"), ValueError("mine"), SystemExit(3)])
+def test_what_the_work_raises_is_raised_to_the_caller(fault: BaseException) -> None:
+    async def work() -> None:
+        raise fault
+
+    with pytest.raises(type(fault)) as caught:
+        sync.run_in_thread(work())
+    assert caught.value is fault
+
+
+def test_what_is_at_work_beside_it_is_cancelled_at_its_end() -> None:
+    """What ends in time is no reason for a warning."""
+    ended, alive = list[str](), list[object]()
+
+    async def beside() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("beside")
+
+    async def work() -> str:
+        alive.append(asyncio.create_task(beside()))
+        asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.01)
+        await asyncio.sleep(0)
+        return "done"
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sync.run_in_thread(work()) == "done"
+    assert ended == ["beside"]
+
+
+def test_a_generator_that_does_not_close_and_a_thread_are_left_behind() -> None:
+    alive = list[object]()
+
+    async def endless() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+    async def work() -> None:
+        kept.append(asyncio.get_running_loop().run_in_executor(None, HELD.wait, 20))
+        alive.append(steps := endless())
+        await anext(steps)
+
+    with pytest.warns(RuntimeWarning) as warned:
+        sync.run_in_thread(work())
+    told = [str(one.message).partition(":")[0] for one in warned]
+    assert told == ["an async generator", "a function in the event loop's executor"]
+    # It must not hold up the end of the process.
+    left = [thread for thread in threading.enumerate() if thread.name == "turnwheel-executor-end"]
+    assert [thread.daemon for thread in left] == [True]
+
+
+@pytest.fixture
+def ctrl_c() -> Generator[None, None, None]:
+    """Ctrl-C raises `KeyboardInterrupt` here, as in a program of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_waits_until_the_work_has_ended() -> None:
+    ended = list[str]()
+
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.02)
+            ended.append("cancelled")
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        sync.run_in_thread(work())
+    assert ended == ["cancelled"]
+    assert [thread.name for thread in threading.enumerate() if thread.name == "turnwheel-run"] == []
 
 
 SLOW_START = """

@@ -233,6 +233,14 @@ def test_without_the_list_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPat
         price_of("gpt-5")
 
 
+def test_a_list_that_is_installed_and_broken_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith("genai_prices")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    with pytest.raises(ModuleNotFoundError, match="pydantic"):
+        price_of("gpt-5")
+
+
 @pytest.mark.parametrize(
     ("first", "name", "asked"),
     [

@@ -80,9 +80,9 @@ def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> N
     sent, steered = said.sent(0.0), said.steered(0.0, Steering.NOW)
     assert (said.id, sent.text, sent.id, sent.sender, steered.text, steered.id) == (WHOLE,) * 6
     assert (answer.decision, answer.by) == (Deny(message=WHOLE), WHOLE)
-    edited = approval_event("r", Approve(arguments=f'{{"path": "{HALF}"}}'), 0.0, "")
-    assert edited.decision == Approve(arguments=f'{{"path": "{WHOLE}"}}')
-    for event in (sent, steered, answer, edited):
+    changed = approval_event("r", Approve(arguments=f'{{"to": "{HALF}"}}'), 0.0, "ann")
+    assert changed.decision == Approve(arguments=f'{{"to": "{WHOLE}"}}')
+    for event in (sent, steered, answer, changed):
         assert kept(event) == event
 
 
@@ -263,7 +263,7 @@ def test_a_steer_that_no_run_can_take_opens_the_next_one(
 
 
 def asks() -> MachineHarness:
-    """A run with two open questions."""
+    """A run that asks about the first of two calls."""
     run = MachineHarness()
     run.say(*calls("write", "edit"))
     return run
@@ -334,6 +334,11 @@ def test_an_answer_to_what_was_never_asked_names_the_open_questions() -> None:
     with pytest.raises(UnknownRequest) as caught:
         check_question(answer, state, state.questions)
     assert (caught.value.closed_by, caught.value.open) == ("", tuple([one.id for one in state.questions]))
+    # Nothing has closed it, whatever has closed the question that is asked.
+    state.posted.append(Interrupted(at=run.now))
+    with pytest.raises(UnknownRequest) as caught:
+        check_question(answer, state, state.questions)
+    assert (caught.value.closed_by, caught.value.open) == ("", ())
     with pytest.raises(UnknownRequest) as caught:
         check_question(answer, SessionState(), ())
     assert (caught.value.closed_by, caught.value.open) == ("", ())

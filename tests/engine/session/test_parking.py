@@ -7,13 +7,15 @@ import gc
 import tracemalloc
 from pathlib import Path
 
+import attrs
 import pytest
 from support.session_stage import until
 
 from turnwheel import Agent, Session, SQLiteStore, tool
-from turnwheel.effects import Binary, CallModel
-from turnwheel.engine.journal.fold import SessionState
-from turnwheel.engine.session.parking import MOST_BYTES, PARK_AFTER, parked
+from turnwheel.effects import Binary, CallModel, Config, History, ModelSpec, user
+from turnwheel.engine.journal.fold import RunEnd, SessionState
+from turnwheel.engine.machine import Machine
+from turnwheel.engine.session.parking import MOST_BYTES, MOST_MESSAGES, PARK_AFTER, parked
 from turnwheel.testing import ScriptedModel
 from turnwheel.testing.scripted import calls, says
 
@@ -114,3 +116,56 @@ async def test_a_large_file_is_not_packed(tmp_path: Path) -> None:
         file = Binary(data=bytes(MOST_BYTES), media_type="image/png", name="x.png")
         await session.run("what is this?", files=(file,))
         assert parked(state_of(session), one.config) is None
+
+
+CONFIG = Config(model=ModelSpec(name="one"))
+
+
+def rested(messages: int = 1, text: str = "hello") -> SessionState:
+    """The state of a session with so many *messages* of this *text*."""
+    history = History.of(*[user(f"{text} {number}") for number in range(messages - 1)])
+    machine = Machine.start(CONFIG, "go", history=history)
+    machine.advance()
+    assert len(machine.memory.history) == messages
+    return SessionState(machine=machine, runs=3, title="a title")
+
+
+def test_a_state_is_the_same_when_it_is_unpacked() -> None:
+    state = rested()
+    packed = parked(state, CONFIG)
+    assert packed is not None
+    again = packed.state
+    assert again is not state
+    assert (again.runs, again.title) == (3, "a title")
+    assert again.machine is not None
+    assert state.machine is not None
+    assert (again.machine.state, again.machine.memory) == (state.machine.state, state.machine.memory)
+
+
+def test_an_equal_configuration_is_shared_and_another_one_is_packed() -> None:
+    equal, other = attrs.evolve(CONFIG), attrs.evolve(CONFIG, system="Be kind.")
+    packed, with_its_own = parked(rested(), equal), parked(rested(), other)
+    assert packed is not None
+    assert with_its_own is not None
+    assert packed.state.machine is not None
+    assert packed.state.machine.config is equal
+    assert with_its_own.state.machine is not None
+    assert with_its_own.state.machine.config == CONFIG
+    assert len(packed.data) < len(with_its_own.data)
+
+
+@pytest.mark.parametrize(("messages", "packs"), [(MOST_MESSAGES, True), (MOST_MESSAGES + 1, False)])
+def test_a_long_conversation_is_not_packed(messages: int, *, packs: bool) -> None:
+    assert (parked(rested(messages), CONFIG) is not None) is packs
+
+
+def test_a_long_text_is_not_packed() -> None:
+    assert parked(rested(2, "x" * MOST_BYTES), CONFIG) is None
+
+
+def test_a_session_that_may_be_gone_back_in_and_one_without_a_run_are_not_packed() -> None:
+    assert parked(SessionState(), CONFIG) is None
+    state = rested()
+    assert state.machine is not None
+    state.ends["r"] = RunEnd(state.machine, 1, 0)
+    assert parked(state, CONFIG) is None

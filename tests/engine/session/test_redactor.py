@@ -6,28 +6,52 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 from structlog.testing import capture_logs
 
 from turnwheel import Agent, tool
+from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
     ApproveAlways,
+    Failure,
     HookAnswered,
+    ModelFailed,
     ModelFinished,
     ToolFinished,
+    ToolProgressed,
 )
-from turnwheel.effects.history import CallPiece, TextPiece
-from turnwheel.effects.hooks import HookAnswer, HookSaid
-from turnwheel.effects.messages import Binary, StopReason
-from turnwheel.effects.requests import AskApproval
+from turnwheel.effects.history import CallPiece, History, TextPiece
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid
+from turnwheel.effects.messages import Binary, Outcome, StopReason
+from turnwheel.effects.notices import RequestDelayed
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Conversation,
+    FireHook,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.secrets import Secrets
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.session import redactor as module
-from turnwheel.engine.session.redactor import MAX_MASKED, Redactor, SecretNames, UnknownSecrets
+from turnwheel.engine.session.redactor import (
+    MAX_MASKED,
+    Redactor,
+    SecretNames,
+    UnknownSecrets,
+    ask,
+    call_model,
+    redacting,
+    run_tool,
+)
+from turnwheel.performers.base import PerformContext, noop
 from turnwheel.performers.secrets import MemoryVault, Vault
+from turnwheel.testing.clocks import AutoClock
 
 PASSWORD = "correct-horse-7"  # noqa: S105  # made up
 OTHER = "battery-staple-8"
@@ -154,7 +178,9 @@ async def test_a_placeholder_without_a_value_is_told_by_its_name_and_not_filled(
     text = await redactor_of().arguments("log_in", given())
     with pytest.raises(UnknownSecrets) as gone:
         await redactor_of().fill(text)
-    assert gone.value.placeholders == (json.loads(text)["password"],)
+    stands = json.loads(text)["password"]
+    assert gone.value.placeholders == (stands,)
+    assert stands in str(gone.value)
     for text in (given(), '{"user":"ann"}', "no json"):
         assert await redactor_of().fill(text) == text
 
@@ -247,6 +273,49 @@ async def test_a_known_secret_is_masked_in_any_text_and_as_json_writes_it() -> N
     assert redactor_of(hidden=OFF).output("look", secret) == secret
 
 
+async def test_a_secret_that_is_no_text_is_masked_as_json_writes_it() -> None:
+    redactor, secret = redactor_of(), 4711_0815_4711
+    stands = json.loads(await redactor.arguments("log_in", given(secret)))["password"]
+    assert redactor.output("look", f"<{secret}>") == f"<{stands}>"
+    part = str(secret)[1:-1]
+    assert redactor.output("look", part) == part
+
+
+async def test_a_name_that_its_tool_declares_as_no_secret_is_none_there_whatever_it_is_called() -> None:
+    @tool
+    def enter(password: str, token: str) -> str:
+        """Enter."""
+        return password + token
+
+    (spec,) = Agent(model="wire:m", base_url="http://localhost", tools=[enter]).config.tools
+    names = SecretNames(ON, [attrs.evolve(spec, secrets=("password",))], {})
+    text = json.dumps({"password": PASSWORD, "token": OTHER, "api_key": OTHER})
+    found = json.loads(await Redactor("s", Shelf(), names).arguments("enter", text))
+    assert found["token"] == OTHER
+    assert OTHER != found["api_key"] != found["password"] != PASSWORD
+
+
+async def test_a_placeholder_is_known_however_a_model_writes_its_name() -> None:
+    names = SecretNames(ON, [attrs.evolve(SPECS[0], secrets=("schl\u00fcssel",))], {})
+    redactor = Redactor("s", Shelf(), names)
+    text = await redactor.arguments("log_in", json.dumps({"schl\u00fcssel": "a-7"}))
+    stands = json.loads(text)["schl\u00fcssel"]
+    escaped = json.dumps(json.loads(text))
+    assert escaped != text
+    assert redactor.echoes(text) == redactor.echoes(escaped) == {"a-7": stands}
+    assert json.loads(await redactor.fill(escaped)) == {"schl\u00fcssel": "a-7"}
+
+
+async def test_half_a_character_in_a_secret_or_in_the_name_of_a_session_does_no_harm() -> None:
+    redactor, secret = redactor_of(session="s\ud83d"), "\ud83dlong-secret-77"
+    stands = json.loads(await redactor.arguments("log_in", given(secret)))["password"]
+    data = secret.encode(errors="surrogatepass")
+    files = [Binary(media_type="text/plain", data=each, name="f") for each in (data, b"fine")]
+    answer = ToolFinished(request="r", content="", files=tuple(files), at=0.0)
+    found = await redactor.redacted(answer, "look")
+    assert (found.content, len(found.files)) == (f"[file 'f' is withheld: it holds {stands}]", 1)
+
+
 @pytest.mark.parametrize(("length", "masked"), [(MAX_MASKED - 2, True), (MAX_MASKED - 1, False)])
 async def test_a_value_that_is_very_long_is_in_the_vault_only(length: int, masked: object) -> None:
     shelf, secret = Shelf(), "x7" * (length // 2) + "y" * (length % 2)
@@ -265,9 +334,9 @@ async def test_of_very_many_values_the_oldest_are_no_longer_masked(monkeypatch: 
     values = [f"password-number-{number}" for number in range(3)]
     texts = [await redactor.arguments("log_in", given(value)) for value in values]
     assert [redactor.output("look", value) == value for value in values] == [True, False, False]
-    for text, value in zip(texts, values, strict=True):
-        assert json.loads(await redactor.fill(text))["password"] == value
-    assert len(shelf.asked) > 0
+    for number, asked in ((2, 0), (1, 0), (0, 1), (2, 1), (1, 2)):
+        assert json.loads(await redactor.fill(texts[number]))["password"] == values[number]
+        assert len(shelf.asked) == asked
 
 
 async def test_a_short_secret_is_masked_in_what_its_own_call_says_and_nowhere_else() -> None:
@@ -355,6 +424,159 @@ async def test_a_granted_rule_names_the_placeholder_of_its_secret_and_no_other_g
     any_ = ApproveAlways(where=(("password", "*"),))
     assert await redactor.redacted(any_, "log_in") == any_
     assert await redactor_of(hidden=OFF).redacted(rule, "log_in") == rule
+
+
+# Around performers
+
+
+@pytest.mark.parametrize(
+    ("specs", "hidden", "wrapped"),
+    [
+        (SPECS, ON, {CallModel, FireHook, AskApproval, RunTool}),
+        (PLAIN_SPECS, ON, {RunTool}),
+        (PLAIN_SPECS, OFF, {RunTool}),
+    ],
+)
+def test_an_agent_without_secret_arguments_pays_for_its_tools_only(
+    specs: Any, hidden: Secrets, wrapped: set[type]
+) -> None:
+    async def perform(*_: object) -> None:
+        raise AssertionError
+
+    performers: dict[type, Any] = dict.fromkeys(
+        [CallModel, FireHook, AskApproval, RunTool, SetTimer], perform
+    )
+    redactor = Redactor("s", Shelf(), SecretNames(hidden, specs, {}))
+    made = redacting(performers, redactor)
+    assert {kind for kind in made if made[kind] is not perform} == wrapped
+    assert {*made} == {*performers}
+    assert {*performers.values()} == {perform}
+    assert redacting({SetTimer: perform}, redactor) == {SetTimer: perform}
+
+
+def scene_of(emit: Callable[[Any], None]) -> PerformContext:
+    settings = Config(model=ModelSpec(name="m"), tools=SPECS)
+    return PerformContext(
+        session="s", run="r", config=settings, history=History.of(), clock=AutoClock(), emit=emit
+    )
+
+
+ASKED = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=0))
+
+
+async def test_a_model_that_fails_says_so_and_a_delay_is_told() -> None:
+    heard: list[Any] = []
+    delayed = RequestDelayed(request="r-1", due=9.0, reason="too many")
+    failed = ModelFailed(request="r-1", failure=Failure.OVERLOADED, message="later", at=0.0)
+
+    async def model(_: CallModel, scene: PerformContext) -> ModelFailed:
+        scene.emit(delayed)
+        return failed
+
+    assert await call_model(model, redactor_of(), ASKED, scene_of(heard.append)) is failed
+    assert heard == [delayed]
+
+
+async def test_an_agent_that_redacts_nothing_only_fills_in_earlier_placeholders() -> None:
+    shelf, ran = Shelf(), list[str]()
+    text = await redactor_of(shelf).arguments("log_in", given())
+    answer = ToolFinished(request="r-1", content="ok", at=0.0)
+
+    async def perform(request: RunTool, _: PerformContext) -> ToolFinished:
+        ran.append(request.arguments)
+        return answer
+
+    later = Redactor("s", shelf, SecretNames(OFF, PLAIN_SPECS, {}))
+    run = redacting({RunTool: perform}, later)[RunTool]
+    for arguments in (given(), text):
+        request = RunTool(id="r-1", call="r-0", tool="log_in", arguments=arguments)
+        work: Any = run(request, scene_of(noop))
+        # The tool's own work, with nothing around it, where nothing is to be filled in.
+        assert (work.cr_code is perform.__code__) is (arguments != text)
+        assert await work is answer
+    assert [json.loads(arguments) for arguments in ran] == [json.loads(given())] * 2
+
+
+def calling(tool: str, arguments: str) -> RunTool:
+    return RunTool(id="r-1", call="r-0", tool=tool, arguments=arguments)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_what_a_tool_tells_while_it_works_has_no_secret_unless_it_never_tells_anything(
+    *, silent: bool
+) -> None:
+    redactor, heard = redactor_of(), list[Any]()
+    text = await redactor.arguments("log_in", given())
+    stands = json.loads(text)["password"]
+    delayed = RequestDelayed(request="r-1", due=9.0, reason="too many")
+
+    async def perform(request: RunTool, scene: PerformContext) -> ToolFinished:
+        scene.emit(ToolProgressed(request="r-1", text=f"with {PASSWORD}", at=0.0))
+        scene.emit(delayed)
+        return ToolFinished(request="r-1", content=request.arguments, at=0.0)
+
+    names = frozenset({"log_in"} if silent else ())
+    found = await run_tool(perform, redactor, names, calling("log_in", text), scene_of(heard.append))
+    assert [one.text for one in heard[:1]] == [f"with {PASSWORD if silent else stands}"]
+    assert heard[1:] == [delayed]
+    assert isinstance(found, ToolFinished)
+    assert json.loads(found.content) == json.loads(text)
+
+
+@pytest.mark.parametrize("answer", [None, ToolFinished(request="r-1", content="fine", at=0.0)])
+async def test_an_answer_of_a_tool_that_has_no_secret_goes_on_as_it_is(answer: ToolFinished | None) -> None:
+    async def perform(*_: object) -> ToolFinished | None:
+        return answer
+
+    for tool_ in ("look", "unknown"):
+        found = await run_tool(perform, redactor_of(), frozenset(), calling(tool_, "{}"), scene_of(noop))
+        assert found is answer
+
+
+async def test_an_error_of_a_tool_is_raised_unless_it_quotes_a_secret() -> None:
+    redactor = redactor_of()
+    text = await redactor.arguments("log_in", given())
+    errors = [ZeroDivisionError("by zero"), ZeroDivisionError(f"by {PASSWORD}")]
+
+    async def perform(*_: object) -> ToolFinished:
+        raise errors.pop(0)
+
+    with pytest.raises(ZeroDivisionError, match="by zero"):
+        await run_tool(perform, redactor, frozenset(), calling("log_in", text), scene_of(noop))
+    found = await run_tool(perform, redactor, frozenset(), calling("log_in", text), scene_of(noop))
+    assert isinstance(found, ToolFinished)
+    stands = json.loads(text)["password"]
+    assert (found.outcome, found.content) == (
+        Outcome.CRASHED,
+        f"Tool execution crashed: ZeroDivisionError: by {stands}",
+    )
+
+
+async def test_a_tool_that_is_configured_no_more_is_left_to_its_performer_with_the_values() -> None:
+    redactor, ran = redactor_of(), list[str]()
+    text = await redactor.arguments("gone", given())
+
+    async def perform(request: RunTool, _: PerformContext) -> ToolFinished:
+        ran.append(request.arguments)
+        return ToolFinished(request="r-1", content="no such tool", at=0.0)
+
+    await run_tool(perform, redactor, frozenset(), calling("gone", text), scene_of(noop))
+    assert [json.loads(arguments) for arguments in ran] == [json.loads(given())]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, HookAnswered(request="r-1", said=(HookSaid(name="g"),), at=0.0)],
+    ids=["none", "no change"],
+)
+async def test_an_answer_of_hooks_that_changes_no_arguments_goes_on_as_it_is(
+    answer: HookAnswered | None,
+) -> None:
+    async def perform(*_: object) -> HookAnswered | None:
+        return answer
+
+    request = FireHook(id="r-1", hook=Hook.PRE_TOOL_USE, names=("g",), payload='{"tool_name": "log_in"}')
+    assert await ask(perform, redactor_of(), request, scene_of(noop)) is answer
 
 
 # Decisions

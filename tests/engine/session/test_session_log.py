@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
+from provers.tasks import turns
 from support.session_stage import House, Watch, said
 
 from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
@@ -31,14 +32,15 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import ToolStarted
+from turnwheel.effects.records import ReplaceHistory
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode
 from turnwheel.engine.journal.checkpoints import restored
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
-from turnwheel.engine.journal.entries import Branched, Entry, Posted, Stepped, TakenOver, Titled
+from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, Stepped, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.summary import SessionSummary
-from turnwheel.engine.session import checkpointing
+from turnwheel.engine.session import checkpointing, session_log
 from turnwheel.engine.session.session_log import SessionLog, read_entry
 from turnwheel.performers.stores.base import Entries
 from turnwheel.testing.scripted import calls, says
@@ -60,6 +62,8 @@ class Watched(StoreOver):
         self.loads: list[int] = []
         self.fault: BaseException | None = None
         self.refuses = False
+        # Turns of the event loop before an append.
+        self.slow = 1
 
     async def append(
         self,
@@ -69,7 +73,7 @@ class Watched(StoreOver):
         about: bytes | None = None,
         incarnation: str = "",
     ) -> str:
-        await asyncio.sleep(0)
+        await turns(self.slow)
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
@@ -247,11 +251,101 @@ async def test_the_row_of_a_run_counts_the_prompts_that_it_leaves(store: Watched
     assert [(row.runs, row.prompts) for row in store.rows if row] == [(1, 0), (1, 0), (1, 1), (1, 2), (2, 1)]
 
 
+async def test_a_title_that_is_given_again_changes_no_row(store: Watched) -> None:
+    log = await opened(store)
+    for title in ("one", "one", "two"):
+        assert await log.add(titled(title))
+    assert [row and row.title for row in store.rows[1:]] == ["one", None, "two"]
+
+
+async def test_a_summary_of_older_messages_is_found_by_the_number_of_its_entry(store: Watched) -> None:
+    log = await opened(store)
+    await store.write(titled("other"))
+    number = await log.applied(prompt("and"), "streaming", (ReplaceHistory(head=(), keep=0),))
+    assert number == log.state.summary == 3
+    assert store.rows[-1] is not None
+    assert store.rows[-1].summary == 3
+
+
 # What another process wrote
 
 
 def titled(title: str) -> Titled:
     return Titled(at=AT, title=title)
+
+
+class Telling(Watched):
+    """One that says what came first where it refuses."""
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        try:
+            return await super().append(session, expected, entries, about, incarnation)
+        except StoreConflict as conflict:
+            came = await self.kept.load(session, expected)
+            raise StoreConflict(session, expected, conflict.actual, came) from None
+
+
+@pytest.mark.parametrize("kind", [Watched, Telling])
+async def test_an_id_that_was_taken_all_the_same_is_known_from_then_on(kind: type[Watched]) -> None:
+    store = kind()
+    await store.write(Posted(event=prompt("mine")))
+    log = SessionLog("s", store, fresh=True)
+    assert await log.add(titled("two")) is False
+    assert log.state.posted == [prompt("mine")]
+    assert log.incarnation == (await store.kept.load("s")).incarnation
+    assert await log.add(titled("two"))
+
+
+@pytest.mark.parametrize("way", ["read", "written"])
+async def test_a_session_that_was_begun_anew_is_another_one(store: Watched, way: str) -> None:
+    log = await opened(store)
+    if way == "read":
+        log = SessionLog("s", store)
+        await log.read()
+    await store.kept.delete("s")
+    await store.write(Posted(event=prompt("mine")))
+    for work in log.read, log.look, lambda: log.add(titled("two")), lambda: log.write(titled("two")):
+        with pytest.raises(SessionGone):
+            await work()
+    assert (await store.said(), log.unsure) == (["Posted"], False)
+
+
+async def test_the_secrets_of_a_copy_are_those_of_the_session_it_was_copied_from(store: Watched) -> None:
+    log = await opened(store)
+    await step(log, answer(log))
+    origins = list[str]()
+
+    class Redactor:
+        def add_origins(self, sessions: Sequence[str]) -> None:
+            origins.extend(sessions)
+
+    redactor: Any = Redactor()
+    await SessionLog("s", store, redactor).read()
+    assert origins == []
+    await store.write(Forked(at=AT, session="original"))
+    await SessionLog("s", store, redactor).read()
+    assert origins == ["original"]
+    plain = SessionLog("s", store)
+    await plain.read()
+    assert plain.state.copied == "original"
+
+
+async def test_an_input_behind_the_run_of_another_process_is_decided_by_that(store: Watched) -> None:
+    log = await opened(store)
+    other = SessionLog("s", store)
+    await other.read()
+    await step(other, answer(other))
+    assert await log.add(Posted(event=prompt("and"))) is False
+    assert log.state.machine is not None
+    assert (log.state.machine.done, log.state.posted) == (True, [])
+    assert await log.add(Posted(event=prompt("and")))
 
 
 async def test_what_another_process_added_is_taken_in_before_the_own_entry(store: Watched) -> None:
@@ -454,6 +548,60 @@ async def test_a_checkpoint_is_kept_as_soon_as_it_is_due(
     assert await positions(store) == [4]
 
 
+async def test_a_checkpoint_is_kept_with_the_step_that_it_is_due_with(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointing, "EVERY", 4)
+    log = await opened(store)
+    await step(log, piece(log))
+    await log.settled()
+    assert await positions(store) == []
+    await step(log, answer(log))
+    await log.settled()
+    # The piece and the step are an entry each.
+    assert await positions(store) == [4]
+
+
+@pytest.mark.parametrize("way", ["rests", "in use", "writes"])
+async def test_a_state_is_packed_where_nothing_goes_on(
+    store: Watched, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(session_log, "PARK_AFTER", 0.0)
+    log = await opened(store)
+    before = log.state
+    log.in_use = way == "in use"
+    store.slow = 20
+    writing = [asyncio.ensure_future(log.add(titled("two")))] if way == "writes" else []
+    await turns(1)
+    log.rest(CONFIG)
+    await turns(5)
+    assert (log.state is before) is (way != "rests")
+    assert log.state.machine is not None
+    assert before.machine is not None
+    assert log.state.machine.memory == before.machine.memory
+    await asyncio.gather(*writing)
+    # It goes on as it was.
+    log.in_use = False
+    await step(log, answer(log))
+    assert log.state.machine == fold(await store.kept.load("s"), "s").machine
+
+
+async def test_a_state_is_packed_again_after_a_look_at_it(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_log, "PARK_AFTER", 0.0)
+    log = await opened(store)
+    log.rest(CONFIG)
+    seen = []
+    for _ in range(3):
+        await turns(5)
+        seen.append(log.state)
+        assert log.state is seen[-1]
+    assert len({*map(id, seen)}) == 3
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = log.nothing  # type: ignore[attr-defined]  # there is none
+
+
 async def test_what_is_said_into_the_run_of_a_new_session_is_in_its_history(one: House) -> None:
     """No other process can know it, so its journal is not read while it is driven."""
     session = one.agent(calls(("dig", {})), says("found")).session()
@@ -478,6 +626,8 @@ async def test_a_session_is_read_from_its_checkpoint_with_one_look(
     other = SessionLog("s", store)
     await other.read()
     assert (store.loads, other.length, other.state.title) == ([3], 5, "three")
+    # Also which session of this name it is: another one is not written to.
+    assert other.incarnation == log.incarnation != ""
     # The next one is as far behind that one as any other.
     for title in ("four", "five", "six", "seven"):
         await other.own(titled(title))

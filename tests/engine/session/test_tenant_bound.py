@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import pytest
 
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreError
+from turnwheel.engine.session import tenant_bound
 from turnwheel.engine.session.lapsed import LeaseWatch
-from turnwheel.engine.session.tenant_bound import TenantBound
+from turnwheel.engine.session.lease import encoded, held_here
+from turnwheel.engine.session.tenant_bound import KNOWN_FOR, TenantBound, fits, tenant_of
 from turnwheel.testing.stores import StoreOver
 
 
@@ -70,3 +74,98 @@ async def test_a_claim_that_cannot_be_taken_back_harms_nothing_and_lapses() -> N
         assert claimed
         assert not (await watch.look()).lapsed
     assert (await watch.look()).lapsed == {"s"}
+
+
+@pytest.mark.parametrize(("session", "tenant"), [("ann/a/1", "ann"), ("ann", ""), ("/a", ""), ("", "")])
+def test_a_tenant_is_the_first_part_of_a_name_of_several(session: str, tenant: str) -> None:
+    assert tenant_of(session) == tenant
+
+
+@pytest.mark.parametrize(
+    ("at_work", "most", "room"),
+    [
+        ([], 1, True),
+        ([], 0, False),
+        (["ann/b"], 1, False),
+        (["ann/b"], 2, True),
+        # Itself, those of others and one that is named twice.
+        (["ann/a"], 1, True),
+        (["bob/b", "b", "anna/b"], 1, True),
+        (["ann/b", "ann/b"], 2, True),
+        (["ann/b", "ann/c", "ann/a"], 2, False),
+    ],
+)
+def test_a_session_fits_beside_others_of_its_tenant(at_work: list[str], most: int, *, room: bool) -> None:
+    assert fits("ann/a", at_work, most) is room
+
+
+@pytest.fixture
+def mine() -> Iterator[bytes]:
+    """The lease of work in this process."""
+    held_here.add("mine")
+    yield encoded("worker", "mine", 1.0, 60.0)
+    held_here.discard("mine")
+
+
+async def begins(bound: TenantBound, session: str) -> bool:
+    async with bound.begin(session) as begun:
+        return begun
+
+
+async def test_without_a_bound_the_store_is_not_asked() -> None:
+    store = Counting()
+    assert await begins(TenantBound(LeaseWatch(store, "worker", 9.0), None, tuple), "ann/a")
+    assert not store.asked
+
+
+async def test_the_work_of_all_processes_counts_and_what_is_left_of_dead_ones_does_not(mine: bytes) -> None:
+    store = Counting()
+    dead = encoded("worker", "dead", 1.0, 60.0)
+    for session, lease in {"ann/b": mine, "ann/c": dead, "bob/a": mine}.items():
+        await store.memory.lease(session, None, lease)
+    assert not await begins(TenantBound(LeaseWatch(store, "worker", 9.0), 1, tuple), "ann/a")
+    assert await begins(TenantBound(LeaseWatch(store, "worker", 9.0), 2, tuple), "ann/a")
+    # One that has a lease is at work already, and begins nothing.
+    assert await begins(TenantBound(LeaseWatch(store, "worker", 9.0), 1, tuple), "ann/b")
+    assert {*await store.memory.leases()} == {"ann/b", "ann/c", "bob/a"}
+
+
+async def test_without_leases_in_the_store_the_work_of_this_process_counts() -> None:
+    store = MemoryStore()
+    bound = TenantBound(LeaseWatch(store, "worker", 9.0), 1, lambda: ["ann/b"])
+    assert not await begins(bound, "ann/a")
+    assert await begins(bound, "bob/a")
+
+
+async def test_what_is_known_to_be_full_is_asked_about_again_after_a_moment(
+    mine: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = Counting(), [100.0]
+
+    class Now:
+        """In the place of the module `time`."""
+
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+    monkeypatch.setattr(tenant_bound, "time", Now)
+    await store.memory.lease("ann/b", None, mine)
+    bound = TenantBound(LeaseWatch(store, "worker", 9.0), 1, tuple)
+    assert not await begins(bound, "ann/a")
+    store.asked.clear()
+    assert not await begins(bound, "ann/c")
+    assert not store.asked
+    # Those that it is not known of.
+    assert await begins(bound, "ann/b")
+    assert await begins(bound, "bob/a")
+    await store.memory.lease("ann/b", mine, None)
+    now[0] += KNOWN_FOR
+    assert await begins(bound, "ann/a")
+    assert await store.memory.leases() == {}
+
+
+async def test_of_those_that_begin_in_one_process_the_first_go_on() -> None:
+    bound = TenantBound(LeaseWatch(MemoryStore(), "worker", 9.0), 1, tuple)
+    async with bound.begin("ann/a") as first, bound.begin("ann/b") as second:
+        assert (first, second) == (True, False)

@@ -26,15 +26,20 @@ from turnwheel import (
 from turnwheel.effects.events import Failure, ModelFinished
 from turnwheel.effects.history import ReasoningPiece
 from turnwheel.effects.messages import Binary, StopReason
+from turnwheel.effects.notices import RequestDelayed
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Titled
+from turnwheel.engine.journal.fold import SessionState
 from turnwheel.engine.journal.summary import MAX_TITLE, first_line
-from turnwheel.engine.session.environment import Titles
+from turnwheel.engine.machine import Machine
+from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.session.listing import listed
-from turnwheel.engine.session.titles import tidy
+from turnwheel.engine.session.session_log import SessionLog
+from turnwheel.engine.session.titles import begin_title, tidy
 from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
@@ -220,21 +225,26 @@ async def test_a_title_that_a_person_gave_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "cost"),
+    ("reply", "cost", "why"),
     [
-        (fails(Failure.RATE_LIMIT), 0),
-        (fails(Failure.CUT, after="Half a"), None),
-        (says("Half a", stop=StopReason.MAX_TOKENS), 15),
-        (says("I cannot", stop=StopReason.REFUSAL), 15),
-        (says("  "), 15),
-        (Reply(pieces=(ReasoningPiece("hm"),)), 15),
+        (fails(Failure.RATE_LIMIT), 0, "rate_limit: "),
+        (fails(Failure.CUT, after="Half a"), None, "cut: "),
+        (says("Half a", stop=StopReason.MAX_TOKENS), 15, "the answer ended with max_tokens"),
+        (says("I cannot", stop=StopReason.REFUSAL), 15, "the answer ended with refusal"),
+        (says("  "), 15, ""),
+        (Reply(pieces=(ReasoningPiece("hm"),)), 15, ""),
     ],
 )
-async def test_a_model_that_finds_none_leaves_the_session_without(reply: Reply, cost: int | None) -> None:
+async def test_a_model_that_finds_none_leaves_the_session_without(
+    reply: Reply, cost: int | None, why: str
+) -> None:
     agent = made(Namer(reply, says("one"), says("two")))
-    async with agent.session("s") as session:
-        assert (await session.run("a")).reason is DoneReason.END_TURN
-        await session.run("b")
+    with capture_logs() as lines:
+        async with agent.session("s") as session:
+            assert (await session.run("a")).reason is DoneReason.END_TURN
+            await session.run("b")
+    reasons = [line["reason"] for line in lines if line["event"] == "no title"]
+    assert [reason.startswith(why) for reason in reasons] == ([True] if why else [])
     async with agent.session("s") as again:
         assert again.title == ""
         guessed = again.spent.usage.estimated
@@ -325,6 +335,54 @@ async def test_the_model_that_is_asked_is_the_one_in_use() -> None:
         await soon(lambda: bool(session.title))
         assert [request.model for request in model.titles.requests] == ["other"]
         assert session.spent.unpriced == session.spent.usage.total
+
+
+@pytest.mark.parametrize("lacks", ["a title", "a run", "a prompt with a text"])
+async def test_no_model_is_asked_where_there_is_nothing_to_call_or_it_is_called_something(lacks: str) -> None:
+    agent, log = made(Namer(says("Never")), store=None), SessionLog("s", None)
+    log.state = SessionState(machine=Machine.start(agent.config, "go"), opening="go", title="")
+    if lacks == "a title":
+        log.state.title = "mine"
+    elif lacks == "a run":
+        log.state.machine = None
+    else:
+        log.state.opening = " \n"
+    setting = Environment(
+        config=agent.config, performers=agent.performers, clock=AutoClock(100.0), new_id=lambda: "i"
+    )
+
+    async def add(_: object) -> None:
+        raise AssertionError
+
+    assert begin_title(log, setting, add) is None
+
+
+async def test_a_session_whose_turns_are_used_up_asks_no_model() -> None:
+    model = Namer(says("Never"), says("one"))
+    async with made(model, session_limits=Limits(turns=1)).session("s") as session:
+        await session.run("go")
+        await asyncio.sleep(0)
+    assert model.titles.requests == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_model_that_is_asked_for_a_title_has_the_sessions_store_and_may_tell_of_delays(
+    *, kept: bool
+) -> None:
+    stores: list[Store | None] = []
+
+    async def answer(request: CallModel, scene: PerformContext) -> Any:
+        if request.purpose is Purpose.TITLE:
+            stores.append(scene.store)
+            scene.emit(RequestDelayed(request=request.id, due=200.0, reason="too many"))
+        return await ScriptedModel(says("Told Late"))(request, scene)
+
+    agent = made(answer, store=MemoryStore() if kept else None)
+    async with agent.session("s") as session:
+        await session.run("go")
+        await soon(lambda: bool(session.title))
+        assert session.title == "Told Late"
+    assert stores == [agent.store]
 
 
 @pytest.mark.parametrize(("titles", "title"), [("model", "Helpers At Work"), ("inline", "send a child")])

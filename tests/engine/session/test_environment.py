@@ -1,0 +1,56 @@
+"""What a result shows of itself in a notebook, and when it raises."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from turnwheel import Result
+from turnwheel.effects.errors import RunFailed
+from turnwheel.effects.notices import DoneReason
+from turnwheel.effects.requests import AskApproval
+from turnwheel.effects.usage import Spent, Usage
+
+ENDED = Result(session="s", run="r", text="It is\nlong.", reason=DoneReason.END_TURN, spent=Spent())
+
+
+def shown(result: Result) -> list[str]:
+    """The lines of the card of *result*."""
+    markdown: str = getattr(result, "_repr_markdown_")()  # noqa: B009  # notebooks ask by this name
+    return markdown.splitlines()[1:-1]
+
+
+def test_a_result_shows_how_its_run_ended_and_what_it_said() -> None:
+    assert shown(ENDED) == ["Result of r: end_turn, nothing spent", "It is", "long."]
+
+
+def test_a_result_shows_what_its_run_used() -> None:
+    used = attrs.evolve(ENDED, spent=Spent(turns=2, usage=Usage(input=10, output=5), unpriced=15), text="")
+    assert shown(used) == ["Result of r: end_turn, 2 turns, 10 + 5 tokens"]
+
+
+def test_a_result_that_rests_shows_its_questions_first() -> None:
+    question = AskApproval(id="r-1", call="r-0", tool="pay", arguments="{}")
+    resting = attrs.evolve(ENDED, reason=None, waiting=(question,))
+    head, asked, *said = shown(resting)
+    assert head == "Result of r: rests, nothing spent"
+    assert asked.startswith("waits for AskApproval")
+    assert said == ["It is", "long."]
+
+
+def test_a_result_shows_no_control_characters_of_a_model_or_a_provider() -> None:
+    odd = attrs.evolve(ENDED, reason=DoneReason.ERROR, text="a\x1b[2Jb", detail="c\x07d\ne")
+    lines = shown(odd)
+    assert lines[0] == "Result of r: error, nothing spent"
+    assert len(lines) == 4
+    assert not any(char in line for line in lines for char in "\x1b\x07")
+
+
+@pytest.mark.parametrize("reason", [None, *DoneReason])
+def test_only_a_run_that_failed_raises(reason: DoneReason | None) -> None:
+    result = attrs.evolve(ENDED, reason=reason, detail="why")
+    if reason in {DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED, DoneReason.REFUSAL}:
+        with pytest.raises(RunFailed, match="why"):
+            result.raise_for_error()
+    else:
+        assert result.raise_for_error() is result

@@ -1,0 +1,113 @@
+"""One agent that many channels feed: what it stores of a prompt, and what it leaves to other processes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from provers.tasks import turns
+from support.session_stage import until
+
+from turnwheel import Agent, MemoryStore, Session, Singleton, tool
+from turnwheel.effects.errors import SessionClosed, StoreError
+from turnwheel.effects.messages import Binary
+from turnwheel.effects.requests import CallModel
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import Posted
+from turnwheel.performers.stores.base import Entries, Store
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.testing.stores import StoreOver
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@tool
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def session(store: Store, *replies: Reply) -> Session:
+    agent = Agent(
+        model="m",
+        tools=[pay],
+        store=store,
+        clock=AutoClock(100.0),
+        performers={CallModel: ScriptedModel(*replies)},
+    )
+    return agent.session("s")
+
+
+@pytest.mark.parametrize(
+    ("channel", "group", "sender", "origin"),
+    [
+        ("mail", "home", "her", "mail/home/her"),
+        ("mail", "", "", "mail//"),
+        ("", "home", "", "/home/"),
+        ("", "", "her", "//her"),
+        ("", "", "", ""),
+    ],
+)
+async def test_a_prompt_is_stored_with_its_files_its_id_and_where_it_is_from(
+    channel: str, group: str, sender: str, origin: str
+) -> None:
+    store, files = MemoryStore(), (Binary(media_type="text/plain", data=b"a", name="a.txt"),)
+    one = Singleton(session(store))
+    name = await one.post("go", channel=channel, group=group, sender=sender, files=files, id="mine")
+    [entry] = [decode_entry(data) for data in await store.load("s")]
+    assert isinstance(entry, Posted)
+    stored = entry.event
+    assert (name, getattr(stored, "id", ""), getattr(stored, "sender", "")) == ("mine", "mine", origin)
+    assert (getattr(stored, "text", ""), getattr(stored, "files", ())) == ("go", files)
+
+
+async def test_what_is_refused_behind_the_end_keeps_no_caller_waiting() -> None:
+    one = Singleton(session(MemoryStore()))
+    async with one:
+        await one.idle()
+    with pytest.raises(SessionClosed):
+        await one.post("late")
+    async with asyncio.timeout(5):
+        await one.idle()
+
+
+class Away(StoreOver):
+    """A store that cannot be read the next *fails* times."""
+
+    def __init__(self, there: Store) -> None:
+        super().__init__(there)
+        self.fails = 0
+
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        if self.fails:
+            self.fails -= 1
+            msg = "the disk is away"
+            raise StoreError(msg)
+        return await super().load(session, start, incarnation)
+
+
+async def test_news_that_could_not_be_read_are_looked_for_again() -> None:
+    there = MemoryStore()
+    store = Away(there)
+    mine = session(store, says("hi"))
+    async with Singleton(mine, poll=0.0) as one:
+        await one.idle()
+        store.fails = 1
+        await session(there).send("from elsewhere")
+        await until(lambda: mine.machine is not None)
+        await one.idle()
+        assert (store.fails, mine.result().text) == (0, "hi")
+
+
+async def test_a_run_that_another_process_began_is_left_to_it() -> None:
+    there = MemoryStore()
+    mine = session(StoreOver(there), says("paid"))
+    async with Singleton(mine, poll=0.0) as one, session(there, calls(("pay", {}))) as other:
+        await one.idle()
+        await other.run("go")
+        await until(lambda: mine.unfinished)
+        await turns(20)
+        assert not mine.running
+        async with asyncio.timeout(5):
+            await one.idle()
