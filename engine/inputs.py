@@ -43,8 +43,7 @@ class Input:
         validators.named("the id of a prompt", self.id)
         validators.named("the sender of a prompt", self.sender)
         # In all, too: files are stored in the journal and sent again with every request.
-        if self.files:
-            validators.attached(self.files)
+        validators.attached(self.files)
         # Providers refuse an empty message: refused here, it does not end a run later.
         if not self.text.strip() and not self.files:
             msg = "the prompt is empty; give text or a file"

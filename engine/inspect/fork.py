@@ -118,12 +118,13 @@ def fork_entries(
     state = fold(entries[:at], session) if state is None else state
     if state.machine is None:
         raise _no_prompt(entries, session, at)
-    added: list[Entry] = []
+    # The old entries go as bytes: encoded anew, those of an older version would change.
+    made = [*entries[:at]]
 
     def add(entry: Entry) -> None:
         # The same fold as any reader's: an entry that it refuses is never written.
-        apply_entry(state, entry, at + len(added), name)
-        added.append(entry)
+        apply_entry(state, entry, len(made), name)
+        made.append(encode_entry(entry))
 
     # A run that is over keeps its name: the copy asks for nothing more in it.
     add(Forked(at=point.now, session=session, run=point.new_id() if state.unfinished else ""))
@@ -136,8 +137,7 @@ def fork_entries(
             add(entry)
     # After the replacement, which may be the answer of the child that is at work.
     _check_children(state.machine, entries, session, at)
-    # The old entries go as bytes: encoded anew, those of an older version would change.
-    return [*entries[:at], *map(encode_entry, added)], encode(summarize(state, name), SessionSummary)
+    return made, encode(summarize(state, name), SessionSummary)
 
 
 def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
@@ -161,7 +161,7 @@ def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at
     ]
     for child in [link for link in links_of(machine.state, session) if link.call in theirs]:
         # The whole journal is replayed for the error alone: a copy that succeeds never pays for it.
-        free = [step.number + 1 for step in replayed(entries, session) if step.state and not step.children]
+        free = [step.number + 1 for step in replayed(entries, session) if not step.children]
         # A step before always qualifies: the run opened before it asked for the child.
         ways = [str(max(one for one in free if one < at)), *[str(one) for one in free if one > at][:1]]
         msg = (

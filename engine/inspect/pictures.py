@@ -13,7 +13,7 @@ from ...effects.errors import ArgumentError
 from ...effects.messages import Role
 from ...effects.notices import RunEnded
 from ...effects.records import AppendMessage
-from ..journal.entries import Posted, Stepped
+from ..journal.entries import Posted
 from ..rendering import decision_of, line_of, message_line, printable, quoted, short
 from .replay import ReplayedStep, path_of
 
@@ -62,7 +62,7 @@ def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
     """Who asked whom in *steps*, and what came back."""
     told: list[Said] = []
     parties: dict[str, Party] = {}
-    posted: set[str] = set()
+    posted: set[events.Event] = set()
     for step in steps:
         if step.event is not None:
             told += _happened(step, step.event, parties, posted)
@@ -79,17 +79,16 @@ def said_in(steps: Iterable[ReplayedStep]) -> tuple[Said, ...]:
 
 
 def _happened(
-    step: ReplayedStep, event: events.Event, parties: dict[str, Party], posted: set[str]
+    step: ReplayedStep, event: events.Event, parties: dict[str, Party], posted: set[events.Event]
 ) -> Iterable[Said]:
     """What *event* says: of a person when it comes in, and of others when they answer."""
     if isinstance(event, PEOPLE):
-        words = line_of(event)
         # A posted event has a step of its own later, which is no second word of the person.
-        if isinstance(step.entry, Stepped) and words in posted:
-            posted.discard(words)
+        if event in posted:
+            posted.discard(event)
             return
         if isinstance(step.entry, Posted):
-            posted.add(words)
+            posted.add(event)
         yield Said(step.at, Party.PERSON, Party.MACHINE, _spoken(event))
     elif isinstance(event, events.ModelStreamed | events.ToolProgressed | events.AgentProgressed):
         # Pieces of an answer: the whole of it follows.

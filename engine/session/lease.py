@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 from uuid import uuid4
 
 import attrs
@@ -88,10 +88,9 @@ held_here: set[str] = set()
 
 def decoded(data: bytes | None) -> LeaseRecord | None:
     """The record that *data* holds; None where it holds none."""
-    if data is None:
-        return None
     with suppress(ValueError, TypeError, KeyError):
-        known = json.loads(data)
+        # None is no text, and so no record.
+        known = json.loads(cast("bytes", data))
         return LeaseRecord(**{name: known[name] for name in FIELDS})
     return None
 

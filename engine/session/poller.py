@@ -127,8 +127,7 @@ class Poller:
         # There is one as long as any waits.
         cast("asyncio.TimerHandle", self._timer).cancel()
         self._timer = None
-        if not self._tasks:
-            self._forget()
+        self._forget()
         for task in (under_way := {*self._tasks}):
             task.cancel()
         if under_way:
@@ -139,9 +138,9 @@ class Poller:
                     task.result()
 
     def _forget(self) -> None:
-        """Make room for another poller of this store, where none waits here."""
+        """Make room for another poller of this store, where none waits here and nothing is under way."""
         pollers = POLLERS.get(id(self.store), [])
-        if self in pollers and not self.waiting:
+        if self in pollers and not (self.waiting or self._tasks):
             pollers.remove(self)
         if not pollers:
             POLLERS.pop(id(self.store), None)
@@ -180,8 +179,7 @@ class Poller:
         # One that broke stays, for the last one that leaves to raise it.
         if task.cancelled() or task.exception() is None:
             self._tasks.discard(task)
-        if not self._tasks:
-            self._forget()
+        self._forget()
 
     async def _look(self, began: asyncio.TimerHandle | None) -> None:
         try:

@@ -162,3 +162,28 @@ def test_an_amount_of_money_has_no_more_digits_than_can_be_added_up(amount: str,
         return
     with pytest.raises(JournalError, match="cannot be read"):
         decode(written, usage.Spent)
+
+
+CONVERTED: tuple[tuple[Any, Any], ...] = (
+    (usage.Spent(cost=Decimal("0.5")), usage.Spent),
+    (messages.Binary(media_type="a/b", data=b"123"), messages.Part),
+    (Streaming(request="r-1", model="m", pieces=history.Rope.of((history.TextPiece("hi"),), 3)), State),
+    (TakenOver(at=0.0, config=Config(model=ModelSpec(name="m"))), Entry),
+    (notices.AgentNoticed(call="c", notice=notices.Warned(text="x")), notices.Notice),
+    (notices.CallSettled(call="c", tool="look", outcome=messages.Outcome.OK, content="seen"), notices.Notice),
+)
+
+
+def test_a_new_converter_writes_and_reads_as_that_of_the_process() -> None:
+    made: Any = codec.make_converter()
+    for value, kind in CONVERTED:
+        plain = codec.converter.unstructure(value, kind)
+        assert made.unstructure(value, kind) == plain
+        assert made.structure(plain, kind) == value
+    plain = codec.converter.unstructure(CONVERTED[3][0], Entry)
+    assert made.structure(plain, Entry).config is made.structure(plain, Entry).config
+
+
+def test_text_that_cannot_be_encoded_is_replaced_wherever_it_stands() -> None:
+    plain = {"a\ud800": ["b\ud800", ("c\udc00", 1, None)], "d": {"e": True}}
+    assert json.loads(codec.in_json(plain)) == {"a?": ["b?", ["c?", 1, None]], "d": {"e": True}}

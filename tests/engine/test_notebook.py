@@ -14,6 +14,9 @@ from turnwheel.effects.history import History
 from turnwheel.effects.messages import user
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine import PictureKind, replay
+from turnwheel.engine.inspect.replay import replayed
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Posted, RunOpened
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.notebook import Card, html_of, markdown_of
 from turnwheel.states.context import Memory
@@ -154,3 +157,12 @@ def test_a_card_has_its_lines_folded_or_not_and_no_place_for_none() -> None:
 def test_a_machine_by_hand_shows_its_memory_folded() -> None:
     machine = Machine.start(Config(model=ModelSpec(name="m")), "go", run="r")
     assert "<details><summary>memory</summary>" in as_html(machine)
+
+
+def test_a_step_shows_what_happened_or_else_its_entry() -> None:
+    opened = RunOpened(at=2.0, run="r", config=Config(model=ModelSpec(name="m")))
+    entries = Posted(event=events.UserSent(at=1.0, id="a", text="go")), opened
+    sent, begun = replayed([encode_entry(entry) for entry in entries], "s")
+    assert as_markdown(sent) == '```text\nStep 0 UserSent "go"\n```\n'
+    assert as_markdown(begun).startswith("```text\nStep 1 RunOpened\n")
+    assert "<details><summary>effects</summary>" in as_html(begun)

@@ -32,7 +32,7 @@ from turnwheel.engine.driver import check_answer, failed_answer
 from turnwheel.engine.journal.entries import HandedOver, TakenOver
 from turnwheel.engine.journal.fold import SessionState, apply_entry, try_name
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.recovery import WHY, recover
+from turnwheel.engine.recovery import WHY, Recovery, recover
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
@@ -141,6 +141,16 @@ def test_what_was_begun_often_enough_is_not_begun_once_more(place: str) -> None:
         machine.advance(event)
         # Otherwise it would be asked again at once, and kill the next process.
         assert machine.state.label != before or not isinstance(event, ModelFailed)
+
+
+def test_what_was_never_taken_over_is_begun_again_where_that_may_be_done_once() -> None:
+    run = MachineHarness(config(policy=Policy(takeovers=1)))
+    run.say(*calls("look"))
+    assert words(run.machine) == TOOL
+
+
+def test_a_machine_that_was_not_set_going_has_nothing_open() -> None:
+    assert recover(Machine.start(config(), "go"), NOW) == Recovery()
 
 
 @pytest.mark.parametrize("place", ["streaming", "compacting.summary", "thinking.opening", "thinking.reading"])
@@ -291,6 +301,14 @@ def test_hooks_that_are_gone_have_no_say(place: str) -> None:
     before = words(run.machine)
     run.machine.reconfigure(bare)
     assert words(run.machine).count("HookAnswered") == before.count("FireHook")
+
+
+def test_hooks_are_asked_again_about_no_prompt_that_came_since() -> None:
+    run = run_at("thinking.admitting")
+    (asked,) = recover(run.machine, NOW).again
+    assert isinstance(asked, FireHook)
+    run.send("later")
+    assert recover(run.machine, NOW).again == (asked,)
 
 
 def test_hooks_that_have_spoken_are_not_asked_again() -> None:

@@ -12,14 +12,23 @@ from turnwheel.effects import (
     ConfigError,
     ControlReceived,
     Interrupted,
+    ModelFinished,
+    Outcome,
     PermissionMode,
+    RunStarted,
     SetMode,
+    SetModel,
+    Steering,
+    StopReason,
+    TextPiece,
     ToolFinished,
     UserSent,
+    UserSteered,
 )
 from turnwheel.engine import moves, preview
 from turnwheel.states import TABLE
 from turnwheel.testing import PLACES, run_at
+from turnwheel.testing.harness import MachineHarness, calls, config
 
 LEGAL = {(row.state, row.event) for row in TABLE}
 CONFIG = Config(model=ModelSpec(name="m"))
@@ -56,6 +65,7 @@ def test_a_preview_says_what_an_approval_would_do() -> None:
 @pytest.mark.parametrize("machine", [None, run_at("done").machine])
 def test_where_no_run_is_under_way_a_prompt_opens_one(machine: Machine | None) -> None:
     (move,) = moves(machine, CONFIG, 1.0, "mine")
+    assert move.title == "send a prompt"
     assert move.event == UserSent(at=1.0, id="mine", text="...")
     assert preview(machine, CONFIG, move.event).state.label == "streaming"
     with pytest.raises(ConfigError, match="no run is under way"):
@@ -78,3 +88,30 @@ def test_a_call_that_may_have_run_is_not_approved_for_good() -> None:
     titles = {move.title.partition(" ")[0] for move in moves(machine, machine.config, 1.0, "mine")}
     assert "approve" in titles
     assert "always" not in titles
+
+
+def test_a_prompt_is_previewed_at_the_time_when_it_is_sent() -> None:
+    made = preview(None, CONFIG, UserSent(at=7.0, id="mine", text="go")).effects
+    assert [effect.at for effect in made if isinstance(effect, RunStarted)] == [7.0]
+
+
+def test_moves_are_whole() -> None:
+    """Each says what its title says, with an example for what is to be said."""
+    run = MachineHarness(config(models=(ModelSpec(name="spare"),)))
+    model = run.machine.memory.session.model
+    found = {move.title: move.event for move in moves(run.machine, run.machine.config, 9.0, "mine")}
+    assert found["steer"] == UserSteered(at=9.0, id="mine", text="...")
+    assert found["steer now"] == UserSteered(at=9.0, id="mine", text="...", how=Steering.NOW)
+    assert found["queue a prompt"] == UserSent(at=9.0, id="mine", text="...")
+    change = ControlReceived(at=9.0, id="mine", change=SetModel(model="spare"))
+    assert found["change to spare"] == change
+    assert f"change to {model}" not in found
+    answer = found["the model answers"]
+    assert isinstance(answer, ModelFinished)
+    assert (answer.at, answer.pieces, answer.stop) == (9.0, (TextPiece("..."),), StopReason.END_TURN)
+    run.say(*calls("look"))
+    found = {move.title: move.event for move in moves(run.machine, run.machine.config, 9.0, "mine")}
+    (request,) = run.machine.state.open
+    fails = ToolFinished(at=9.0, request=request, content="...", outcome=Outcome.ERROR)
+    assert (found["look ends"], found["look fails"]) == (attrs.evolve(fails, outcome=Outcome.OK), fails)
+    assert "the model answers" not in found

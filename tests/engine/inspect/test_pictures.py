@@ -12,10 +12,11 @@ from turnwheel.diagrams import Party, Said, Took
 from turnwheel.effects import CallModel, events
 from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
 from turnwheel.effects.errors import ArgumentError
-from turnwheel.effects.history import CallPiece
-from turnwheel.effects.messages import StopReason
+from turnwheel.effects.history import CallPiece, TextPiece
+from turnwheel.effects.hooks import HookSpec
+from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.records import SetModel
-from turnwheel.effects.requests import AskApproval
+from turnwheel.effects.requests import AskApproval, FireHook, RunTool
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import replay
 from turnwheel.engine.inspect.pictures import picture_of, said_in, took_in
@@ -174,6 +175,8 @@ def test_a_name_of_an_approver_is_escaped() -> None:
     given = events.ApprovalGiven(at=5.0, request=request, decision=Deny(), by="a\x1bnn")
     steps = played(*entries, Stepped(event=given, label="streaming"))
     assert "person tells machine: no (a\\u001bnn)" in map(words, said_in(steps))
+    steps = played(*entries, Stepped(event=attrs.evolve(given, by=""), label="streaming"))
+    assert "person tells machine: no" in map(words, said_in(steps))
 
 
 def test_a_request_takes_from_its_step_to_its_answer_and_an_open_one_has_no_end() -> None:
@@ -196,3 +199,40 @@ def test_each_picture_shows_what_it_is_of() -> None:
 def test_a_kind_of_picture_that_there_is_not_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"^kind must be one of path, sequence, calls; got 'pie'$"):
         picture_of([], cast("Any", "pie"))
+
+
+def test_who_says_the_same_twice_is_drawn_twice() -> None:
+    stop = events.Interrupted(at=6.0)
+    stops = Stepped(event=stop, label="streaming.stopping"), Stepped(event=stop, label="done")
+    for entries in (stops, (Posted(event=stop), *stops)):
+        told = [words(one) for one in said_in(played(Posted(event=SENT), OPENED, *entries))]
+        assert told.count("person tells machine: interrupt") == 2
+
+
+def test_names_of_models_and_hooks_are_escaped_and_an_answer_of_nothing_says_how_it_ended() -> None:
+    settings = Config(model=ModelSpec(name="m\x1bx"), hooks=(HookSpec(name="h\x1b", hook=Hook.STOP),))
+    beginning = Posted(event=SENT), RunOpened(at=2.0, run="r", config=settings)
+    empty = attrs.evolve(WISHES, stop=StopReason.MAX_TOKENS, pieces=())
+    assert [words(one) for one in said_in(played(*beginning, Stepped(event=empty, label="done")))][1:3] == [
+        "machine asks model: m\\u001bx",
+        "model tells machine: max_tokens",
+    ]
+    says_all = Stepped(
+        event=attrs.evolve(WISHES, stop=StopReason.END_TURN, pieces=(TextPiece("All."),)),
+        label="thinking.ending",
+    )
+    (request,) = [one.id for one in played(*beginning, says_all)[-1].effects if isinstance(one, FireHook)]
+    ends = Stepped(event=events.HookAnswered(at=5.0, request=request), label="done")
+    assert [words(one) for one in said_in(played(*beginning, says_all, ends))][2:5] == [
+        'model tells machine: "All."',
+        "machine asks hooks: stop: h\\u001b",
+        "hooks tells machine: HookAnswered",
+    ]
+
+
+def test_of_a_tool_that_failed_its_text_is_drawn() -> None:
+    entries = (Posted(event=SENT), OPENED, Stepped(event=WISHES, label="executing"))
+    (request,) = [one.id for one in played(*entries)[-1].effects if isinstance(one, RunTool)]
+    failed = events.ToolFinished(at=5.0, request=request, content="no", outcome=Outcome.ERROR)
+    steps = played(*entries, Stepped(event=failed, label="streaming"))
+    assert 'tools tells machine: "no"' in map(words, said_in(steps))

@@ -18,15 +18,23 @@ from provers.simulation.watched import copied, happen
 from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
 from turnwheel.diagrams import chart
 from turnwheel.effects import Effect, is_notice
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config, ModelSpec, Steering
 from turnwheel.effects.errors import JournalError, UnknownSession
-from turnwheel.effects.events import Interrupted, ModelFailed, ModelFinished, UserSent
+from turnwheel.effects.events import (
+    Interrupted,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    UserSent,
+    UserSteered,
+)
+from turnwheel.effects.history import TextPiece
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, path_of, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
-from turnwheel.engine.journal.fold import stepped
+from turnwheel.engine.journal.fold import fold, stepped
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
@@ -261,8 +269,27 @@ def test_a_handler_that_fails_on_a_journal_is_a_fault_of_that_entry(monkeypatch:
         next(steps)
 
 
-def test_a_step_whose_handler_failed_goes_straight_to_the_end() -> None:
+def test_a_way_has_the_first_and_the_last_label_and_a_piece_of_an_answer_goes_nowhere() -> None:
+    opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
+    piece = ModelStreamed(at=2.0, request="r-1", before=0, count=1, pieces=(TextPiece("a"),))
+    steer = UserSteered(at=3.0, id="q", text="left", how=Steering.WHEN_DONE)
+    entries: list[Entry] = [
+        opened,
+        Stepped(event=piece, label="streaming"),
+        Stepped(event=steer, label="streaming"),
+    ]
+    written = [encode_entry(entry) for entry in entries]
+    steps = list(replayed(written, "s"))
+    assert [step.way for step in steps][1:] == [("streaming",), ("streaming", "streaming")]
+    assert [step.number for step in steps] == [0, 1, 2]
+    # Also from where a reader has come to.
+    assert list(replayed(written[1:], "s", fold(written[:1], "s"), 1)) == steps[1:]
+
+
+def test_a_step_whose_handler_failed_goes_straight_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = RunOpened(at=1.0, run="r", config=Config(model=ModelSpec(name="m")))
     failed = Stepped(event=Interrupted(at=2.0), label="done", failed="a bug")
     *_, last = replayed([encode_entry(opened), encode_entry(failed)], "s")
+    # It would fail again.
+    monkeypatch.setattr(streaming, "handle", None)
     assert last.way == (last.before.label if last.before else "", "done")

@@ -95,6 +95,8 @@ def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> N
         ({"text": None}, "must be text; got None"),
         ({"id": 7}, "must be text; got 7"),
         ({"sender": None}, "must be text; got None"),
+        ({"id": "x" * 1_001}, "the id of a prompt has 1,001 characters"),
+        ({"sender": "x" * 1_001}, "the sender of a prompt has 1,001 characters"),
         ({"files": PICTURE}, "Input.files must be a tuple of Binary; got Binary"),
         ({"files": [PICTURE]}, "Input.files must be a tuple of Binary"),
         ({"files": ("cat.png",)}, r"got \('cat.png',\)"),
@@ -327,6 +329,8 @@ def test_an_answer_to_what_was_never_asked_names_the_open_questions() -> None:
     run = asks()
     state = SessionState(machine=run.machine)
     answer = approval_event("r-99", Approve(), 5.0, "ann")
+    # What closes another question did not close this one.
+    state.posted.append(CallCancelled(at=run.now, call=questions(run.machine)[0].call))
     with pytest.raises(UnknownRequest) as caught:
         check_question(answer, state, state.questions)
     assert (caught.value.closed_by, caught.value.open) == ("", tuple([one.id for one in state.questions]))
