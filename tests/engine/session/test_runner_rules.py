@@ -34,7 +34,7 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import CallPiece
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, Warned
+from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, TextDelta, Warned
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import Change, SetMode, SetModel
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent, RunTool, SetTimer
@@ -44,6 +44,7 @@ from turnwheel.engine.inputs import Input, approval_event
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.session.delivery import Delivery
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.session.lease import SessionLease
 from turnwheel.engine.session.runner import Owner, SessionRunner, take_over
@@ -71,7 +72,8 @@ class Noted(StoreOver):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
-        # From where on it was read.
+        # How many entries each append had, and from where on it was read.
+        self.sizes: list[int] = []
         self.starts: list[int] = []
         self.fault: dict[str, Exception] = {}
         # Called before each append.
@@ -93,6 +95,7 @@ class Noted(StoreOver):
         if self.meddle is not None:
             await self.meddle()
         self._note("append")
+        self.sizes.append(len(entries))
         return await super().append(session, expected, entries, about, incarnation)
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
@@ -176,6 +179,14 @@ async def test_an_id_that_was_just_made_has_nothing_to_take_and_nothing_to_read(
     runner = runner_of(store, says("hi"), fresh=fresh)
     await run(runner, "go")
     assert store.asked[: len(first)] == first
+    # Prompt and run are one.
+    assert store.sizes[0] == 2
+
+
+async def test_a_prompt_that_waits_is_begun_after_one_look(store: Noted) -> None:
+    await post(runner_of(store.kept), sent("go"))
+    await run(runner_of(store, says("hi")))
+    assert store.asked[:3] == ["lease", "load", "append"]
 
 
 async def test_a_run_that_is_refused_takes_no_lease_from_a_process_at_work(store: Noted) -> None:
@@ -227,6 +238,46 @@ async def test_a_lease_that_was_lost_while_a_sender_could_add_to_a_prompt_is_not
     await other.release()
 
 
+async def test_the_deadline_that_a_lost_process_told_is_gone_with_its_question() -> None:
+    store = MemoryStore()
+    config = attrs.evolve(CONFIG, policy=Policy(answer_within=5.0))
+    first = runner_of(store, calls(("pay", {})), config=config)
+    await run(first, "go")
+    assert [*await store.overdue(106.0)] == ["s"]
+    (question,) = first.log.state.questions
+    later = runner_of(store, says("done"), config=config)
+    await post(later, approval_event(question.id, Approve(), 100.0, ""))
+    await run(later)
+    assert [*await store.overdue(106.0)] == []
+
+
+class Lingering(StoreOver):
+    """Takes many turns of the event loop to give a lease up."""
+
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
+        if wanted is None and held is not None:
+            await turns(20)
+        return await super().lease(session, held, wanted, incarnation)
+
+
+async def test_who_comes_while_a_lease_is_given_up_waits_for_that() -> None:
+    runner = runner_of(Lingering(), *[says("hi")] * 3)
+    # Each time, and however many they are.
+    for text in ("one", "two"):
+        async with aclosing(stream(runner, text)) as notices:
+            async for notice in notices:
+                if isinstance(notice, RunEnded):
+                    break
+            ending = asyncio.ensure_future(notices.aclose())
+            await turns(3)
+            assert runner.owner is Owner.LEAVING
+            assert [notice async for notice in stream(runner, None)] == []
+            await ending
+    assert runner.log.state.runs == 2
+
+
 async def test_a_run_that_waits_for_people_gives_its_lease_up_and_has_it_again_at_once() -> None:
     store = MemoryStore()
     runner = runner_of(store, calls(("pay", {})), stalls(), poll=0.01)
@@ -268,6 +319,41 @@ async def test_between_two_runs_there_is_none_to_interrupt() -> None:
     assert [notice.reason for notice in await running if isinstance(notice, RunEnded)] == ["end_turn"] * 2
 
 
+async def test_what_drains_between_two_runs_leaves_the_second_to_others() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    runner, running = await between(store, clock)
+    draining = asyncio.ensure_future(runner.drain(None))
+    await turns(5)
+    clock.move(2.0)
+    await draining
+    assert len([notice for notice in await running if isinstance(notice, RunEnded)]) == 1
+    assert (await kinds(store)).count("RunOpened") == 1
+
+
+async def test_a_prompt_that_waited_for_its_turn_while_a_drain_began_is_refused() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, says("hi"))
+    async with runner.at_rest():
+        running = asyncio.ensure_future(run(runner, "go"))
+        await turns(10)
+        runner.drains = True
+    with pytest.raises(SessionClosed):
+        await running
+    assert await store.list() == []
+
+
+async def test_a_log_is_in_use_until_the_stream_has_ended_also_where_it_is_closed() -> None:
+    runner = runner_of(MemoryStore(), stalls())
+    notices = stream(runner, "go")
+    await anext(notices)
+    await runner.close()
+    uses = [runner.log.in_use]
+    await notices.aclose()
+    idle = runner_of(MemoryStore())
+    await idle.close()
+    assert [*uses, runner.log.in_use, idle.log.in_use] == [True, False, False]
+
+
 async def test_more_of_a_sender_through_another_process_is_waited_for_too() -> None:
     store, clock = MemoryStore(), ManualClock()
     runner, running = await between(store, clock)
@@ -304,6 +390,29 @@ async def test_what_a_run_begins_with_comes_of_the_entry_that_opens_it(*, kept: 
             assert runner.driver is not None
             entries.append(runner.driver.entry)
     assert (entries[0], entries[-1]) == ((1, 3) if kept else (None, None))
+
+
+async def test_texts_come_whole_where_parts_are_not_wanted() -> None:
+    runner = runner_of(MemoryStore(), says("one two"), watch=Delivery(include_partial=False))
+    texts = [notice.text for notice in await run(runner, "go") if isinstance(notice, TextDelta)]
+    assert texts == ["one two"]
+
+
+@pytest.mark.parametrize("loads", [True, False])
+async def test_a_session_at_rest_is_packed_after_a_look_and_after_a_run(
+    monkeypatch: pytest.MonkeyPatch, *, loads: bool
+) -> None:
+    monkeypatch.setattr("turnwheel.engine.session.session_log.PARK_AFTER", 0.0)
+    store = MemoryStore()
+    runner = runner_of(store, calls(("pay", {})))
+    await run(runner, "go")
+    if loads:
+        runner = runner_of(store)
+        await runner.load()
+    before = runner.log.state
+    await turns(5)
+    assert runner.log.state is not before
+    assert runner.log.state.questions == before.questions
 
 
 # What waits behind a run that was started
@@ -392,6 +501,15 @@ async def test_models_have_to_be_ready_where_a_run_is_begun_or_gone_on_with(
     config = attrs.evolve(CONFIG, fallback="two")
     await run(runner_of(store, says("hi"), config=config, ready=lambda *names: found.append({*names})), text)
     assert found[:1] == asked
+
+
+async def test_models_have_to_be_ready_before_each_of_several_runs() -> None:
+    store, found = MemoryStore(), list[set[str]]()
+    before = runner_of(store)
+    for text in ("one", "two"):
+        await post(before, sent(text))
+    await run(runner_of(store, says("1"), says("2"), ready=lambda *names: found.append({*names})))
+    assert found == [{"one"}] * 2
 
 
 async def test_a_session_that_nothing_was_said_to_is_not_there_to_go_on_with(store: Noted) -> None:
@@ -499,6 +617,14 @@ async def test_inputs_to_an_id_that_was_just_made_read_nothing(store: Noted) -> 
     await post(runner, sent("one"))
     await post(runner, sent("two"))
     assert store.asked == ["append", "append"]
+
+
+async def test_an_id_that_was_just_made_may_be_known_to_others_after_the_first_input(store: Noted) -> None:
+    runner = runner_of(store, fresh=True)
+    await post(runner, sent("one"))
+    await post(runner_of(store), sent("two"))
+    await runner.load()
+    assert [mail.id for mail in runner.log.state.prompts] == ["one", "two"]
 
 
 async def test_nothing_is_written_where_nothing_is_to_be_said(store: Noted) -> None:
