@@ -454,6 +454,18 @@ async def test_a_run_that_was_refused_for_one_at_work_leaves_that_to_be_drained(
     await first
 
 
+async def test_a_run_that_was_started_is_judged_when_its_turn_has_come() -> None:
+    runner = runner_of(MemoryStore(), stalls())
+    async with runner.at_rest():
+        first, second = [runner.start(prompt(text), ignored) for text in ("one", "two")]
+        await turns(30)
+        assert not second.done()
+    with pytest.raises(SessionBusy):
+        await second
+    await runner.close()
+    await first
+
+
 async def test_a_run_that_was_started_comes_before_one_that_is_called_behind_it() -> None:
     store = MemoryStore()
     runner = runner_of(store, stalls())
@@ -469,8 +481,10 @@ async def test_runs_that_were_started_and_inputs_behind_them_come_in_the_order_o
     store = MemoryStore()
     runner = runner_of(store, says("one"), says("two"), says("three"))
     first = runner.start(prompt("one"), ignored)
-    inputs = [asyncio.ensure_future(post(runner, sent(text))) for text in ("two", "three")]
-    await asyncio.gather(first, *inputs)
+    # At once: the run has not had its first step yet.
+    for text in ("two", "three"):
+        await post(runner, sent(text))
+    await first
     said = [entry.event.id for entry in await entries_of(store) if isinstance(entry, Posted)]  # type: ignore[union-attr]  # prompts
     assert said == ["one", "two", "three"]
 
@@ -868,6 +882,66 @@ async def test_closing_waits_for_a_title_that_is_being_asked_for() -> None:
     await turns(20, lambda: len(model.requests) == 2)
     await runner.close()
     assert at_work() == set()
+
+
+@pytest.mark.parametrize("unfinished", [True, False])
+async def test_children_are_looked_at_while_a_run_may_have_some(*, unfinished: bool) -> None:
+    runner = runner_of(MemoryStore(), calls(("pay", {})) if unfinished else says("hi"))
+    await run(runner, "go")
+    here: dict[str, Any] = runner.children.here
+    here["of an earlier run"] = Lost()
+    await runner.load()
+    assert len(runner.children.here) == (0 if unfinished else 1)
+
+
+class Followed:
+    """The children of a run, which note what they follow."""
+
+    def __init__(self) -> None:
+        self.here = {"call": None}
+        self.wake = self.abort = noop
+        self.changes: list[Change] = []
+
+    async def follow(self, change: Change) -> None:
+        self.changes.append(change)
+
+    async def close(self) -> None:
+        self.here.clear()
+
+
+async def test_a_setting_that_a_run_has_applied_is_for_its_children_too() -> None:
+    runner, children = runner_of(MemoryStore(), stalls()), Followed()
+    stand_in: Any = children
+    runner.children = stand_in
+    running = asyncio.ensure_future(run(runner, "go"))
+    await turns(50, lambda: runner.driver is not None)
+    change = SetMode(mode=PermissionMode.PLAN)
+    await post(runner, ControlReceived(at=100.0, id="1", change=change))
+    await turns(50, lambda: bool(children.changes))
+    assert children.changes == [change]
+    await runner.close()
+    await running
+
+
+async def test_a_run_that_rests_is_gone_on_with_whoever_may_add_to_a_prompt_behind_it() -> None:
+    store, config = MemoryStore(), attrs.evolve(CONFIG, policy=Policy(coalesce=2.0))
+    first = runner_of(store, calls(("pay", {})), config=config)
+    await run(first, "go")
+    await post(first, sent("more", sender="a"))
+    later = runner_of(store, config=config, clock=ManualClock())
+    assert any(isinstance(notice, ApprovalRequested) for notice in await run(later))
+
+
+async def test_a_stream_that_is_left_between_two_runs_begins_no_other() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, says("one"), says("two"))
+    for text in ("one", "two"):
+        await post(runner, sent(text))
+    async with aclosing(stream(runner, None)) as notices:
+        async for notice in notices:
+            if isinstance(notice, RunEnded):
+                break
+    assert (await kinds(store)).count("RunOpened") == 1
 
 
 @pytest.mark.parametrize("fresh", [True, False])
