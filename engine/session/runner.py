@@ -527,7 +527,7 @@ class SessionRunner:
             for _ in range(POST_TRIES):
                 # A driver whose own append failed ends, and takes nothing in any more.
                 driven = self.driver is not None and not self.log.unsure
-                if self.owner is Owner.CLOSED and not (driven or closed):
+                if self.owner is Owner.CLOSED and not closed:
                     raise errors.SessionClosed(self.id)
                 # A driver takes in foreign entries by itself; reading under it would replace its machine.
                 # Once its append has failed, that machine is ahead of the journal.
