@@ -38,18 +38,21 @@ from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, TextD
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import Change, SetMode, SetModel
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent, RunTool, SetTimer
+from turnwheel.effects.secrets import Secrets
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.inputs import Input, approval_event
-from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.session.lease import SessionLease
+from turnwheel.engine.session.redactor import Redactor, SecretNames
 from turnwheel.engine.session.runner import Owner, SessionRunner, take_over
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import noop
+from turnwheel.performers.secrets import MemoryVault
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, ScriptedTools, calls, says, stalls
@@ -108,6 +111,10 @@ class Noted(StoreOver):
     ) -> bytes | None:
         self._note("lease")
         return await super().lease(session, held, wanted, incarnation)
+
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        self._note("deadline")
+        await super().set_deadline(session, due, incarnation)
 
 
 @pytest.fixture
@@ -251,6 +258,11 @@ async def test_the_deadline_that_a_lost_process_told_is_gone_with_its_question()
     assert [*await store.overdue(106.0)] == []
 
 
+async def test_a_run_that_asks_nothing_tells_no_deadline(store: Noted) -> None:
+    await run(runner_of(store, says("hi")), "go")
+    assert "deadline" not in store.asked
+
+
 class Lingering(StoreOver):
     """Takes many turns of the event loop to give a lease up."""
 
@@ -390,6 +402,17 @@ async def test_what_a_run_begins_with_comes_of_the_entry_that_opens_it(*, kept: 
             assert runner.driver is not None
             entries.append(runner.driver.entry)
     assert (entries[0], entries[-1]) == ((1, 3) if kept else (None, None))
+
+
+async def test_secrets_are_taken_out_of_what_tools_answer() -> None:
+    store, vault = MemoryStore(), MemoryVault()
+    tools = ScriptedTools(look=lambda _: '{"password": "correct-horse-7"}')
+    redactor = Redactor("s", vault, SecretNames(Secrets(), CONFIG.tools, {}))
+    runner = runner_of(store, calls(("look", {})), says("hi"), redactor=redactor, performers={RunTool: tools})
+    await run(runner, "go")
+    assert len(tools.ran) == 1
+    assert not any(b"correct-horse-7" in entry for entry in await store.load("s"))
+    assert vault.is_local("s")
 
 
 async def test_texts_come_whole_where_parts_are_not_wanted() -> None:
@@ -700,6 +723,57 @@ async def test_a_step_that_was_not_stored_never_was(store: Noted, *, reads: bool
     await runner.load()
     assert runner.log.state.questions == ()
     assert runner.log.state.machine == fold(await store.kept.load("s"), "s").machine
+
+
+async def test_an_input_to_a_run_that_lost_its_session_is_refused_at_once() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, stalls())
+    running = asyncio.ensure_future(run(runner, "go"))
+    await turns(50, lambda: runner.driver is not None)
+    length = len(await store.load("s"))
+    await store.append("s", length, [encode_entry(TakenOver(at=1.0))])
+    with pytest.raises(StoreConflict):
+        await post(runner, sent("more"))
+    await runner.close()
+    await running
+
+
+class CutOff(StoreOver):
+    """Keeps an answer of a model and fails all the same, once *meanwhile* was done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] | None = None
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        there = await super().append(session, expected, entries, about, incarnation)
+        if self.meanwhile is not None and any(b"ModelFinished" in entry for entry in entries):
+            self.meanwhile()
+            self.meanwhile = None
+            await turns(10)
+            msg = "the connection was cut off"
+            raise StoreError(msg)
+        return there
+
+
+async def test_an_input_behind_a_step_that_was_kept_all_the_same_is_kept_too() -> None:
+    store = CutOff()
+    runner = runner_of(store, calls(("pay", {})))
+    posts = list[asyncio.Future[None]]()
+    store.meanwhile = lambda: posts.append(asyncio.ensure_future(post(runner, sent("more"))))
+    with pytest.raises(StoreError, match="cut off"):
+        await run(runner, "go")
+    await posts[0]
+    assert (await kinds(store))[-2:] == ["Stepped", "Posted"]
+    assert [mail.id for mail in runner.log.state.prompts] == ["more"]
+    assert len(runner.log.state.questions) == 1
 
 
 # Draining
