@@ -290,6 +290,14 @@ async def test_who_comes_while_a_lease_is_given_up_waits_for_that() -> None:
     assert runner.log.state.runs == 2
 
 
+async def test_who_comes_while_a_run_that_has_ended_gives_its_lease_up_waits_too() -> None:
+    runner = runner_of(Lingering(), says("one"), says("two"))
+    first = asyncio.ensure_future(run(runner, "one"))
+    assert await turns(100, lambda: runner.owner is Owner.LEAVING)
+    assert isinstance((await run(runner, "two"))[-1], RunEnded)
+    await first
+
+
 async def test_a_run_that_waits_for_people_gives_its_lease_up_and_has_it_again_at_once() -> None:
     store = MemoryStore()
     runner = runner_of(store, calls(("pay", {})), stalls(), poll=0.01)
