@@ -27,6 +27,7 @@ from turnwheel.effects.notices import RunEnded, TextDelta
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.agent import sleep
+from turnwheel.engine.inputs import Input
 from turnwheel.engine.journal.summary import Activity
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.environment import Environment
@@ -51,6 +52,11 @@ def session_of(
     given: dict[str, Any] = {"clock": AutoClock(100.0), "new_id": lambda: next(ids), "poll": 3_600.0}
     environment = Environment(config=config, performers=performers, **{**given, **settings})
     return Session(name, environment, store)
+
+
+def inside(session: Session) -> Any:
+    """*session*, whose parts a test looks at or changes."""
+    return session
 
 
 # Results
@@ -78,7 +84,7 @@ def over(reason: DoneReason | None, *messages: Message) -> Session:
     state = Machine.start(CONFIG, "go").state
     if reason is not None:
         state = Done(reason=reason, spent=Spent(turns=3), detail="why")
-    session._log.state.machine = Machine(CONFIG, state, attrs.evolve(memory, spent=Spent(turns=5)))
+    inside(session)._log.state.machine = Machine(CONFIG, state, attrs.evolve(memory, spent=Spent(turns=5)))
     return session
 
 
@@ -159,16 +165,16 @@ async def test_a_steer_is_read_as_it_says_or_as_the_policy_does(
     )
     await session.run("go")
     await session.steer("wait", how, id="x")
-    assert session._log.state.posted == [UserSteered(at=100.0, id="x", text="wait", how=expected)]
+    assert inside(session)._log.state.posted == [UserSteered(at=100.0, id="x", text="wait", how=expected)]
 
 
 @pytest.mark.parametrize("agent", ["", "helper"])
 async def test_a_steer_without_a_run_is_a_prompt_but_to_a_child(agent: str) -> None:
-    task = Session._input(session_of(None), "task", (), "task") if agent else None
+    task = Input(id="task", text="task") if agent else None
     session = session_of(MemoryStore(), config=attrs.evolve(CONFIG, agent=agent), task=task)
     await session.steer("wait", id="x")
     kind = UserSteered if agent else UserSent
-    assert isinstance(session._log.state.posted[-1], kind)
+    assert isinstance(inside(session)._log.state.posted[-1], kind)
 
 
 async def test_an_interrupt_without_a_run_does_nothing() -> None:
@@ -270,7 +276,7 @@ async def test_a_run_that_was_left_is_as_far_as_it_came() -> None:
 
 async def test_what_a_parent_lends_may_be_looked_at_and_spoken_to_and_nothing_more() -> None:
     session = session_of(MemoryStore(), says("hi"))
-    session._lent = True
+    inside(session)._lent = True
     refused: list[Callable[[], Any]] = [
         lambda: session.stream("go"),
         lambda: session.start("go"),
@@ -369,13 +375,13 @@ async def test_a_session_in_a_block_is_read_at_its_beginning_and_closed_at_its_e
 
 async def test_the_lease_of_a_run_that_rested_is_taken_where_it_is_asked_for() -> None:
     session = session_of(MemoryStore())
-    session._runner.lease.wanted = True
+    inside(session)._runner.lease.wanted = True
     await session.keep_lease()
-    assert session._runner.lease.held
+    assert inside(session)._runner.lease.held
     with pytest.raises(SessionBusy):
-        await session_of(session._log.store).check_free()
-    await session._runner.lease.release()
-    await session_of(session._log.store).check_free()
+        await session_of(inside(session)._log.store).check_free()
+    await inside(session)._runner.lease.release()
+    await session_of(inside(session)._log.store).check_free()
 
 
 async def test_what_is_shown_is_stored() -> None:
