@@ -211,8 +211,7 @@ class SessionRunner:
         place: asyncio.Event | None = None,
     ) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`. *place* is in the line."""
-        if self._line:
-            await self._turn(place)
+        await self._turn(place)
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
         try:
@@ -313,7 +312,7 @@ class SessionRunner:
             await self._read()
             self._check(prompt)
             event = None if prompt is None else await self._posted(prompt)
-            if event is not None or log.state.unfinished or self._due() is None:
+            if log.state.unfinished or self._due() is None:
                 return await self._begin(event)
         return await self._settled()
 
@@ -325,13 +324,14 @@ class SessionRunner:
             environment.ready(*models_of(log, environment))
         if prompt is None and state.machine is None and not state.prompted:
             raise errors.UnknownSession(self.id)
-        if state.machine is None or not state.unfinished:
+        machine = state.machine if state.unfinished else None
+        if machine is None:
             return
         # An unfinished run may hold a question or a paid result: only `resume` goes on with it. Not so a
         # child's own task: a process that lost the session may have begun on it a moment ago.
         if prompt is not None and (environment.task is None or prompt.id != environment.task.id):
             raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
-        check_tools(log, state.machine, environment)
+        check_tools(log, machine, environment)
 
     async def _posted(self, prompt: Input) -> UserSent | None:
         """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
@@ -522,29 +522,26 @@ class SessionRunner:
         await self._turn()
         # A bounded number of tries: a process that writes without end must not hang the caller.
         async with self._lock:
-            # Whether the state has what came first, and whether that has to be read.
-            caught_up = behind = False
+            # Whether what came first has to be read.
+            behind = False
             for _ in range(POST_TRIES):
                 # A driver whose own append failed ends, and takes nothing in any more.
                 driven = self.driver is not None and not self.log.unsure
-                if self.owner is Owner.CLOSED and not (driven or closed):
+                if self.owner is Owner.CLOSED and not closed:
                     raise errors.SessionClosed(self.id)
                 # A driver takes in foreign entries by itself; reading under it would replace its machine.
                 # Once its append has failed, that machine is ahead of the journal.
-                current = driven or (caught_up and not self.log.stale)
-                made = entry() if current else await self._decide(entry, behind=behind)
+                made = entry() if driven else await self._decide(entry, behind=behind)
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
-                    # What came first is in the state by now.
-                    caught_up = True
                 except errors.StoreConflict:
                     # The run here lost the session: its driver finds out by itself, the caller now. Not so
                     # where the other entry is the driver's own, whose append was cut off while this waited.
                     if driven and not self.log.unsure:
                         raise
                     # Read all of it again where the driver's machine went ahead of the journal.
-                    self.log.stale, caught_up, behind = self.log.unsure, False, True
+                    self.log.stale, behind = self.log.unsure, True
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
 
@@ -630,10 +627,10 @@ class SessionRunner:
                 await asyncio.wait({self._title})
             self.broker.close()
             # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
-            if self._ran and self.environment.ended is not None:
-                over = self.log.state.machine is not None and self.log.state.machine.state
-                reason = over.reason if isinstance(over, Done) else "unfinished"
-                await self.environment.ended(self.id, reason)
+            ended = self.environment.ended
+            if self._ran and ended is not None and (machine := self.log.state.machine) is not None:
+                over = machine.state
+                await ended(self.id, over.reason if isinstance(over, Done) else "unfinished")
 
 
 # Other processes

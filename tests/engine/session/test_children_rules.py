@@ -47,6 +47,7 @@ from turnwheel.effects.events import (
     Event,
     Interrupted,
     ModelFinished,
+    Post,
     UserSent,
 )
 from turnwheel.effects.history import CallPiece, History
@@ -185,7 +186,8 @@ def children_of(machine: Machine | None = None, store: Store | None = None, **se
     log = SessionLog("s", store)
     log.state.machine = machine
     given: dict[str, Any] = {"config": CONFIG, "performers": {}, "clock": AutoClock(9.0)}
-    environment = Environment(**{**given, "new_id": lambda: "id", **settings})
+    given |= {"new_id": lambda: "id", **settings}
+    environment = Environment(**given)
     return Children(log, environment, Kid)
 
 
@@ -223,7 +225,7 @@ def test_children_are_known_by_the_calls_that_run_in_the_order_of_those() -> Non
 
 @pytest.mark.parametrize("stops", [CallCancelled(at=2.0, call=""), Interrupted(at=2.0)])
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_child_that_is_told_to_stop_asks_nothing_that_counts(stops: Event, *, applied: bool) -> None:
+def test_a_child_that_is_told_to_stop_asks_nothing_that_counts(stops: Post, *, applied: bool) -> None:
     machine = machine_of(CONFIG, "scout", "payer")
     children = children_of(machine)
     first, second = [link.call for link in children.links]
@@ -235,7 +237,7 @@ def test_a_child_that_is_told_to_stop_asks_nothing_that_counts(stops: Event, *, 
     if applied:
         machine.advance(stops)
     else:
-        children.log.state.posted.append(stops)  # type: ignore[arg-type]  # both are posts
+        children.log.state.posted.append(stops)
     assert children.answerable == ([other] if isinstance(stops, CallCancelled) else [])
     with pytest.raises(UnknownRequest) as raised:
         children.asking("q", other.waiting)
@@ -352,7 +354,8 @@ def test_a_child_is_opened_in_the_place_of_one_that_only_looked() -> None:
 async def test_those_that_run_are_read_and_others_forgotten() -> None:
     children = children_of(machine_of(CONFIG, "scout", "payer"))
     first, second = [link.call for link in children.links]
-    known, gone = kid(children, first), Kid("s.gone", children._environment, None)
+    known = kid(children, first)
+    gone = Kid("s.gone", known.environment, None)
     known.fault = SessionClosed("s")
     children.here["gone"] = gone
     await children.load()

@@ -34,21 +34,25 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import CallPiece
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, Warned
+from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, TextDelta, Warned
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import Change, SetMode, SetModel
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent, RunTool, SetTimer
+from turnwheel.effects.secrets import Secrets
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.inputs import Input, approval_event
-from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.session.delivery import Delivery
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.session.lease import SessionLease
+from turnwheel.engine.session.redactor import Redactor, SecretNames
 from turnwheel.engine.session.runner import Owner, SessionRunner, take_over
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import noop
+from turnwheel.performers.secrets import MemoryVault
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, ScriptedTools, calls, says, stalls
@@ -71,7 +75,8 @@ class Noted(StoreOver):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
-        # From where on it was read.
+        # How many entries each append had, and from where on it was read.
+        self.sizes: list[int] = []
         self.starts: list[int] = []
         self.fault: dict[str, Exception] = {}
         # Called before each append.
@@ -93,6 +98,7 @@ class Noted(StoreOver):
         if self.meddle is not None:
             await self.meddle()
         self._note("append")
+        self.sizes.append(len(entries))
         return await super().append(session, expected, entries, about, incarnation)
 
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
@@ -105,6 +111,10 @@ class Noted(StoreOver):
     ) -> bytes | None:
         self._note("lease")
         return await super().lease(session, held, wanted, incarnation)
+
+    async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
+        self._note("deadline")
+        await super().set_deadline(session, due, incarnation)
 
 
 @pytest.fixture
@@ -176,6 +186,14 @@ async def test_an_id_that_was_just_made_has_nothing_to_take_and_nothing_to_read(
     runner = runner_of(store, says("hi"), fresh=fresh)
     await run(runner, "go")
     assert store.asked[: len(first)] == first
+    # Prompt and run are one.
+    assert store.sizes[0] == 2
+
+
+async def test_a_prompt_that_waits_is_begun_after_one_look(store: Noted) -> None:
+    await post(runner_of(store.kept), sent("go"))
+    await run(runner_of(store, says("hi")))
+    assert store.asked[:3] == ["lease", "load", "append"]
 
 
 async def test_a_run_that_is_refused_takes_no_lease_from_a_process_at_work(store: Noted) -> None:
@@ -227,6 +245,59 @@ async def test_a_lease_that_was_lost_while_a_sender_could_add_to_a_prompt_is_not
     await other.release()
 
 
+async def test_the_deadline_that_a_lost_process_told_is_gone_with_its_question() -> None:
+    store = MemoryStore()
+    config = attrs.evolve(CONFIG, policy=Policy(answer_within=5.0))
+    first = runner_of(store, calls(("pay", {})), config=config)
+    await run(first, "go")
+    assert [*await store.overdue(106.0)] == ["s"]
+    (question,) = first.log.state.questions
+    later = runner_of(store, says("done"), config=config)
+    await post(later, approval_event(question.id, Approve(), 100.0, ""))
+    await run(later)
+    assert [*await store.overdue(106.0)] == []
+
+
+async def test_a_run_that_asks_nothing_tells_no_deadline(store: Noted) -> None:
+    await run(runner_of(store, says("hi")), "go")
+    assert "deadline" not in store.asked
+
+
+class Lingering(StoreOver):
+    """Takes many turns of the event loop to give a lease up."""
+
+    async def lease(
+        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
+    ) -> bytes | None:
+        if wanted is None and held is not None:
+            await turns(20)
+        return await super().lease(session, held, wanted, incarnation)
+
+
+async def test_who_comes_while_a_lease_is_given_up_waits_for_that() -> None:
+    runner = runner_of(Lingering(), *[says("hi")] * 3)
+    # Each time, and however many they are.
+    for text in ("one", "two"):
+        async with aclosing(stream(runner, text)) as notices:
+            async for notice in notices:
+                if isinstance(notice, RunEnded):
+                    break
+            ending = asyncio.ensure_future(notices.aclose())
+            await turns(3)
+            assert runner.owner is Owner.LEAVING
+            assert [notice async for notice in stream(runner, None)] == []
+            await ending
+    assert runner.log.state.runs == 2
+
+
+async def test_who_comes_while_a_run_that_has_ended_gives_its_lease_up_waits_too() -> None:
+    runner = runner_of(Lingering(), says("one"), says("two"))
+    first = asyncio.ensure_future(run(runner, "one"))
+    assert await turns(100, lambda: runner.owner is Owner.LEAVING)
+    assert isinstance((await run(runner, "two"))[-1], RunEnded)
+    await first
+
+
 async def test_a_run_that_waits_for_people_gives_its_lease_up_and_has_it_again_at_once() -> None:
     store = MemoryStore()
     runner = runner_of(store, calls(("pay", {})), stalls(), poll=0.01)
@@ -268,6 +339,41 @@ async def test_between_two_runs_there_is_none_to_interrupt() -> None:
     assert [notice.reason for notice in await running if isinstance(notice, RunEnded)] == ["end_turn"] * 2
 
 
+async def test_what_drains_between_two_runs_leaves_the_second_to_others() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    runner, running = await between(store, clock)
+    draining = asyncio.ensure_future(runner.drain(None))
+    await turns(5)
+    clock.move(2.0)
+    await draining
+    assert len([notice for notice in await running if isinstance(notice, RunEnded)]) == 1
+    assert (await kinds(store)).count("RunOpened") == 1
+
+
+async def test_a_prompt_that_waited_for_its_turn_while_a_drain_began_is_refused() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, says("hi"))
+    async with runner.at_rest():
+        running = asyncio.ensure_future(run(runner, "go"))
+        await turns(10)
+        runner.drains = True
+    with pytest.raises(SessionClosed):
+        await running
+    assert await store.list() == []
+
+
+async def test_a_log_is_in_use_until_the_stream_has_ended_also_where_it_is_closed() -> None:
+    runner = runner_of(MemoryStore(), stalls())
+    notices = stream(runner, "go")
+    await anext(notices)
+    await runner.close()
+    uses = [runner.log.in_use]
+    await notices.aclose()
+    idle = runner_of(MemoryStore())
+    await idle.close()
+    assert [*uses, runner.log.in_use, idle.log.in_use] == [True, False, False]
+
+
 async def test_more_of_a_sender_through_another_process_is_waited_for_too() -> None:
     store, clock = MemoryStore(), ManualClock()
     runner, running = await between(store, clock)
@@ -278,7 +384,8 @@ async def test_more_of_a_sender_through_another_process_is_waited_for_too() -> N
     assert runner.driver is None
     clock.move(1.0)
     await running
-    assert [message.text for message in runner.log.state.machine.memory.history][-2:] == ["2\n3", "two"]  # type: ignore[union-attr]  # it ran
+    assert runner.log.state.machine is not None
+    assert [message.text for message in runner.log.state.machine.memory.history][-2:] == ["2\n3", "two"]
 
 
 async def test_a_prompt_that_more_may_be_added_to_is_journaled_before_that_is_waited_for() -> None:
@@ -304,6 +411,40 @@ async def test_what_a_run_begins_with_comes_of_the_entry_that_opens_it(*, kept: 
             assert runner.driver is not None
             entries.append(runner.driver.entry)
     assert (entries[0], entries[-1]) == ((1, 3) if kept else (None, None))
+
+
+async def test_secrets_are_taken_out_of_what_tools_answer() -> None:
+    store, vault = MemoryStore(), MemoryVault()
+    tools = ScriptedTools(look=lambda _: '{"password": "correct-horse-7"}')
+    redactor = Redactor("s", vault, SecretNames(Secrets(), CONFIG.tools, {}))
+    runner = runner_of(store, calls(("look", {})), says("hi"), redactor=redactor, performers={RunTool: tools})
+    await run(runner, "go")
+    assert len(tools.ran) == 1
+    assert not any(b"correct-horse-7" in entry for entry in await store.load("s"))
+    assert vault.is_local("s")
+
+
+async def test_texts_come_whole_where_parts_are_not_wanted() -> None:
+    runner = runner_of(MemoryStore(), says("one two"), watch=Delivery(include_partial=False))
+    texts = [notice.text for notice in await run(runner, "go") if isinstance(notice, TextDelta)]
+    assert texts == ["one two"]
+
+
+@pytest.mark.parametrize("loads", [True, False])
+async def test_a_session_at_rest_is_packed_after_a_look_and_after_a_run(
+    monkeypatch: pytest.MonkeyPatch, *, loads: bool
+) -> None:
+    monkeypatch.setattr("turnwheel.engine.session.session_log.PARK_AFTER", 0.0)
+    store = MemoryStore()
+    runner = runner_of(store, calls(("pay", {})))
+    await run(runner, "go")
+    if loads:
+        runner = runner_of(store)
+        await runner.load()
+    before = runner.log.state
+    await turns(5)
+    assert runner.log.state is not before
+    assert runner.log.state.questions == before.questions
 
 
 # What waits behind a run that was started
@@ -345,6 +486,18 @@ async def test_a_run_that_was_refused_for_one_at_work_leaves_that_to_be_drained(
     await first
 
 
+async def test_a_run_that_was_started_is_judged_when_its_turn_has_come() -> None:
+    runner = runner_of(MemoryStore(), stalls())
+    async with runner.at_rest():
+        first, second = [runner.start(prompt(text), ignored) for text in ("one", "two")]
+        await turns(30)
+        assert not second.done()
+    with pytest.raises(SessionBusy):
+        await second
+    await runner.close()
+    await first
+
+
 async def test_a_run_that_was_started_comes_before_one_that_is_called_behind_it() -> None:
     store = MemoryStore()
     runner = runner_of(store, stalls())
@@ -360,9 +513,11 @@ async def test_runs_that_were_started_and_inputs_behind_them_come_in_the_order_o
     store = MemoryStore()
     runner = runner_of(store, says("one"), says("two"), says("three"))
     first = runner.start(prompt("one"), ignored)
-    inputs = [asyncio.ensure_future(post(runner, sent(text))) for text in ("two", "three")]
-    await asyncio.gather(first, *inputs)
-    said = [entry.event.id for entry in await entries_of(store) if isinstance(entry, Posted)]  # type: ignore[union-attr]  # prompts
+    # At once: the run has not had its first step yet.
+    for text in ("two", "three"):
+        await post(runner, sent(text))
+    await first
+    said = [getattr(entry.event, "id", "") for entry in await entries_of(store) if isinstance(entry, Posted)]
     assert said == ["one", "two", "three"]
 
 
@@ -392,6 +547,15 @@ async def test_models_have_to_be_ready_where_a_run_is_begun_or_gone_on_with(
     config = attrs.evolve(CONFIG, fallback="two")
     await run(runner_of(store, says("hi"), config=config, ready=lambda *names: found.append({*names})), text)
     assert found[:1] == asked
+
+
+async def test_models_have_to_be_ready_before_each_of_several_runs() -> None:
+    store, found = MemoryStore(), list[set[str]]()
+    before = runner_of(store)
+    for text in ("one", "two"):
+        await post(before, sent(text))
+    await run(runner_of(store, says("1"), says("2"), ready=lambda *names: found.append({*names})))
+    assert found == [{"one"}] * 2
 
 
 async def test_a_session_that_nothing_was_said_to_is_not_there_to_go_on_with(store: Noted) -> None:
@@ -501,6 +665,14 @@ async def test_inputs_to_an_id_that_was_just_made_read_nothing(store: Noted) -> 
     assert store.asked == ["append", "append"]
 
 
+async def test_an_id_that_was_just_made_may_be_known_to_others_after_the_first_input(store: Noted) -> None:
+    runner = runner_of(store, fresh=True)
+    await post(runner, sent("one"))
+    await post(runner_of(store), sent("two"))
+    await runner.load()
+    assert [mail.id for mail in runner.log.state.prompts] == ["one", "two"]
+
+
 async def test_nothing_is_written_where_nothing_is_to_be_said(store: Noted) -> None:
     runner = runner_of(store)
     await post(runner, None)
@@ -560,6 +732,57 @@ async def test_a_step_that_was_not_stored_never_was(store: Noted, *, reads: bool
     await runner.load()
     assert runner.log.state.questions == ()
     assert runner.log.state.machine == fold(await store.kept.load("s"), "s").machine
+
+
+async def test_an_input_to_a_run_that_lost_its_session_is_refused_at_once() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, stalls())
+    running = asyncio.ensure_future(run(runner, "go"))
+    await turns(50, lambda: runner.driver is not None)
+    length = len(await store.load("s"))
+    await store.append("s", length, [encode_entry(TakenOver(at=1.0))])
+    with pytest.raises(StoreConflict):
+        await post(runner, sent("more"))
+    await runner.close()
+    await running
+
+
+class CutOff(StoreOver):
+    """Keeps an answer of a model and fails all the same, once *meanwhile* was done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] | None = None
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        there = await super().append(session, expected, entries, about, incarnation)
+        if self.meanwhile is not None and any(b"ModelFinished" in entry for entry in entries):
+            self.meanwhile()
+            self.meanwhile = None
+            await turns(10)
+            msg = "the connection was cut off"
+            raise StoreError(msg)
+        return there
+
+
+async def test_an_input_behind_a_step_that_was_kept_all_the_same_is_kept_too() -> None:
+    store = CutOff()
+    runner = runner_of(store, calls(("pay", {})))
+    posts = list[asyncio.Future[None]]()
+    store.meanwhile = lambda: posts.append(asyncio.ensure_future(post(runner, sent("more"))))
+    with pytest.raises(StoreError, match="cut off"):
+        await run(runner, "go")
+    await posts[0]
+    assert (await kinds(store))[-2:] == ["Stepped", "Posted"]
+    assert [mail.id for mail in runner.log.state.prompts] == ["more"]
+    assert len(runner.log.state.questions) == 1
 
 
 # Draining
@@ -742,6 +965,66 @@ async def test_closing_waits_for_a_title_that_is_being_asked_for() -> None:
     await turns(20, lambda: len(model.requests) == 2)
     await runner.close()
     assert at_work() == set()
+
+
+@pytest.mark.parametrize("unfinished", [True, False])
+async def test_children_are_looked_at_while_a_run_may_have_some(*, unfinished: bool) -> None:
+    runner = runner_of(MemoryStore(), calls(("pay", {})) if unfinished else says("hi"))
+    await run(runner, "go")
+    here: dict[str, Any] = runner.children.here
+    here["of an earlier run"] = Lost()
+    await runner.load()
+    assert len(runner.children.here) == (0 if unfinished else 1)
+
+
+class Followed:
+    """The children of a run, which note what they follow."""
+
+    def __init__(self) -> None:
+        self.here = {"call": None}
+        self.wake = self.abort = noop
+        self.changes: list[Change] = []
+
+    async def follow(self, change: Change) -> None:
+        self.changes.append(change)
+
+    async def close(self) -> None:
+        self.here.clear()
+
+
+async def test_a_setting_that_a_run_has_applied_is_for_its_children_too() -> None:
+    runner, children = runner_of(MemoryStore(), stalls()), Followed()
+    stand_in: Any = children
+    runner.children = stand_in
+    running = asyncio.ensure_future(run(runner, "go"))
+    await turns(50, lambda: runner.driver is not None)
+    change = SetMode(mode=PermissionMode.PLAN)
+    await post(runner, ControlReceived(at=100.0, id="1", change=change))
+    await turns(50, lambda: bool(children.changes))
+    assert children.changes == [change]
+    await runner.close()
+    await running
+
+
+async def test_a_run_that_rests_is_gone_on_with_whoever_may_add_to_a_prompt_behind_it() -> None:
+    store, config = MemoryStore(), attrs.evolve(CONFIG, policy=Policy(coalesce=2.0))
+    first = runner_of(store, calls(("pay", {})), config=config)
+    await run(first, "go")
+    await post(first, sent("more", sender="a"))
+    later = runner_of(store, config=config, clock=ManualClock())
+    assert any(isinstance(notice, ApprovalRequested) for notice in await run(later))
+
+
+async def test_a_stream_that_is_left_between_two_runs_begins_no_other() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, says("one"), says("two"))
+    for text in ("one", "two"):
+        await post(runner, sent(text))
+    async with aclosing(stream(runner, None)) as notices:
+        async for notice in notices:
+            if isinstance(notice, RunEnded):
+                break
+    assert (await kinds(store)).count("RunOpened") == 1
 
 
 @pytest.mark.parametrize("fresh", [True, False])
