@@ -241,8 +241,10 @@ async def test_a_task_that_waits_for_a_notice_gets_it_although_nothing_else_hold
 
     asyncio.ensure_future(wait())  # noqa: RUF006  # that is what this is about
     await turns(3)
+    other = broker.subscribe()
     gc.collect()
     broker.publish(END)
+    assert await other.next() is END
     await turns(3)
     assert got == [END]
 
