@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 from provers.tasks import turns
@@ -32,17 +33,22 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.config import Compaction, Loops, OnLost, Retries, SideEffect, Steering
+from turnwheel.effects.config import Compaction, Config, Loops, OnLost, Retries, SideEffect, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
-from turnwheel.effects.events import Failure
+from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
+from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.requests import AskApproval, CallModel
+from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.agent import offer
 from turnwheel.engine.session.environment import Titles
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers import command_hook
+from turnwheel.performers.base import PerformContext, noop
 from turnwheel.states.rules.limits import child_tools
+from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
@@ -537,3 +543,55 @@ async def test_the_tools_of_a_turn_may_be_chosen_with_waiting() -> None:
     agent, asked = scripted(says("well"), tools=[pay, peek], tools_for=choose)
     await agent.run("go")
     assert [one.tools for one in asked.requests] == [("peek",)]
+
+
+ASKED = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=1), tools=("pay", "peek"))
+
+
+@pytest.mark.parametrize("later", [True, False])
+@pytest.mark.parametrize("purpose", [*Purpose])
+async def test_tools_are_chosen_for_turns_only_and_the_answer_says_which(
+    purpose: Purpose, *, later: bool
+) -> None:
+    """In the order of the request, and of those that it has: a child may have some of them only."""
+    seen, chose = list[CallModel](), list[PerformContext]()
+    answers: list[Any] = [
+        ModelFinished(request="r-1", stop=StopReason.END_TURN, usage=Usage(), at=1.0),
+        ModelFailed(request="r-1", failure=Failure.OVERLOADED, message="later", at=1.0),
+    ]
+    scene = PerformContext(
+        session="s",
+        run="r",
+        config=Config(model=ModelSpec(name="m")),
+        history=History.of(),
+        clock=AutoClock(),
+        emit=noop,
+    )
+
+    async def model(request: CallModel, _: PerformContext) -> Any:
+        seen.append(request)
+        return answers[len(seen) - 1]
+
+    async def promised() -> list[str]:
+        return ["peek", "more"]
+
+    def choose(given: PerformContext) -> Any:
+        chose.append(given)
+        return promised() if later else ["peek", "more"]
+
+    request = attrs.evolve(ASKED, purpose=purpose)
+    found = [await offer(choose, ("pay", "peek", "more"), model, request, scene) for _ in answers]
+    turn = purpose is Purpose.TURN
+    assert seen == [attrs.evolve(request, tools=("peek",)) if turn else request] * 2
+    assert chose == ([scene] * 2 if turn else [])
+    assert found == [attrs.evolve(answers[0], offered=("peek",)) if turn else answers[0], answers[1]]
+
+
+@pytest.mark.parametrize(("known", "there"), [((), "none"), (("pay", "peek"), "pay, peek")])
+async def test_a_tool_that_is_chosen_and_is_not_there_is_named(known: tuple[str, ...], there: str) -> None:
+    async def model(*_: object) -> Any:
+        raise AssertionError
+
+    scene: Any = None
+    with pytest.raises(ConfigError, match=f"no tool 'fly'; there are: {there}$"):
+        await offer(lambda _: [*known, "fly", "swim"], known, model, ASKED, scene)
