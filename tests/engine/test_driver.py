@@ -56,7 +56,7 @@ from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.machine import Machine, ignored
 from turnwheel.performers.base import PerformContext
-from turnwheel.states import streaming
+from turnwheel.states import State, streaming
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, says, stalls
@@ -748,3 +748,107 @@ async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
                 asyncio.get_running_loop().call_soon(driver.inbox.wake)
     assert driver.machine.state.label == "dispatching"
     assert rested == []  # it is over, since no caller waits
+
+
+# What waited at a takeover cancels what would be begun
+
+
+async def dispatching() -> tuple[Machine, tuple[Effect, ...]]:
+    """A machine that waits for a child, and the request by which it does."""
+    driver = driver_of(ScriptedModel(HIRES), child=Kid(1))
+    effects = await driven(driver)
+    assert driver.machine.state.label == "dispatching"
+    return driver.machine, tuple([effect for effect in effects if isinstance(effect, RunAgent)])
+
+
+async def test_a_tool_that_is_cancelled_before_its_takeover_never_begins() -> None:
+    machine, first = at_work("look")
+
+    async def look(*_: object) -> ToolFinished:
+        raise AssertionError
+
+    driver = Driver(machine=machine, performers={RunTool: look})
+    driver.post(STOP)
+    async with asyncio.timeout(5):
+        async for _ in driver.steps(first):
+            await turns(3)
+    assert machine.done
+    assert [one.outcome for one in machine.memory.history[-1].results] == [Outcome.CANCELLED]
+
+
+async def test_a_child_that_is_cancelled_before_its_takeover_is_begun_to_be_stopped() -> None:
+    """Only its own journal knows how far it came."""
+    machine, first = await dispatching()
+    kid = Kid(0)
+    driver = Driver(machine=machine, performers={RunAgent: kid})
+    driver.post(STOP)
+    async with asyncio.timeout(5):
+        async for _ in driver.steps(first):
+            await turns(3)
+    assert (machine.done, kid.begun) == (True, 1)
+    assert [one.content for one in machine.memory.history[-1].results] == ["stopped"]
+
+
+async def test_a_child_that_is_cancelled_while_its_driver_drains_is_left_to_the_next_owner() -> None:
+    machine, first = await dispatching()
+    kid = Kid(0)
+    driver = Driver(machine=machine, performers={RunAgent: kid})
+    driver.drain()
+    driver.post(STOP)
+    async with asyncio.timeout(5):
+        async for _ in driver.steps(first, wait=True):
+            await turns(3)
+    assert (machine.done, kid.begun) == (False, 0)
+    assert driver.unbegun == machine.state.open != ()
+
+
+async def test_a_child_that_was_left_to_later_is_not_begun_again_while_its_driver_drains() -> None:
+    kid = Kid(1)
+    driver = driver_of(ScriptedModel(HIRES), child=kid)
+    await driven(driver)
+    driver.drain()
+    driver.post(STOP)
+    await driven(driver, anew=False, wait=True)
+    assert (driver.machine.done, kid.begun) == (False, 1)
+
+
+async def test_a_performer_that_raises_is_logged_and_one_that_is_cancelled_is_not() -> None:
+    async def broken(_: RunTool, __: PerformContext) -> Any:
+        raise faults.pop()
+
+    faults: list[BaseException] = [asyncio.CancelledError(), ValueError("bug")]
+    two = calls(("look", {}), ("look", {}))
+    with capture_logs() as lines:
+        await driven(driver_of(ScriptedModel(two, says("sorry")), tool=broken, session="s"))
+    told = [line for line in lines if line["event"] == "a performer raised"]
+    assert [(line["request"], line["session"]) for line in told] == [("RunTool", "s")]
+    assert faults == []
+
+
+async def test_a_reader_that_leaves_is_not_told_what_its_work_did_while_it_stopped() -> None:
+    async def stubborn(*_: object) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("stopped")
+            msg = "while it stopped"
+            raise ZeroDivisionError(msg)
+
+    ended = list[str]()
+    driver = driver_of(ScriptedModel(calls(("look", {}))), tool=stubborn)
+    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+        async for effect in effects:
+            if isinstance(effect, ToolStarted):
+                await turns(3)
+                break
+    assert ended == ["stopped"]
+
+
+async def test_a_driver_that_is_left_ends_its_steps_and_applies_nothing_more() -> None:
+    driver, left = driver_of(ScriptedModel(stalls("hm"))), list[State]()
+    async with asyncio.timeout(5):
+        async for effect in told(driver, wait=True):
+            if isinstance(effect, TextDelta):
+                left.append(driver.machine.state)
+                await driver.leave()
+    assert left == [driver.machine.state]
