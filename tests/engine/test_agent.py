@@ -40,13 +40,15 @@ from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose
+from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose, SetTimer
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.agent import offer
+from turnwheel.engine.agent import offer, sleep
 from turnwheel.engine.session.environment import Titles
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers import command_hook
 from turnwheel.performers.base import PerformContext, noop
+from turnwheel.performers.models.rate_limits import RateLimit
+from turnwheel.performers.secrets import MemoryVault
 from turnwheel.states.rules.limits import child_tools
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
@@ -595,3 +597,34 @@ async def test_a_tool_that_is_chosen_and_is_not_there_is_named(known: tuple[str,
     scene: Any = None
     with pytest.raises(ConfigError, match=f"no tool 'fly'; there are: {there}$"):
         await offer(lambda _: [*known, "fly", "swim"], known, model, ASKED, scene)
+
+
+async def test_a_timer_fires_when_it_is_due() -> None:
+    clock = AutoClock(5.0)
+    settings = Config(model=ModelSpec(name="m"))
+    scene = PerformContext(
+        session="s", run="r", config=settings, history=History.of(), clock=clock, emit=noop
+    )
+    fired = await sleep(SetTimer(id="r-1", due=9.0), scene)
+    assert (fired.request, fired.at) == ("r-1", clock.now())
+    assert fired.at >= 9.0
+
+
+def test_a_vault_is_one_that_keeps_and_finds() -> None:
+    own = MemoryVault()
+    assert Agent(model="m", vault=own).vault is own
+    wrong: Any = object()
+    with pytest.raises(ArgumentError, match="a vault has the methods keep and find"):
+        Agent(model="m", vault=wrong)
+
+
+def test_the_rates_of_an_agent_may_be_any_iterable() -> None:
+    rate = RateLimit(model="m", requests=3)
+    assert Agent(model="m", rates=iter([rate])).rates == (rate,)
+
+
+async def test_instructions_are_read_in_the_directory_of_the_agent(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Be brief.")
+    agent, asked = scripted(says("well"), cwd=tmp_path, instructions=["AGENTS.md"])
+    await agent.run("go")
+    assert "Be brief." in asked.requests[0].system + asked.seen[0][0].text
