@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import aclosing
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from turnwheel import (
     MemoryStore,
     ModelSpec,
     Policy,
+    Price,
     Rule,
     SQLiteStore,
     hook,
@@ -628,3 +630,35 @@ async def test_instructions_are_read_in_the_directory_of_the_agent(tmp_path: Pat
     agent, asked = scripted(says("well"), cwd=tmp_path, instructions=["AGENTS.md"])
     await agent.run("go")
     assert "Be brief." in asked.requests[0].system + asked.seen[0][0].text
+
+
+def test_every_model_of_an_agent_and_of_its_children_is_priced_unless_it_has_a_price() -> None:
+    asked, price = dict[str, str | None](), Price(input=Decimal(1), output=Decimal(2))
+    own = Price(input=Decimal(3), output=Decimal(4))
+
+    def prices(spec: ModelSpec, url: str | None) -> Price:
+        asked[spec.name] = url
+        return price
+
+    kids = [ChildSpec(name=name, model=ModelSpec(name=f"openai:{name}")) for name in ("kid", "other")]
+    config = Agent(
+        model="openai:a",
+        models=["openai:b", ModelSpec(name="openai:c", price=own)],
+        fallback="anthropic:d",
+        base_url="http://proxy",
+        children=[*kids, ChildSpec(name="plain")],
+        prices=prices,
+    ).config
+    assert [model.price for model in (config.model, *config.models)] == [price, price, own, price]
+    assert [child.model and child.model.price for child in config.children] == [price, price, None]
+    # The address is that of the first model's provider.
+    here = dict.fromkeys(["openai:a", "openai:b", "openai:kid", "openai:other"], "http://proxy")
+    assert asked == {**here, "anthropic:d": None}
+
+
+def test_an_agent_does_not_show_its_keys() -> None:
+    agent = Agent(
+        model="m", base_url="http://me:hidden@localhost", api_key="hidden", deps={"password": "hidden"}
+    )
+    assert "localhost" in repr(agent)
+    assert "hidden" not in repr(agent)
