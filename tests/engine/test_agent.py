@@ -50,11 +50,13 @@ from turnwheel.engine.session.listing import listed
 from turnwheel.performers import command_hook
 from turnwheel.performers.base import PerformContext, noop
 from turnwheel.performers.models.rate_limits import RateLimit
+from turnwheel.performers.models.router import Models
 from turnwheel.performers.secrets import MemoryVault
+from turnwheel.performers.stores.base import Entries
 from turnwheel.states.rules.limits import child_tools
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
-from turnwheel.testing.stores import FaultyStore
+from turnwheel.testing.stores import FaultyStore, StoreOver
 
 
 @tool
@@ -663,3 +665,49 @@ def test_an_agent_does_not_show_its_keys() -> None:
     assert "localhost" in repr(agent)
     # Nor what it has no setting for: its threads, and the sessions that work.
     assert not any(word in repr(agent) for word in ("hidden", "approvals", "at_work"))
+
+
+async def test_a_session_may_have_a_store_of_its_own() -> None:
+    usual, other = MemoryStore(), MemoryStore()
+    agent, _ = scripted(says("one"), says("two"), store=usual)
+    for store in (None, other):
+        async with agent.session("s", store) as session:
+            await session.run("go")
+        assert (bool(await usual.load("s")), bool(await other.load("s"))) == (True, store is other)
+
+
+async def test_a_run_with_a_store_rests_on_a_question_and_reads_nothing_before() -> None:
+    class Read(StoreOver):
+        reads = 0
+
+        async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+            self.reads += 1
+            return await super().load(session, start, incarnation)
+
+    store = Read()
+    agent, _ = scripted(calls(("pay", {})), store=store)
+    result = await agent.run("go")
+    assert ([one.tool for one in result.waiting], result.reason) == (["pay"], None)
+    assert store.reads == 0
+
+
+@pytest.mark.parametrize("way", ["aclose", "async with", "run_sync"])
+def test_an_agent_closes_its_connections(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[object] = []
+
+    async def aclose(self: object) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(Models, "aclose", aclose)
+    agent, _ = scripted(says("hi"))
+
+    async def use() -> None:
+        async with agent:
+            await agent.run("go")
+            assert closed == []
+
+    if way == "run_sync":
+        agent.run_sync("go")
+    else:
+        asyncio.run(agent.aclose() if way == "aclose" else use())
+    assert len(closed) == 1
