@@ -32,17 +32,18 @@ from turnwheel import (
     Price,
     Rule,
     SQLiteStore,
+    ToolContext,
     hook,
     tool,
 )
 from turnwheel.effects.config import Compaction, Config, Loops, OnLost, Retries, SideEffect, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
-from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
+from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.notices import TextDelta
+from turnwheel.effects.notices import TextDelta, ToolOutput
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose, SetTimer
+from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose, RunTool, SetTimer
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import offer, sleep
 from turnwheel.engine.session.environment import Titles
@@ -711,3 +712,31 @@ def test_an_agent_closes_its_connections(way: str, monkeypatch: pytest.MonkeyPat
     else:
         asyncio.run(agent.aclose() if way == "aclose" else use())
     assert len(closed) == 1
+
+
+@pytest.mark.parametrize("hosts", [True, False])
+async def test_what_a_tool_tells_while_it_works_has_no_secret_whoever_runs_it(*, hosts: bool) -> None:
+    secret = "correct-horse-7"  # noqa: S105  # made up
+
+    @tool(approval="never")
+    async def log_in(password: str, context: ToolContext) -> str:
+        """Log in."""
+        context.emit(f"with {password}")
+        return "done"
+
+    @tool(approval="never")
+    async def sign_up(password: str) -> str:
+        """Sign up."""
+        return password
+
+    async def run(request: RunTool, scene: PerformContext) -> ToolFinished:
+        scene.emit(ToolProgressed(request=request.id, text=f"with {secret}", at=1.0))
+        return ToolFinished(request=request.id, content="done", at=1.0)
+
+    model = ScriptedModel(calls(("sign_up" if hosts else "log_in", {"password": secret})), says("well"))
+    performers = {CallModel: model, **({RunTool: run} if hosts else {})}
+    agent = Agent(model="scripted", tools=[log_in, sign_up], performers=performers)
+    told = [notice async for notice in agent.stream("go")]
+    [output] = [notice.text for notice in told if isinstance(notice, ToolOutput)]
+    assert output.startswith("with [")
+    assert secret not in str(told)
