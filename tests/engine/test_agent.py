@@ -719,7 +719,7 @@ async def test_what_a_tool_tells_while_it_works_has_no_secret_whoever_runs_it(*,
     secret = "correct-horse-7"  # noqa: S105  # made up
 
     @tool(approval="never")
-    async def log_in(password: str, context: ToolContext) -> str:
+    async def log_in(password: str, context: ToolContext[None]) -> str:
         """Log in."""
         context.emit(f"with {password}")
         return "done"
@@ -734,7 +734,9 @@ async def test_what_a_tool_tells_while_it_works_has_no_secret_whoever_runs_it(*,
         return ToolFinished(request=request.id, content="done", at=1.0)
 
     model = ScriptedModel(calls(("sign_up" if hosts else "log_in", {"password": secret})), says("well"))
-    performers = {CallModel: model, **({RunTool: run} if hosts else {})}
+    performers: dict[type, Any] = {CallModel: model}
+    if hosts:
+        performers[RunTool] = run
     agent = Agent(model="scripted", tools=[log_in, sign_up], performers=performers)
     told = [notice async for notice in agent.stream("go")]
     [output] = [notice.text for notice in told if isinstance(notice, ToolOutput)]
