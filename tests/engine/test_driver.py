@@ -50,6 +50,7 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine import driver as driver_module
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.driver import Driver, Inbox, check_answer, failed_answer
 from turnwheel.engine.journal.encoding import encode_entry
@@ -58,8 +59,8 @@ from turnwheel.engine.machine import Machine, ignored
 from turnwheel.performers.base import PerformContext
 from turnwheel.states import State, streaming
 from turnwheel.states.rules import model_messages
-from turnwheel.testing.clocks import ManualClock
-from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, says, stalls
+from turnwheel.testing.clocks import AutoClock, ManualClock
+from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, fails, says, stalls
 
 CONFIG = Config(
     model=ModelSpec(name="scripted"),
@@ -852,3 +853,84 @@ async def test_a_driver_that_is_left_ends_its_steps_and_applies_nothing_more() -
                 left.append(driver.machine.state)
                 await driver.leave()
     assert left == [driver.machine.state]
+
+
+# When a step begins and when it is told
+
+
+async def test_a_request_is_under_way_when_it_is_told() -> None:
+    model = ScriptedModel(says("hi"))
+    async for effect in told(driver_of(model)):
+        if isinstance(effect, CallModel):
+            await turns(3)
+            assert model.requests == [effect]
+
+
+async def test_a_run_that_was_opened_and_has_not_begun_begins() -> None:
+    driver = driver_of(ScriptedModel(says("hi")))
+    await driven(driver, anew=False)
+    assert driver.machine.memory.history[-1].text == "hi"
+
+
+async def test_a_wait_before_another_try_is_none_to_rest_on() -> None:
+    model = ScriptedModel(fails(Failure.OVERLOADED), says("hi"))
+    driver = driver_of(model, timer=sleep, clock=AutoClock(AT))
+    await driven(driver)
+    assert driver.machine.memory.history[-1].text == "hi"
+
+
+async def test_a_run_does_not_rest_on_a_question_while_a_tool_is_at_work() -> None:
+    may, parallel = asyncio.Event(), attrs.evolve(CONFIG, policy=Policy(concurrency="parallel"))
+
+    async def look(request: RunTool, _: PerformContext) -> ToolFinished:
+        await may.wait()
+        return ToolFinished(at=AT, request=request.id, content="seen")
+
+    model = ScriptedModel(calls(("look", {}), ("write", {})))
+    machine = Machine.start(parallel, "go", run="r")
+    driver = Driver(machine=machine, performers={CallModel: model, RunTool: look})
+    seen = list[bool]()
+    async for effect in told(driver):
+        if isinstance(effect, AskApproval):
+            await turns(3)
+            seen.append(driver.resting)
+            may.set()
+    assert (seen, machine.state.label, driver.resting) == ([False], "confirming", True)
+
+
+async def test_a_driver_that_drains_waits_for_the_work_that_has_begun() -> None:
+    async def look(request: RunTool, _: PerformContext) -> ToolFinished:
+        driver.drain()
+        await turns(5)
+        return ToolFinished(at=AT, request=request.id, content="seen")
+
+    model = ScriptedModel(calls(("look", {})))
+    driver = driver_of(model, tool=look)
+    await driven(driver, wait=True)
+    assert [one.content for one in driver.machine.memory.history[-1].results] == ["seen"]
+    assert (len(model.requests), driver.unbegun) == (1, driver.machine.state.open)
+
+
+async def test_a_post_to_a_reader_that_waits_or_has_left_needs_no_other_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver_module, "READER_GRACE", 0.0)
+    driver, seen = driver_of(ScriptedModel(stalls("hm"))), list[type[Effect]]()
+
+    async def read() -> None:
+        async with aclosing(told(driver)) as effects:
+            async for effect in effects:
+                seen.append(type(effect))
+                if isinstance(effect, InputReceived):
+                    break
+
+    reads = asyncio.ensure_future(read())
+    await turns(20)
+    assert TextDelta in seen
+    driver.post(UserSent(at=AT, id="more", text="more"))
+    async with asyncio.timeout(5):
+        await reads
+    waits = len(driver.inbox)
+    driver.post(STOP)
+    await turns(20)
+    assert len(driver.inbox) == waits + 1
