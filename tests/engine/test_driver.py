@@ -751,6 +751,25 @@ async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
     assert rested == []  # it is over, since no caller waits
 
 
+@pytest.mark.parametrize("fault", [ArgumentError("no decision"), ValueError("broken")])
+async def test_an_approver_that_is_wrongly_made_ends_the_steps_and_one_that_fails_says_no(
+    fault: Exception,
+) -> None:
+    async def approve(*_: object) -> Any:
+        raise fault
+
+    model = ScriptedModel(calls(("write", {})), says("well"))
+    driver = driver_of(model, approver=approve, tool=ScriptedTools(write=str))
+    if isinstance(fault, ArgumentError):
+        with pytest.raises(ArgumentError, match="no decision"):
+            await driven(driver)
+        # The question stays open, for an approver that works.
+        assert (driver.machine.state.label, len(driver.machine.state.open)) == ("confirming", 1)
+        return
+    await driven(driver)
+    assert [one.outcome for one in driver.machine.memory.history[2].results] == [Outcome.DENIED]
+
+
 # What waited at a takeover cancels what would be begun
 
 
@@ -764,16 +783,18 @@ async def dispatching() -> tuple[Machine, tuple[Effect, ...]]:
 
 async def test_a_tool_that_is_cancelled_before_its_takeover_never_begins() -> None:
     machine, first = at_work("look")
+    began = list[str]()
 
-    async def look(*_: object) -> ToolFinished:
-        raise AssertionError
+    def look(request: RunTool, _: PerformContext) -> asyncio.Future[Any]:
+        began.append(request.tool)
+        return asyncio.get_running_loop().create_future()
 
     driver = Driver(machine=machine, performers={RunTool: look})
     driver.post(STOP)
     async with asyncio.timeout(5):
         async for _ in driver.steps(first):
             await turns(3)
-    assert machine.done
+    assert (machine.done, began) == (True, [])
     assert [one.outcome for one in machine.memory.history[-1].results] == [Outcome.CANCELLED]
 
 
