@@ -789,7 +789,8 @@ async def test_a_tool_that_is_cancelled_before_its_takeover_never_begins() -> No
         began.append(request.tool)
         return asyncio.get_running_loop().create_future()
 
-    driver = Driver(machine=machine, performers={RunTool: look})
+    performers: dict[type, Any] = {RunTool: look}
+    driver = Driver(machine=machine, performers=performers)
     driver.post(STOP)
     async with asyncio.timeout(5):
         async for _ in driver.steps(first):
