@@ -505,7 +505,7 @@ def _keep_end(state: SessionState, machine: Machine) -> None:
 
 def _fork(state: SessionState, entry: Forked, where: str) -> None:
     """Make *state* that of a copy: earlier spend and waiting prompts stay with the original."""
-    if state.unfinished and entry.run:
+    if entry.run:
         state.machine = forked_run(_machine(state, where), entry.run)
         state.copied_spent = state.machine.memory.spent
     else:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import aclosing
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 from provers.tasks import turns
@@ -27,24 +29,35 @@ from turnwheel import (
     MemoryStore,
     ModelSpec,
     Policy,
+    Price,
     Rule,
     SQLiteStore,
+    ToolContext,
     hook,
     tool,
 )
-from turnwheel.effects.config import Compaction, Loops, OnLost, Retries, SideEffect, Steering
+from turnwheel.effects.config import Compaction, Config, Loops, OnLost, Retries, SideEffect, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
-from turnwheel.effects.events import Failure
+from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, ToolFinished, ToolProgressed
+from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.notices import TextDelta
+from turnwheel.effects.notices import TextDelta, ToolOutput
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.requests import AskApproval, CallModel
+from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose, RunTool, SetTimer
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.agent import offer, sleep
 from turnwheel.engine.session.environment import Titles
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers import command_hook
+from turnwheel.performers.base import PerformContext, noop
+from turnwheel.performers.models.rate_limits import RateLimit
+from turnwheel.performers.models.router import Models
+from turnwheel.performers.secrets import MemoryVault
+from turnwheel.performers.stores.base import Entries
 from turnwheel.states.rules.limits import child_tools
+from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
-from turnwheel.testing.stores import FaultyStore
+from turnwheel.testing.stores import FaultyStore, StoreOver
 
 
 @tool
@@ -537,3 +550,195 @@ async def test_the_tools_of_a_turn_may_be_chosen_with_waiting() -> None:
     agent, asked = scripted(says("well"), tools=[pay, peek], tools_for=choose)
     await agent.run("go")
     assert [one.tools for one in asked.requests] == [("peek",)]
+
+
+ASKED = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=1), tools=("pay", "peek"))
+
+
+@pytest.mark.parametrize("later", [True, False])
+@pytest.mark.parametrize("purpose", [*Purpose])
+async def test_tools_are_chosen_for_turns_only_and_the_answer_says_which(
+    purpose: Purpose, *, later: bool
+) -> None:
+    """In the order of the request, and of those that it has: a child may have some of them only."""
+    seen, chose = list[CallModel](), list[PerformContext]()
+    answers: list[Any] = [
+        ModelFinished(request="r-1", stop=StopReason.END_TURN, usage=Usage(), at=1.0),
+        ModelFailed(request="r-1", failure=Failure.OVERLOADED, message="later", at=1.0),
+    ]
+    scene = PerformContext(
+        session="s",
+        run="r",
+        config=Config(model=ModelSpec(name="m")),
+        history=History.of(),
+        clock=AutoClock(),
+        emit=noop,
+    )
+
+    async def model(request: CallModel, _: PerformContext) -> Any:
+        seen.append(request)
+        return answers[len(seen) - 1]
+
+    async def promised() -> list[str]:
+        return ["peek", "more"]
+
+    def choose(given: PerformContext) -> Any:
+        chose.append(given)
+        return promised() if later else ["peek", "more"]
+
+    request = attrs.evolve(ASKED, purpose=purpose)
+    found = [await offer(choose, ("pay", "peek", "more"), model, request, scene) for _ in answers]
+    turn = purpose is Purpose.TURN
+    assert seen == [attrs.evolve(request, tools=("peek",)) if turn else request] * 2
+    assert chose == ([scene] * 2 if turn else [])
+    assert found == [attrs.evolve(answers[0], offered=("peek",)) if turn else answers[0], answers[1]]
+
+
+@pytest.mark.parametrize(("known", "there"), [((), "none"), (("pay", "peek"), "pay, peek")])
+async def test_a_tool_that_is_chosen_and_is_not_there_is_named(known: tuple[str, ...], there: str) -> None:
+    async def model(*_: object) -> Any:
+        raise AssertionError
+
+    scene: Any = None
+    with pytest.raises(ConfigError, match=f"no tool 'fly'; there are: {there}$"):
+        await offer(lambda _: [*known, "fly", "swim"], known, model, ASKED, scene)
+
+
+async def test_a_timer_fires_when_it_is_due() -> None:
+    clock = AutoClock(5.0)
+    settings = Config(model=ModelSpec(name="m"))
+    scene = PerformContext(
+        session="s", run="r", config=settings, history=History.of(), clock=clock, emit=noop
+    )
+    fired = await sleep(SetTimer(id="r-1", due=9.0), scene)
+    assert (fired.request, fired.at) == ("r-1", clock.now())
+    assert fired.at >= 9.0
+
+
+def test_a_vault_is_one_that_keeps_and_finds() -> None:
+    own = MemoryVault()
+    assert Agent(model="m", vault=own).vault is own
+    wrong: Any = object()
+    with pytest.raises(ArgumentError, match="a vault has the methods keep and find"):
+        Agent(model="m", vault=wrong)
+
+
+def test_the_rates_of_an_agent_may_be_any_iterable() -> None:
+    rate = RateLimit(model="m", requests=3)
+    assert Agent(model="m", rates=iter([rate])).rates == (rate,)
+
+
+async def test_instructions_are_read_in_the_directory_of_the_agent(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Be brief.")
+    agent, asked = scripted(says("well"), cwd=tmp_path, instructions=["AGENTS.md"])
+    await agent.run("go")
+    assert "Be brief." in asked.requests[0].system + asked.seen[0][0].text
+
+
+def test_every_model_of_an_agent_and_of_its_children_is_priced_unless_it_has_a_price() -> None:
+    asked, price = dict[str, str | None](), Price(input=Decimal(1), output=Decimal(2))
+    own = Price(input=Decimal(3), output=Decimal(4))
+
+    def prices(spec: ModelSpec, url: str | None) -> Price:
+        asked[spec.name] = url
+        return price
+
+    kids = [ChildSpec(name=name, model=ModelSpec(name=f"openai:{name}")) for name in ("kid", "other")]
+    config = Agent(
+        model="openai:a",
+        models=["openai:b", ModelSpec(name="openai:c", price=own)],
+        fallback="anthropic:d",
+        base_url="http://proxy",
+        children=[*kids, ChildSpec(name="plain")],
+        prices=prices,
+    ).config
+    assert [model.price for model in (config.model, *config.models)] == [price, price, own, price]
+    assert [child.model and child.model.price for child in config.children] == [price, price, None]
+    # The address is that of the first model's provider.
+    here = dict.fromkeys(["openai:a", "openai:b", "openai:kid", "openai:other"], "http://proxy")
+    assert asked == {**here, "anthropic:d": None}
+
+
+def test_an_agent_does_not_show_its_keys() -> None:
+    agent = Agent(
+        model="m", base_url="http://me:hidden@localhost", api_key="hidden", deps={"password": "hidden"}
+    )
+    assert "localhost" in repr(agent)
+    # Nor what it has no setting for: its threads, and the sessions that work.
+    assert not any(word in repr(agent) for word in ("hidden", "approvals", "at_work"))
+
+
+async def test_a_session_may_have_a_store_of_its_own() -> None:
+    usual, other = MemoryStore(), MemoryStore()
+    agent, _ = scripted(says("one"), says("two"), store=usual)
+    for store in (None, other):
+        async with agent.session("s", store) as session:
+            await session.run("go")
+        assert (bool(await usual.load("s")), bool(await other.load("s"))) == (True, store is other)
+
+
+async def test_a_run_with_a_store_rests_on_a_question_and_reads_nothing_before() -> None:
+    class Read(StoreOver):
+        reads = 0
+
+        async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+            self.reads += 1
+            return await super().load(session, start, incarnation)
+
+    store = Read()
+    agent, _ = scripted(calls(("pay", {})), store=store)
+    result = await agent.run("go")
+    assert ([one.tool for one in result.waiting], result.reason) == (["pay"], None)
+    assert store.reads == 0
+
+
+@pytest.mark.parametrize("way", ["aclose", "async with", "run_sync"])
+def test_an_agent_closes_its_connections(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[object] = []
+
+    async def aclose(self: object) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(Models, "aclose", aclose)
+    agent, _ = scripted(says("hi"))
+
+    async def use() -> None:
+        async with agent:
+            await agent.run("go")
+            assert closed == []
+
+    if way == "run_sync":
+        agent.run_sync("go")
+    else:
+        asyncio.run(agent.aclose() if way == "aclose" else use())
+    assert len(closed) == 1
+
+
+@pytest.mark.parametrize("hosts", [True, False])
+async def test_what_a_tool_tells_while_it_works_has_no_secret_whoever_runs_it(*, hosts: bool) -> None:
+    secret = "correct-horse-7"  # noqa: S105  # made up
+
+    @tool(approval="never")
+    async def log_in(password: str, context: ToolContext[None]) -> str:
+        """Log in."""
+        context.emit(f"with {password}")
+        return "done"
+
+    @tool(approval="never")
+    async def sign_up(password: str) -> str:
+        """Sign up."""
+        return password
+
+    async def run(request: RunTool, scene: PerformContext) -> ToolFinished:
+        scene.emit(ToolProgressed(request=request.id, text=f"with {secret}", at=1.0))
+        return ToolFinished(request=request.id, content="done", at=1.0)
+
+    model = ScriptedModel(calls(("sign_up" if hosts else "log_in", {"password": secret})), says("well"))
+    performers: dict[type, Any] = {CallModel: model}
+    if hosts:
+        performers[RunTool] = run
+    agent = Agent(model="scripted", tools=[log_in, sign_up], performers=performers)
+    told = [notice async for notice in agent.stream("go")]
+    [output] = [notice.text for notice in told if isinstance(notice, ToolOutput)]
+    assert output.startswith("with [")
+    assert secret not in str(told)

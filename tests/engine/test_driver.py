@@ -50,16 +50,17 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine import driver as driver_module
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.driver import Driver, Inbox, check_answer, failed_answer
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.machine import Machine, ignored
 from turnwheel.performers.base import PerformContext
-from turnwheel.states import streaming
+from turnwheel.states import State, streaming
 from turnwheel.states.rules import model_messages
-from turnwheel.testing.clocks import ManualClock
-from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, says, stalls
+from turnwheel.testing.clocks import AutoClock, ManualClock
+from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, fails, says, stalls
 
 CONFIG = Config(
     model=ModelSpec(name="scripted"),
@@ -748,3 +749,210 @@ async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
                 asyncio.get_running_loop().call_soon(driver.inbox.wake)
     assert driver.machine.state.label == "dispatching"
     assert rested == []  # it is over, since no caller waits
+
+
+@pytest.mark.parametrize("fault", [ArgumentError("no decision"), ValueError("broken")])
+async def test_an_approver_that_is_wrongly_made_ends_the_steps_and_one_that_fails_says_no(
+    fault: Exception,
+) -> None:
+    async def approve(*_: object) -> Any:
+        raise fault
+
+    model = ScriptedModel(calls(("write", {})), says("well"))
+    driver = driver_of(model, approver=approve, tool=ScriptedTools(write=str))
+    if isinstance(fault, ArgumentError):
+        with pytest.raises(ArgumentError, match="no decision"):
+            await driven(driver)
+        # The question stays open, for an approver that works.
+        assert (driver.machine.state.label, len(driver.machine.state.open)) == ("confirming", 1)
+        return
+    await driven(driver)
+    assert [one.outcome for one in driver.machine.memory.history[2].results] == [Outcome.DENIED]
+
+
+# What waited at a takeover cancels what would be begun
+
+
+async def dispatching() -> tuple[Machine, tuple[Effect, ...]]:
+    """A machine that waits for a child, and the request by which it does."""
+    driver = driver_of(ScriptedModel(HIRES), child=Kid(1))
+    effects = await driven(driver)
+    assert driver.machine.state.label == "dispatching"
+    return driver.machine, tuple([effect for effect in effects if isinstance(effect, RunAgent)])
+
+
+async def test_a_tool_that_is_cancelled_before_its_takeover_never_begins() -> None:
+    machine, first = at_work("look")
+    began = list[str]()
+
+    def look(request: RunTool, _: PerformContext) -> asyncio.Future[Any]:
+        began.append(request.tool)
+        return asyncio.get_running_loop().create_future()
+
+    performers: dict[type, Any] = {RunTool: look}
+    driver = Driver(machine=machine, performers=performers)
+    driver.post(STOP)
+    async with asyncio.timeout(5):
+        async for _ in driver.steps(first):
+            await turns(3)
+    assert (machine.done, began) == (True, [])
+    assert [one.outcome for one in machine.memory.history[-1].results] == [Outcome.CANCELLED]
+
+
+async def test_a_child_that_is_cancelled_before_its_takeover_is_begun_to_be_stopped() -> None:
+    """Only its own journal knows how far it came."""
+    machine, first = await dispatching()
+    kid = Kid(0)
+    driver = Driver(machine=machine, performers={RunAgent: kid})
+    driver.post(STOP)
+    async with asyncio.timeout(5):
+        async for _ in driver.steps(first):
+            await turns(3)
+    assert (machine.done, kid.begun) == (True, 1)
+    assert [one.content for one in machine.memory.history[-1].results] == ["stopped"]
+
+
+async def test_a_child_that_is_cancelled_while_its_driver_drains_is_left_to_the_next_owner() -> None:
+    machine, first = await dispatching()
+    kid = Kid(0)
+    driver = Driver(machine=machine, performers={RunAgent: kid})
+    driver.drain()
+    driver.post(STOP)
+    async with asyncio.timeout(5):
+        async for _ in driver.steps(first, wait=True):
+            await turns(3)
+    assert (machine.done, kid.begun) == (False, 0)
+    assert driver.unbegun == machine.state.open != ()
+
+
+async def test_a_child_that_was_left_to_later_is_not_begun_again_while_its_driver_drains() -> None:
+    kid = Kid(1)
+    driver = driver_of(ScriptedModel(HIRES), child=kid)
+    await driven(driver)
+    driver.drain()
+    driver.post(STOP)
+    await driven(driver, anew=False, wait=True)
+    assert (driver.machine.done, kid.begun) == (False, 1)
+
+
+async def test_a_performer_that_raises_is_logged_and_one_that_is_cancelled_is_not() -> None:
+    async def broken(_: RunTool, __: PerformContext) -> Any:
+        raise faults.pop()
+
+    faults: list[BaseException] = [asyncio.CancelledError(), ValueError("bug")]
+    two = calls(("look", {}), ("look", {}))
+    with capture_logs() as lines:
+        await driven(driver_of(ScriptedModel(two, says("sorry")), tool=broken, session="s"))
+    told = [line for line in lines if line["event"] == "a performer raised"]
+    assert [(line["request"], line["session"]) for line in told] == [("RunTool", "s")]
+    assert faults == []
+
+
+async def test_a_reader_that_leaves_is_not_told_what_its_work_did_while_it_stopped() -> None:
+    async def stubborn(*_: object) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("stopped")
+            msg = "while it stopped"
+            raise ZeroDivisionError(msg)
+
+    ended = list[str]()
+    driver = driver_of(ScriptedModel(calls(("look", {}))), tool=stubborn)
+    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+        async for effect in effects:
+            if isinstance(effect, ToolStarted):
+                await turns(3)
+                break
+    assert ended == ["stopped"]
+
+
+async def test_a_driver_that_is_left_ends_its_steps_and_applies_nothing_more() -> None:
+    driver, left = driver_of(ScriptedModel(stalls("hm"))), list[State]()
+    async with asyncio.timeout(5):
+        async for effect in told(driver, wait=True):
+            if isinstance(effect, TextDelta):
+                left.append(driver.machine.state)
+                await driver.leave()
+    assert left == [driver.machine.state]
+
+
+# When a step begins and when it is told
+
+
+async def test_a_request_is_under_way_when_it_is_told() -> None:
+    model = ScriptedModel(says("hi"))
+    async for effect in told(driver_of(model)):
+        if isinstance(effect, CallModel):
+            await turns(3)
+            assert model.requests == [effect]
+
+
+async def test_a_run_that_was_opened_and_has_not_begun_begins() -> None:
+    driver = driver_of(ScriptedModel(says("hi")))
+    await driven(driver, anew=False)
+    assert driver.machine.memory.history[-1].text == "hi"
+
+
+async def test_a_wait_before_another_try_is_none_to_rest_on() -> None:
+    model = ScriptedModel(fails(Failure.OVERLOADED), says("hi"))
+    driver = driver_of(model, timer=sleep, clock=AutoClock(AT))
+    await driven(driver)
+    assert driver.machine.memory.history[-1].text == "hi"
+
+
+async def test_a_run_does_not_rest_on_a_question_while_a_tool_is_at_work() -> None:
+    may, parallel = asyncio.Event(), attrs.evolve(CONFIG, policy=Policy(concurrency="parallel"))
+
+    async def look(request: RunTool, _: PerformContext) -> ToolFinished:
+        await may.wait()
+        return ToolFinished(at=AT, request=request.id, content="seen")
+
+    model = ScriptedModel(calls(("look", {}), ("write", {})))
+    machine = Machine.start(parallel, "go", run="r")
+    driver = Driver(machine=machine, performers={CallModel: model, RunTool: look})
+    seen = list[bool]()
+    async for effect in told(driver):
+        if isinstance(effect, AskApproval):
+            await turns(3)
+            seen.append(driver.resting)
+            may.set()
+    assert (seen, machine.state.label, driver.resting) == ([False], "confirming", True)
+
+
+async def test_a_driver_that_drains_waits_for_the_work_that_has_begun() -> None:
+    async def look(request: RunTool, _: PerformContext) -> ToolFinished:
+        driver.drain()
+        await turns(5)
+        return ToolFinished(at=AT, request=request.id, content="seen")
+
+    model = ScriptedModel(calls(("look", {})))
+    driver = driver_of(model, tool=look)
+    await driven(driver, wait=True)
+    assert [one.content for one in driver.machine.memory.history[-1].results] == ["seen"]
+    assert (len(model.requests), driver.unbegun) == (1, driver.machine.state.open)
+
+
+async def test_a_post_to_a_reader_that_waits_or_has_left_needs_no_other_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver_module, "READER_GRACE", 0.0)
+    driver, seen = driver_of(ScriptedModel(stalls("hm"))), list[type[Effect]]()
+
+    async def read() -> None:
+        async with aclosing(told(driver)) as effects:
+            async for effect in effects:
+                seen.append(type(effect))
+                if isinstance(effect, InputReceived):
+                    break
+
+    reads = asyncio.ensure_future(read())
+    await turns(20)
+    assert TextDelta in seen
+    driver.post(UserSent(at=AT, id="more", text="more"))
+    async with asyncio.timeout(5):
+        await reads
+    waits = len(driver.inbox)
+    driver.post(STOP)
+    await turns(20)
+    assert len(driver.inbox) == waits + 1

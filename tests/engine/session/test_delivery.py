@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncGenerator, Sequence
 from sys import maxsize
 from typing import Any
 
 import pytest
+from provers.tasks import turns
 
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.messages import Message, Role, StopReason, user
@@ -212,3 +215,48 @@ async def test_a_wait_that_is_given_up_ends_nothing() -> None:
     await asyncio.wait({waiting})
     broker.publish(ODD)
     assert await reader.next() == ODD
+
+
+async def test_a_subscriber_that_left_is_not_told_what_it_missed() -> None:
+    left = Broker(1).subscribe()
+    for text in "ab":
+        left.put(TextDelta(text))
+    assert left.dropped == 1
+    await left.aclose()
+    assert await left.next() is None
+
+
+async def test_a_subscriber_ends_with_its_context() -> None:
+    async with Broker().subscribe() as left:
+        left.put(ODD)
+    left.put(END)
+    assert [notice async for notice in left] == []
+
+
+async def test_a_task_that_waits_for_a_notice_gets_it_although_nothing_else_holds_it() -> None:
+    broker, got = Broker(), list[Notice | None]()
+
+    async def wait() -> None:
+        got.append(await broker.subscribe().next())
+
+    asyncio.ensure_future(wait())  # noqa: RUF006  # that is what this is about
+    await turns(3)
+    other = broker.subscribe()
+    gc.collect()
+    broker.publish(END)
+    assert await other.next() is END
+    await turns(3)
+    assert got == [END]
+
+
+async def test_a_subscriber_that_is_dropped_is_gone_also_where_it_waited_before() -> None:
+    broker = Broker()
+    dropped = broker.subscribe()
+    waits = asyncio.ensure_future(dropped.next())
+    await turns(3)
+    broker.publish(END)
+    assert await waits is END
+    gone = weakref.ref(dropped)
+    del dropped, waits
+    gc.collect()
+    assert gone() is None

@@ -180,7 +180,7 @@ async def test_a_placeholder_without_a_value_is_told_by_its_name_and_not_filled(
         await redactor_of().fill(text)
     stands = json.loads(text)["password"]
     assert gone.value.placeholders == (stands,)
-    assert stands in str(gone.value)
+    assert gone.value.args == ((stands,),)
     for text in (given(), '{"user":"ann"}', "no json"):
         assert await redactor_of().fill(text) == text
 

@@ -34,7 +34,9 @@ from turnwheel.engine.session.delivery import PASSING, Delivery
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores.base import Entries
 from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.stores import StoreOver
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -236,6 +238,39 @@ async def test_what_others_did_between_two_runs_here_comes_between_them(one: Hou
     await seen.task
     assert seen.kept == await journal(one)
     assert len(seen.got(RunStarted)) == 3
+
+
+class Read(StoreOver):
+    """A store that counts how often it was read."""
+
+    reads = 0
+
+    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        self.reads += 1
+        return await super().load(session, start, incarnation)
+
+
+async def test_a_watcher_reads_the_journal_once_for_each_run_here() -> None:
+    """What the run writes then comes by itself."""
+    reads = list[int]()
+    for watched in (False, True):
+        store = Read()
+        house = House(store)
+        house.poll = 3_600.0
+        here = house.process(*WORK, says("more"))
+        seen = Seen(here.watch()) if watched else None
+        await turns(20)
+        await here.run("go")
+        await turns(20)
+        before = store.reads
+        await here.run("on")
+        await turns(20)
+        reads.append(store.reads - before)
+        await here.close()
+        if seen is not None:
+            await seen.task
+            assert seen.kept == await journal(house)
+    assert reads[1] == reads[0] + 1
 
 
 async def test_a_title_that_comes_with_a_run_moves_no_id(one: House) -> None:
