@@ -76,9 +76,9 @@ def begin_title(log: SessionLog, environment: Environment, add: Add) -> asyncio.
 async def _title(log: SessionLog, environment: Environment, add: Add, ctx: Context, most: int) -> None:
     try:
         found = await _ask(log, environment, ctx, most)
-        # Without a title the entry still carries the spend: the account must match the bill. A title always
-        # has one, since what no provider reports is estimated.
-        if found.spent != Spent():
+        # Without a title the entry still carries the spend: the account must match the bill. A title of a
+        # host's own performer may have cost nothing that it tells.
+        if found.title or found.spent != Spent():
             # Evaluated under the lock: a title that a person gave in the meantime stays.
             await add(lambda: attrs.evolve(found, title=log.state.title or found.title))
     except Exception as error:  # noqa: BLE001  # a title is never worth a failed run

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from provers.tasks import turns
 from structlog.testing import capture_logs
 
 from turnwheel import (
@@ -24,11 +25,11 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.events import Failure, ModelFinished
-from turnwheel.effects.history import ReasoningPiece
+from turnwheel.effects.history import ReasoningPiece, TextPiece
 from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import RequestDelayed
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
-from turnwheel.effects.usage import Usage
+from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Titled
 from turnwheel.engine.journal.fold import SessionState
@@ -290,6 +291,24 @@ async def test_a_title_is_paid_for_out_of_the_sessions_budget() -> None:
         assert session.spent.usage.total == 15 + 90
     again = await agent.session("s").load()
     assert again.spent.usage.total == 15 + 90
+
+
+async def test_a_title_that_a_host_finds_without_asking_a_model_is_kept() -> None:
+    async def names(request: CallModel, scene: PerformContext) -> Any:
+        if request.purpose is not Purpose.TITLE:
+            return await ScriptedModel(says("done"))(request, scene)
+        pieces = (TextPiece("Out of a table"),)
+        return ModelFinished(
+            at=100.0, request=request.id, stop=StopReason.END_TURN, usage=Usage(), pieces=pieces
+        )
+
+    agent = made(names)
+    async with agent.session("s") as session:
+        await session.run("go")
+        await turns(50)
+        assert session.title == "Out of a table"
+    (entry,) = await titled(agent)
+    assert entry.spent == Spent()
 
 
 async def test_a_title_is_no_longer_than_the_budget_pays_for() -> None:
