@@ -95,9 +95,9 @@ def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
         return draft.to(Thinking(stage=End(reason=reason)))
     if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
         return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
-    if memory.progress.compactions >= (TRIES_OF_LARGE if state.reason is CompactReason.OVERFLOW else 1):
+    if state.reason is CompactReason.OVERFLOW and memory.progress.compactions >= TRIES_OF_LARGE:
         # A conversation that was refused for its size may need a second, tighter one. For the other reasons
-        # a summary that did not help does not help by being repeated.
+        # none is begun behind a summary that did not help.
         return _failed(state, "a summary was tried just before", draft, ctx, asked=False)
     window = ctx.model.window
     if state.reason is CompactReason.OVERFLOW:
