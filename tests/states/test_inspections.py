@@ -7,7 +7,7 @@ import json
 import attrs
 import pytest
 
-from turnwheel.effects.config import Concurrency, Config, Policy, ToolSpec
+from turnwheel.effects.config import Concurrency, Config, Gates, Policy, ToolSpec
 from turnwheel.effects.events import Approve, ApproveAlways, ToolLost
 from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
@@ -103,6 +103,13 @@ def test_a_denial_is_not_passed_by_leaving_an_argument_out(fills: bool) -> None:
     run = begun(attrs.evolve(settings("deny look path ."), tools=tools))
     assert bool(run.all(RunTool)) is not fills
     assert begun(settings("deny save path ."), "save").outcomes == [("save", "denied")]
+
+
+def test_arguments_that_lack_nothing_stay_as_the_model_wrote_them() -> None:
+    run = MachineHarness(settings())
+    written = call(0, "look", path="a")
+    run.say(attrs.evolve(written, arguments='{"path" :\t"a"}'))
+    assert [request.arguments for request in run.got(RunTool)] == ['{"path" :\t"a"}']
 
 
 @pytest.mark.parametrize("default", [None, "hidden"])
@@ -243,6 +250,17 @@ def test_a_call_that_a_hook_allowed_is_asked_about_where_a_new_rule_may_deny_it(
     run.end("look")
     run.inspect("save", reaches("a", doubt="it has two names"))
     assert (run.started, len(run.got(AskApproval))) == ([], 1)
+
+
+def test_hooks_that_another_process_has_are_asked_before_a_call_is_judged_by_what_was_found() -> None:
+    policy, rules = Policy(gates=Gates.HOOKS_FIRST), "deny save path s*"
+    run = begun(settings(rules, policy=policy), "save", path="a")
+    there = settings(rules, policy=policy, hooks=(HookSpec(name="hook", hook=Hook.PRE_TOOL_USE),))
+    run = MachineHarness(Machine(there, run.machine.state, run.machine.memory))
+    run.inspect("save", reaches("a"))
+    assert (len(run.got(FireHook)), run.judged) == (1, [])
+    run.answer(HookAnswer(verdict="deny"))
+    assert run.outcomes == [("save", "denied")]
 
 
 def test_always_answers_the_open_questions_that_it_covers_by_what_was_found() -> None:

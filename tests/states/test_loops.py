@@ -421,6 +421,14 @@ def test_a_summary_changes_nothing_that_is_found(
     assert found(history, config(), (), 0, kept) == found(whole, config(), (), 0)
 
 
+def test_of_many_calls_only_as_many_are_remembered_as_are_looked_at() -> None:
+    loops = Loops()
+    history = said(*[look(str(number)) for number in range(3 * window(loops))])
+    kept = remembered(list(history), loops, ())
+    assert [len(message.calls) for message in kept] == [1, 0] * window(loops)
+    assert kept[-1].results == history[-1].results
+
+
 def test_of_long_texts_only_the_beginning_is_remembered() -> None:
     long = "x" * 10 * LONG_ARGUMENTS
     made = [look(long, path=long, n=n) for n in range(3)]

@@ -12,7 +12,7 @@ from support.memories import remember
 
 from turnwheel.effects.config import Policy, ToolSpec
 from turnwheel.effects.errors import ArgumentError
-from turnwheel.effects.events import ApproveAlways
+from turnwheel.effects.events import Approve, ApproveAlways
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.notices import CallJudged
 from turnwheel.effects.permissions import Basis, PermissionMode, Rule, Verdict, resolved
@@ -74,6 +74,13 @@ def test_the_mode_and_the_tool_decide_where_no_rule_or_hook_does(tool: str, mode
     run = MachineHarness(config(policy=Policy(mode=PermissionMode(mode))))
     run.say(*calls(tool))
     assert what_happened(run) == expected
+
+
+def test_where_there_is_no_child_at_all_the_model_is_told_so() -> None:
+    run = MachineHarness(config(children=()))
+    run.say(*calls("hire"))
+    run.decide("hire", Approve())
+    assert run.results[-1][2] == "No agent named 'kid'. There are: none."
 
 
 @pytest.mark.parametrize("ceiling", MODES)

@@ -40,7 +40,7 @@ from turnwheel.effects.messages import (
 )
 from turnwheel.effects.usage import Spent, Usage, cost
 from turnwheel.engine.machine import Machine
-from turnwheel.states.rules import compaction
+from turnwheel.states.rules import compaction, model_messages
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.hooks import opinion
 from turnwheel.states.rules.limits import Left, affordable, child_tools, exceeded, granted, left
@@ -561,3 +561,10 @@ def test_hooks_are_named_for_what_they_decide_and_not_for_saying_nothing(
 ) -> None:
     said = opinion(tuple([HookSaid(name=f"h{n}", answer=one) for n, one in enumerate(answers)]))
     assert (said.verdict, said.because) == (verdict, because)
+
+
+def test_a_model_is_told_to_ask_again_only_where_others_hold_what_is_missing() -> None:
+    alone = model_messages.no_budget_for("kid", "2 tokens", at_work=False)
+    assert alone == "Not started: there is only 2 tokens left for 'kid'."
+    beside = model_messages.no_budget_for("kid", "2 tokens", at_work=True)
+    assert beside == f"{alone} The rest is set aside for agents at work; ask again when they are done."

@@ -42,6 +42,10 @@ async def page(store: MemoryStore, since: int = 0, limit: int | None = None) -> 
     return [step async for step in replay(store, "s", since, limit)]
 
 
+async def test_a_page_of_no_steps_is_empty() -> None:
+    assert await page(await stored(JOURNALS[0].read_bytes().splitlines()), 0, 0) == []
+
+
 @pytest.mark.parametrize("path", JOURNALS, ids=NAMES)
 async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path) -> None:
     """Anywhere, also across branches and forks; a call by its full id, and by an end that only it has."""

@@ -91,6 +91,8 @@ async def test_a_parked_session_is_what_it_was_and_goes_on(tmp_path: Path) -> No
         assert after.machine.config is one.config
         await asyncio.sleep(2 * PARK_AFTER)
         assert is_parked(session)
+        assert not hasattr(session._log, "other")  # pyright: ignore[reportPrivateUsage]  # no other name unpacks it
+        assert is_parked(session)
         await session.approve(question.id)
         assert (await session.resume()).text == "done"
         await session.close()

@@ -238,6 +238,10 @@ def test_a_delta_that_holds_nothing_is_no_answer_and_an_empty_text_is_no_piece()
     assert content_pieces("") == content_pieces([]) == []
 
 
+def test_a_signature_without_a_thought_is_a_piece() -> None:
+    assert content_pieces([{"type": "thinking", "signature": "s"}]) == [ReasoningPiece("", "s")]
+
+
 END = {
     "openai": stream_of("openai", "finish stop", "done"),
     "anthropic": stream_of(

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import httpx2
@@ -494,6 +494,20 @@ async def test_the_quickest_library_asks_unless_another_is_asked_for(
     made = client(verify=NO_TLS) if isinstance(client, type) else client
     async with opened(made) as there:
         assert isinstance(there, kind)
+
+
+async def test_an_error_of_the_connection_that_says_nothing_is_told_by_its_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def failing(*_: object, **__: object) -> NoReturn:
+        raise BrokenPipeError
+
+    made = AiohttpTransport(5.0)
+    monkeypatch.setattr(made._session, "post", failing)  # pyright: ignore[reportPrivateUsage]  # no system says so on request
+    with pytest.raises(TransportError, match=r"^BrokenPipeError$"):
+        async with made.ask("http://there/", {}, b""):
+            pass
+    await made.aclose()
 
 
 HALVES = SimpleNamespace(aclose=print), SimpleNamespace(build_request=print)

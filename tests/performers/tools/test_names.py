@@ -33,6 +33,11 @@ def test_a_glob_fits_a_tool_and_its_arguments_or_says_what_there_is(
     assert misfit(tool, (*SPECS, ANY), [(name, "*") for name in arguments]) == problem
 
 
+def test_of_several_that_may_be_meant_the_nearest_is_named() -> None:
+    specs = [ToolSpec(name=name, schema=OPEN) for name in ("reads", "read", "ready")]
+    assert misfit("raed", specs) == "no tool 'raed'; did you mean 'read'? there are: reads, read, ready"
+
+
 def test_all_tools_may_be_none() -> None:
     assert misfit("*", (), [("path", "*")]) == ""
     assert misfit("read", ()) == "no tool 'read'; there are: none"
