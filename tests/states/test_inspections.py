@@ -75,6 +75,14 @@ def test_a_call_of_which_no_rule_names_a_path_or_command_is_not_looked_at(
     assert run.told == plain.told
 
 
+def test_a_look_at_paths_is_told_of_the_globs_of_paths_only() -> None:
+    schema = json.dumps({"type": "object", "properties": {"path": {"type": "string"}, "command": {}}})
+    spec = ToolSpec(name="run", schema=schema, paths=("path",), command="command")
+    denials = rule("deny run path a*"), rule("deny run command git*"), rule("deny run path b*")
+    run = begun(config(tools=(spec,), rules=denials), "run", path="x", command="ls")
+    assert [one.globs for one in run.got(InspectCall)] == [("a*", "b*")]
+
+
 def test_what_is_denied_as_it_is_written_is_not_looked_at() -> None:
     run = begun(settings("deny look path a*"), path="abc")
     assert (run.all(InspectCall), run.outcomes) == ([], [("look", "denied")])

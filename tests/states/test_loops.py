@@ -25,6 +25,7 @@ from turnwheel.states.rules.loops import (
     found,
     latest,
     remembered,
+    repeated,
     window,
 )
 from turnwheel.testing.harness import MachineHarness, call, config
@@ -455,6 +456,20 @@ def test_a_cycle_fits_into_what_is_looked_at_as_often_as_each_threshold_says(
 ) -> None:
     assert window(attrs.evolve(Loops.never(), **{threshold: 50})) == 50 * LONGEST_CYCLE
     assert window(Loops.never()) == WINDOW
+
+
+def test_a_longer_cycle_than_is_looked_for_is_none() -> None:
+    def cycle(length: int) -> list[Made]:
+        return [look(path=str(n), came=str(n)) for n in range(length)] * 2
+
+    assert judged(*cycle(LONGEST_CYCLE), warn=2, same=None) == (WARNED, ("look",), 2)
+    again = repeated(latest(said(*cycle(LONGEST_CYCLE + 1)), window(Loops())), config())
+    assert [one.count for one in again] == [2], "the call itself"
+
+
+def test_what_was_made_alike_twice_in_vain_is_told() -> None:
+    twice = [failed(write(path="a", old=str(n)), f"no {n} in it") for n in range(2)]
+    assert judged(*twice, warn=2) == (WARNED, ("write",), 2)
 
 
 def test_calls_without_results_are_repeated_too() -> None:

@@ -44,7 +44,7 @@ from turnwheel.states.rules import compaction, model_messages
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.hooks import opinion
 from turnwheel.states.rules.limits import Left, affordable, child_tools, exceeded, granted, left
-from turnwheel.states.rules.retry import retry_delay
+from turnwheel.states.rules.retry import asked_wait, retry_delay
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.rules.token_estimates import estimated_usage, history_size, message_size
 from turnwheel.states.streaming import wishes
@@ -282,7 +282,19 @@ def test_an_answer_that_costs_nothing_is_as_long_as_it_may_be() -> None:
     assert affordable(left, asked=100, most=900, price=None, least=16) == 900
 
 
+def test_an_answer_is_weighed_at_the_dearest_price_of_its_tokens() -> None:
+    left, price = Left(usd=Decimal("0.001")), Price(input=1, output=4, cache_write=2, reasoning=8)
+    assert affordable(left, asked=100, most=900, price=price, least=16) == 100
+    assert affordable(left, asked=100, most=900, price=attrs.evolve(price, reasoning=2), least=16) == 200
+
+
 # Waiting
+
+
+def test_a_provider_that_asks_for_no_wait_says_nothing_of_it() -> None:
+    failed = ModelFailed(at=0.0, request="r", failure=Failure.OVERLOADED, message="")
+    waits = [attrs.evolve(failed, retry_after=seconds) for seconds in (None, -1.0, 0.0, 0.001, 5.0)]
+    assert [asked_wait(Retries(base=2.0), one) for one in waits] == [None, None, None, 2.0, 5.0]
 
 
 def test_a_wait_is_as_long_as_the_longest_at_most() -> None:
@@ -568,3 +580,10 @@ def test_a_model_is_told_to_ask_again_only_where_others_hold_what_is_missing() -
     assert alone == "Not started: there is only 2 tokens left for 'kid'."
     beside = model_messages.no_budget_for("kid", "2 tokens", at_work=True)
     assert beside == f"{alone} The rest is set aside for agents at work; ask again when they are done."
+
+
+def test_a_call_without_its_secret_was_not_run_unless_it_was_tried_before() -> None:
+    gone = model_messages.secrets_gone("pay", ("[[a]]", "[[b]]"))
+    assert gone.startswith("pay was not run: [[a]], [[b]] are not known here any more.")
+    again = model_messages.secrets_gone("pay", ("[[a]]", "[[b]]"), again=True)
+    assert "pay was not run" not in again

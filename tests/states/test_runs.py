@@ -307,6 +307,25 @@ def test_a_question_times_out_where_questions_have_no_deadline_any_more() -> Non
     assert [outcome for _, outcome in run.outcomes] == ["denied"]
 
 
+@pytest.mark.parametrize(("late", "started"), [(-0.5, ["write"]), (0.0, []), (0.5, [])])
+def test_a_yes_counts_before_its_deadline_and_not_at_it(late: float, started: list[str]) -> None:
+    run = MachineHarness(config(policy=PATIENT))
+    run.say(*calls("write"))
+    (question,), (timer,) = run.got(requests.AskApproval), run.got(requests.SetTimer)
+    run.feed(events.ApprovalGiven(at=timer.due + late, request=question.id, decision=events.Approve()))
+    assert run.started == started
+
+
+def test_a_yes_for_good_answers_only_what_it_covers_whatever_else_would_be_allowed_by_now() -> None:
+    run = MachineHarness(config(policy=Policy(concurrency="parallel_reads")))
+    run.say(*calls("write", "edit"))
+    there = config(policy=Policy(concurrency="parallel_reads", mode="bypass"))
+    run = MachineHarness(Machine(there, run.machine.state, run.machine.memory))
+    run.decide("write", events.ApproveAlways())
+    assert run.started == ["write"]
+    assert [one.tool for one in questions(run.machine)] == ["edit"]
+
+
 def test_a_yes_for_good_answers_no_question_about_a_tool_that_is_gone() -> None:
     run = MachineHarness(config(policy=Policy(concurrency="parallel_reads")))
     run.say(*calls("write", "edit"))
