@@ -319,8 +319,7 @@ def test_a_yes_counts_before_its_deadline_and_not_at_it(late: float, started: li
 def test_a_yes_for_good_answers_only_what_it_covers_whatever_else_would_be_allowed_by_now() -> None:
     run = MachineHarness(config(policy=Policy(concurrency="parallel_reads")))
     run.say(*calls("write", "edit"))
-    there = config(policy=Policy(concurrency="parallel_reads", mode="bypass"))
-    run = MachineHarness(Machine(there, run.machine.state, run.machine.memory))
+    run.change(records.SetMode(mode=permissions.PermissionMode.BYPASS))
     run.decide("write", events.ApproveAlways())
     assert run.started == ["write"]
     assert [one.tool for one in questions(run.machine)] == ["edit"]
