@@ -38,7 +38,7 @@ from turnwheel.effects.config import (
 from turnwheel.effects.events import Approve, Decision, Deny
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.permissions import PermissionMode
+from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import (
     Change,
     SetMode,
@@ -61,6 +61,9 @@ COACH = HookSpec(name="coach", hook=Hook.STOP)
 DOORS = tuple([hook for hook in HOOKS if hook.hook in {Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT}])
 
 NARROW = ModelSpec(name="wire:model", window=150)
+
+WEIGHED = (Rule(verdict=Verdict.ASK, tool="write", where=(("path", "[ab]*"),)), *RULES[3:])
+"""What a path reaches decides whether a call is asked about or denied."""
 
 YES_OR_NO: tuple[Decision, ...] = (Approve(), Deny())
 AT_LENGTH = ((Outcome.OK, 9.0),)
@@ -91,6 +94,7 @@ def worlds() -> Iterator[World]:
     yield from _timed()
     yield from _crowded()
     yield from _hooked()
+    yield from _looked_at()
     yield from _lost()
     yield from _meddled()
     yield from _plain()
@@ -329,6 +333,25 @@ def _crowded() -> Iterator[World]:
         fails=False,
         changes=(SetMode(mode=PermissionMode.DEFAULT),),
     )
+
+
+def _looked_at() -> Iterator[World]:
+    """What a path reaches decides about a call, beside questions and children, and behind a no."""
+    serial = attrs.evolve(settings(SERIAL), rules=RULES)
+    yield World(name="a child behind what is looked at", config=serial, calls=("write", "send"), fails=False)
+    for concurrency, calls in (
+        (READS, ("ranger", "write")),
+        (READS, ("write", "send", "peek")),
+        (READS, ("write", "peek", "peek")),
+        (PARALLEL, ("ranger", "write", "peek")),
+    ):
+        yield World(
+            name=f"{_and(calls)}, of which one is looked at, {concurrency}",
+            config=attrs.evolve(settings(concurrency), rules=WEIGHED),
+            calls=calls,
+            decisions=YES_OR_NO,
+            fails=False,
+        )
 
 
 def _lost() -> Iterator[World]:
