@@ -23,7 +23,7 @@ from hypothesis import Phase, given, seed, settings, strategies as st
 from provers.choices import Choices, chance, pick, weighted
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.player import opened
-from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS
+from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS, WEIGHED
 from provers.simulation.watched import Watched, as_kept, replay
 from provers.steps import restore_from_snapshot
 
@@ -74,7 +74,7 @@ from turnwheel.effects.findings import Finding, PathFound
 from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Outcome, StopReason
-from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
+from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.records import Change, SetMode, SetThinking
 from turnwheel.effects.requests import (
     AskApproval,
@@ -124,9 +124,6 @@ PLAIN = _config()
 KIDS = (ChildSpec(name="kid", limits=Limits(seconds=2.0)), CHILDREN[1])
 NARROW = attrs.evolve(PLAIN, model=ModelSpec(name="wire:model", window=150, price=PRICE))
 PARALLEL, SERIAL = Concurrency.PARALLEL, Concurrency.SERIAL
-
-WEIGHED = (Rule(verdict=Verdict.ASK, tool="write", where=(("path", "[ab]*"),)), *RULES[3:])
-"""What a path reaches decides whether a call is asked about or denied."""
 
 WORLDS: Mapping[str, Config] = {
     "plain": PLAIN,

@@ -22,6 +22,7 @@ from provers.simulation.settings import (
     RULES,
     SPARE,
     TOOLS,
+    WEIGHED,
 )
 from turnwheel.effects.config import (
     ChildSpec,
@@ -38,7 +39,7 @@ from turnwheel.effects.config import (
 from turnwheel.effects.events import Approve, Decision, Deny
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
+from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import (
     Change,
     SetMode,
@@ -61,9 +62,6 @@ COACH = HookSpec(name="coach", hook=Hook.STOP)
 DOORS = tuple([hook for hook in HOOKS if hook.hook in {Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT}])
 
 NARROW = ModelSpec(name="wire:model", window=150)
-
-WEIGHED = (Rule(verdict=Verdict.ASK, tool="write", where=(("path", "[ab]*"),)), *RULES[3:])
-"""What a path reaches decides whether a call is asked about or denied."""
 
 YES_OR_NO: tuple[Decision, ...] = (Approve(), Deny())
 AT_LENGTH = ((Outcome.OK, 9.0),)

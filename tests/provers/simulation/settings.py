@@ -150,6 +150,9 @@ RULES = (
 )
 """One rule of each kind."""
 
+WEIGHED = (Rule(verdict=Verdict.ASK, tool="write", where=(("path", "[ab]*"),)), *RULES[3:])
+"""What a path reaches decides whether a call is asked about or denied."""
+
 HOOKS = (
     HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="[lws]*"),
     HookSpec(name="second", hook=Hook.PRE_TOOL_USE, tool="write", on_error="deny"),
