@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings, strategies as st
 from support.postgres import open_postgres, postgres_server
+from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]  # it has annotations
+from xdist.scheduler import (  # pyright: ignore[reportMissingTypeStubs]  # as above
+    LoadScopeScheduling,
+    Scheduling,
+)
 
 from turnwheel.effects.config import (
     ChildSpec,
@@ -45,12 +50,25 @@ settings.register_profile("turnwheel", deadline=None, suppress_health_check=[Hea
 settings.load_profile("turnwheel")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "real" in item.path.parts:
-            # The servers are started once a session: one process has them all.
-            item.add_marker(pytest.mark.xdist_group("real"))
+@final
+class TogetherScheduling(LoadScopeScheduling):
+    """Gives the tests that share a costly fixture to one process, and any other to the next that is free."""
+
+    # By the path. With pytest 9.2, the marks that pytest-xdist has for this do nothing: they change an
+    # attribute that is not read any more.
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        if "real" in Path(path).parts:
+            return "real"  # its servers are started once for each process
+        if "provers" in Path(path).parts:
+            return path  # a fixture of such a file searches for minutes
+        return nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """The scheduler of a run that asks for ``--dist=loadgroup``."""
+    return TogetherScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_runtest_teardown() -> None:
