@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, final
@@ -44,6 +45,10 @@ __all__ = ["open_postgres", "postgres_server"]
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+
+# A shell has what it starts in the background ignore Ctrl-C, and programs inherit that, also those of tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow or busy machine is no defect of ours: nothing here is judged by the clock.
 settings.register_profile("turnwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
