@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
@@ -230,15 +230,6 @@ def test_a_generator_that_does_not_close_and_a_thread_are_left_behind() -> None:
     assert [thread.daemon for thread in left] == [True]
 
 
-@pytest.fixture
-def ctrl_c() -> Generator[None, None, None]:
-    """Ctrl-C raises `KeyboardInterrupt` here, as in a program of its own."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_until_the_work_has_ended() -> None:
     ended = list[str]()
 
