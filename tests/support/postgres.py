@@ -24,7 +24,11 @@ from turnwheel.performers import PostgresStore
 USER = "nobody"
 
 ON_ONE_WORKER = pytest.mark.xdist_group("postgres")
-"""For tests that ask the shared server: the process that has them is the only one to start it."""
+"""
+For tests that ask the shared server: the process that has them is the only one to start it.
+
+With pytest 9.2, pytest-xdist 3.8 does not see it, and each process starts a server of its own.
+"""
 
 IN_A_DATABASE = pytest.param("postgres", marks=[pytest.mark.real, ON_ONE_WORKER])
 """The parameter of a fixture that is a store."""
