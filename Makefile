@@ -53,14 +53,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three processes for two cores, unless ARGS says otherwise: many tests wait for other processes.
 PROCESSES := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN) / 2)
 
-# Tests that ARGS asks for beside the usual ones may need everything, and one process has their servers.
+# Tests that ARGS asks for beside the usual ones may need everything.
 BESIDE := $(filter -m%,$(ARGS))
 
 test: $(if $(BESIDE),$(INSTALLED),$(TESTING))
-	$(BIN)/python -m pytest -q -n $(PROCESSES) $(if $(BESIDE),--dist=loadgroup) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(PROCESSES) $(ARGS)
 
 test-all: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n $(PROCESSES) --dist=loadgroup -m "" $(ARGS)
+	$(BIN)/python -m pytest -q -n $(PROCESSES) -m "" $(ARGS)
 	$(MAKE) mutants
 
 # ARGS says where, and how many: `make mutants ARGS="--sample 300 states"`.

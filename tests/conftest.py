@@ -6,17 +6,11 @@ import os
 import signal
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
-import pytest
 import structlog
 from hypothesis import HealthCheck, settings, strategies as st
 from support.postgres import open_postgres, postgres_server
-from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]  # it has annotations
-from xdist.scheduler import (  # pyright: ignore[reportMissingTypeStubs]  # as above
-    LoadScopeScheduling,
-    Scheduling,
-)
 
 from turnwheel.effects.config import (
     ChildSpec,
@@ -53,28 +47,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A slow or busy machine is no defect of ours: nothing here is judged by the clock.
 settings.register_profile("turnwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnwheel")
-
-
-@final
-class TogetherScheduling(LoadScopeScheduling):
-    """Gives the tests that share a costly fixture to one process, and any other to the next that is free."""
-
-    # By the path. With pytest 9.2, the marks that pytest-xdist has for this do nothing: they change an
-    # attribute that is not read any more.
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        folders = path.split("/")
-        if "real" in folders:
-            return "real"  # its servers are started once for each process
-        if "provers" in folders:
-            return path  # a fixture of such a file searches for minutes
-        return nodeid
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
-    """The scheduler of a run that asks for ``--dist=loadgroup``."""
-    return TogetherScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_runtest_teardown() -> None:

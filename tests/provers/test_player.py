@@ -56,7 +56,8 @@ from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL
 
-pytestmark = [pytest.mark.prover, pytest.mark.timeout(900)]  # on a busy machine; alone it takes a tenth
+# One process runs the module, since its fixture searches for minutes. Alone it takes a tenth of the timeout.
+pytestmark = [pytest.mark.prover, pytest.mark.xdist_group("player"), pytest.mark.timeout(900)]
 
 RUNS = 1_500
 """So many runs, at least."""

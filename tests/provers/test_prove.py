@@ -52,7 +52,8 @@ from turnwheel.states.table import LEGAL
 
 WORLDS = tuple(worlds())
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = [pytest.mark.prover, pytest.mark.timeout(900)]  # on a busy machine; alone it takes a tenth
+# One process runs the module, since its fixture searches for minutes. Alone it takes a tenth of the timeout.
+pytestmark = [pytest.mark.prover, pytest.mark.xdist_group("prove"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -200,11 +200,17 @@ PROXIES: list[Server] = []
 """The LiteLLM proxies of this process: one, once a test asked for it."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run a test again in whose time LiteLLM crashed: its native code segfaults now and then."""
-    here = Path(__file__).parent
+    """
+    Have one process run the tests of this folder, which starts each server once.
+
+    A test in whose time LiteLLM crashed is run again: its native code segfaults now and then.
+    """
+    folder = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here):
+        if item.path.is_relative_to(folder):
+            item.add_marker(pytest.mark.xdist_group("real"))
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[ServerCrashed.__name__]))
 
 

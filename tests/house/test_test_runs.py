@@ -1,0 +1,39 @@
+"""What a run of the tests promises, whatever the order, and however many processes share it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+
+def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests in *code* by a pytest of their own, in *folder* and without our settings."""
+    (folder / "test_them.py").write_text(code, "utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\nasyncio_mode = auto\n", "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", *options]
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, timeout=100)
+
+
+GROUPED = """
+import os
+import pathlib
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.xdist_group("servers")
+def test_grouped(number):
+    with open("processes", "a") as file:
+        print(os.getpid(), file=file)
+
+@pytest.mark.parametrize("number", range(8))
+def test_ungrouped(number):
+    pass
+"""
+
+
+def test_tests_of_one_group_run_in_one_process(tmp_path: Path) -> None:
+    done = run(tmp_path, GROUPED, "-n", "2", "--dist=loadgroup")
+    assert "16 passed" in done.stdout, done.stdout
+    processes = (tmp_path / "processes").read_text("utf-8").split()
+    assert (len(processes), len(set(processes))) == (8, 1)
