@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from hypothesis import HealthCheck, settings, strategies as st
+from support.garbage import collect_garbage
 from support.postgres import open_postgres, postgres_server
 
 from turnwheel.effects.config import (
@@ -33,7 +34,7 @@ from turnwheel.effects.records import SetMode
 from turnwheel.effects.usage import Usage
 from turnwheel.states.context import Memory, RunProgress, SessionMemory
 
-__all__ = ["open_postgres", "postgres_server"]
+__all__ = ["collect_garbage", "open_postgres", "postgres_server"]
 
 # Processes that a test starts find the provers where this one does.
 os.environ["PYTHONPATH"] = os.pathsep.join(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
 
 def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -19,6 +20,7 @@ def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[s
 GROUPED = """
 import os
 import pathlib
+import pytest
 
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.xdist_group("servers")
@@ -37,3 +39,36 @@ def test_tests_of_one_group_run_in_one_process(tmp_path: Path) -> None:
     assert "16 passed" in done.stdout, done.stdout
     processes = (tmp_path / "processes").read_text("utf-8").split()
     assert (len(processes), len(set(processes))) == (8, 1)
+
+
+OPENING = """
+import aiohttp
+import pytest
+
+def in_a_cycle():
+    cycle = [aiohttp.ClientSession()]
+    cycle.append(cycle)
+    return cycle
+"""
+OPENED = {
+    "by the test": """
+async def test_leaves_it_open():
+    in_a_cycle()
+""",
+    "by a fixture": """
+@pytest.fixture
+async def session():
+    return in_a_cycle()
+
+async def test_leaves_it_open(session):
+    pass
+""",
+}
+
+
+@pytest.mark.parametrize("opened", OPENED)
+def test_a_client_session_left_open_fails_the_test_that_left_it(opened: str, tmp_path: Path) -> None:
+    later = "\n\ndef test_later():\n    pass\n"
+    done = run(tmp_path, OPENING + OPENED[opened] + later, "-p", "support.garbage")
+    assert "2 passed, 1 error" in done.stdout, done.stdout
+    assert "ERROR test_them.py::test_leaves_it_open" in done.stdout
