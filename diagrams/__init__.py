@@ -6,8 +6,8 @@ text without a path, and `svg_of()` draws each of `pictures()`. The command `pyt
 writes the committed ones, and the pages on states and controls.
 """
 
-from .chart import chart as chart
 from .drawing import svg_of as svg_of
+from .machine_chart import chart as chart
 from .pages import controls_page as controls_page, states_page as states_page
 from .picture import (
     Arrow as Arrow,
