@@ -8,26 +8,6 @@ Restate keep and drive sessions. They need the extra `restate`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..lazy import exports
 
-if TYPE_CHECKING:
-    from .absurd.turn_queue import TurnQueue as TurnQueue
-    from .absurd.worker import AbsurdWorker as AbsurdWorker
-    from .restate.restate_store import RestateStore as RestateStore
-    from .restate.worker import RestateWorker as RestateWorker
-    from .server.app import AgentServer as AgentServer, create_app as create_app
-    from .server.limits import ServerLimits as ServerLimits
-
-_MODULES = {
-    "absurd.turn_queue": ("TurnQueue",),
-    "absurd.worker": ("AbsurdWorker",),
-    "restate.restate_store": ("RestateStore",),
-    "restate.worker": ("RestateWorker",),
-    "server.app": ("AgentServer", "create_app"),
-    "server.limits": ("ServerLimits",),
-}
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(__name__, _MODULES)
+__getattr__, __dir__, __all__ = exports(__name__, __file__)

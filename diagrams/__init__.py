@@ -6,17 +6,8 @@ text without a path, and `svg_of()` draws each of `pictures()`. The command `pyt
 writes the committed ones, and the pages on states and controls.
 """
 
-from .chart import chart as chart
-from .drawing import svg_of as svg_of
-from .pages import controls_page as controls_page, states_page as states_page
-from .picture import (
-    Arrow as Arrow,
-    Node as Node,
-    NodeKind as NodeKind,
-    Picture as Picture,
-    detail as detail,
-    overview as overview,
-    pictures as pictures,
-)
-from .text import mermaid as mermaid, mermaid_of as mermaid_of
-from .timeline import Party as Party, Said as Said, Took as Took, calls as calls, sequence as sequence
+from __future__ import annotations
+
+from ..lazy import exports
+
+__getattr__, __dir__, __all__ = exports(__name__, __file__)

@@ -7,12 +7,6 @@ values.
 
 from __future__ import annotations
 
-from .areas import (
-    CommandHook as CommandHook,
-    Debug as Debug,
-    Level as Level,
-    Preset as Preset,
-    Prices as Prices,
-    SessionSettings as SessionSettings,
-)
-from .settings import Settings as Settings
+from ..lazy import exports
+
+__getattr__, __dir__, __all__ = exports(__name__, __file__)

@@ -8,11 +8,9 @@ this library, so the package imports this module only when an agent takes them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import signal
 import stat
@@ -34,6 +32,7 @@ from .decorator import Tool, ToolContext, tool
 from .inspection import linked, spelled
 from .paths import LocatedPath, fault_of, locate
 from .process import run
+from .replacing import replace
 from .runner import MAX_OUTPUT, NOTE
 from .search import SNIFFED, is_denied, visible
 
@@ -200,28 +199,13 @@ def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -
         # file read-only means that it stays.
         if old is not None and not os.access(place.name, os.W_OK, dir_fd=folder):
             raise fault_of(place, "is read-only")
-        # Beside the file, since a rename is atomic within one file system only. A reader of the old name
-        # sees all of the old file or all of the new one.
-        temporary = f".turnwheel-{secrets.token_hex(8)}"
-        mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        descriptor = os.open(temporary, mode, 0o666, dir_fd=folder)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                if old is not None:
-                    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-                file.write(data)
-                file.flush()
-                # A rename may reach the disk before the content does, and a power cut between leaves an
-                # empty file.
-                os.fsync(descriptor)
+
+        def check() -> None:
             # As late as can be: between the read and here, a person may have saved in an editor.
             if seen is not None:
                 _check_unchanged(place, seen, folder)
-            os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-            raise
+
+        replace(folder, place.name, data, None if old is None else stat.S_IMODE(old.st_mode), check)
 
 
 def _look(place: LocatedPath, folder: int) -> os.stat_result | None:

@@ -34,6 +34,11 @@ def sources(*folders: str) -> list[Path]:
 
 
 PACKAGE = [*sorted(ROOT.glob("*.py")), *sources(*ROOMS)]
+STUBS = [
+    *sorted(ROOT.glob("*.pyi")),
+    *sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.pyi")),
+]
+"""The lists of public names, of the root and of each room."""
 EVERYTHING = [*PACKAGE, *sources(*OUTSIDE)]
 
 
@@ -49,7 +54,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def dotted(path: Path) -> str:
-    """The module of *path*, by its name below ``turnwheel``."""
+    """The module of *path*, a source or a stub, by its name below ``turnwheel``."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts).removesuffix("__init__").removesuffix(".")
 

@@ -189,9 +189,10 @@ def test_the_tests_that_bear_the_name_of_a_file_come_first_then_near_ones_and_of
 
 
 def test_a_file_without_a_function_has_the_tests_of_its_folder() -> None:
-    one = mutants_of(ROOT, ROOT / "states/__init__.py")[0]
-    seconds = {"tests/states/test_a.py::test": 1.0, "tests/engine/test_b.py::test": 1.0}
-    assert command.chosen_tests(one, {one.file: {}}, seconds, 10.0) == ("tests/states/test_a.py::test",)
+    one = mutants_of(ROOT, ROOT / "apps/console/bodies.py")[0]
+    seconds = {"tests/apps/console/test_a.py::test": 1.0, "tests/engine/test_b.py::test": 1.0}
+    expected = ("tests/apps/console/test_a.py::test",)
+    assert command.chosen_tests(one, {one.file: {}}, seconds, 10.0) == expected
 
 
 @pytest.mark.prover

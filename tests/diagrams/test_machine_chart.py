@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from turnwheel.diagrams import chart
-from turnwheel.diagrams.chart import END, HUB, ROW
 from turnwheel.diagrams.look import COLOURS
+from turnwheel.diagrams.machine_chart import END, HUB, ROW
 from turnwheel.diagrams.picture import LABELS, STATE_CLASSES, state_of
 from turnwheel.effects.errors import ConfigError
 from turnwheel.states.table import TABLE

@@ -1,0 +1,40 @@
+from .agent import Agent as Agent
+from .codec import decode as decode, encode as encode
+from .driver import Driver as Driver, EventSink as EventSink, Performers as Performers
+from .inspect.bisect import Divergence as Divergence
+from .inspect.costs import Costs as Costs, ModelCosts as ModelCosts
+from .inspect.explain import Explanation as Explanation, Moment as Moment
+from .inspect.fork import ForkPoint as ForkPoint, Replacement as Replacement
+from .inspect.moves import LegalMove as LegalMove, Preview as Preview, moves as moves, preview as preview
+from .inspect.pictures import PictureKind as PictureKind, picture_of as picture_of
+from .inspect.replay import ReplayedStep as ReplayedStep, path_of as path_of, replayed as replayed
+from .inspect.run_tree import RunInfo as RunInfo, RunTree as RunTree, runs_of as runs_of
+from .journal.encoding import decode_entry as decode_entry, encode_entry as encode_entry
+from .journal.entries import Entry as Entry
+from .journal.fold import SessionState as SessionState, fold as fold
+from .journal.summary import (
+    Activity as Activity,
+    SessionKind as SessionKind,
+    SessionStatus as SessionStatus,
+    SessionSummary as SessionSummary,
+)
+from .machine import Machine as Machine, advance as advance, drive as drive, transition as transition
+from .prices import price_of as price_of
+from .recovery import Recovery as Recovery, recover as recover
+from .session.archive import (
+    bisect as bisect,
+    bisect_versions as bisect_versions,
+    costs as costs,
+    delete as delete,
+    explain as explain,
+    export as export,
+    prune as prune,
+    replay as replay,
+)
+from .session.delivery import Delivery as Delivery
+from .session.environment import Result as Result, Titles as Titles
+from .session.listing import Listed as Listed, described as described, latest as latest, listed as listed
+from .session.session import Handle as Handle, Session as Session
+from .session.singleton import Singleton as Singleton
+from .session.watching import Watched as Watched
+from .snapshots import Snapshot as Snapshot

@@ -1,0 +1,48 @@
+from .base import (
+    Clock as Clock,
+    PassThroughNotice as PassThroughNotice,
+    PerformContext as PerformContext,
+    Performer as Performer,
+    SystemClock as SystemClock,
+)
+from .hooks import (
+    HookCall as HookCall,
+    HookRunner as HookRunner,
+    HostHook as HostHook,
+    command_hook as command_hook,
+    hook as hook,
+)
+from .instructions import InstructionReader as InstructionReader
+from .models.anthropic import AnthropicMessages as AnthropicMessages
+from .models.encoding import transcript as transcript
+from .models.http import Endpoint as Endpoint, HTTPModel as HTTPModel, HTTPOptions as HTTPOptions
+from .models.openai import OpenAIChat as OpenAIChat
+from .models.rate_limits import RateLimit as RateLimit
+from .models.router import Models as Models, wire_of as wire_of
+from .models.wire import (
+    AnswerEnd as AnswerEnd,
+    Broken as Broken,
+    Complete as Complete,
+    HTTPRequest as HTTPRequest,
+    Parser as Parser,
+    Wire as Wire,
+)
+from .secrets import MemoryVault as MemoryVault, Vault as Vault
+from .stores.base import (
+    CallingStore as CallingStore,
+    CheckpointingStore as CheckpointingStore,
+    DeadlineStore as DeadlineStore,
+    Durability as Durability,
+    Entries as Entries,
+    LeasingStore as LeasingStore,
+    MeteringStore as MeteringStore,
+    SessionInfo as SessionInfo,
+    Store as Store,
+    TellingStore as TellingStore,
+)
+from .stores.memory import MemoryStore as MemoryStore
+from .stores.postgres.store import PostgresStore as PostgresStore
+from .stores.sqlite import SQLiteStore as SQLiteStore
+from .tools.builtin import builtin_tools as builtin_tools
+from .tools.decorator import Tool as Tool, ToolContext as ToolContext, tool as tool
+from .tools.runner import ErrorResult as ErrorResult, ToolRunner as ToolRunner
