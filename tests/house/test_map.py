@@ -118,19 +118,19 @@ def index() -> dict[str, frozenset[str]]:
 @cache
 def bases() -> dict[str, frozenset[str]]:
     """The bases of each class of the package, and of each function the class of its keyword arguments."""
-    found: dict[str, frozenset[str]] = {}
+    parents: dict[str, frozenset[str]] = {}
     for path in PACKAGE:
         for node in tree(path).body:
             match node:
                 case ast.ClassDef(name=called, bases=above):
-                    found[called] = frozenset(map(last_name, above))
+                    parents[called] = frozenset(map(last_name, above))
                 case ast.FunctionDef(
                     name=called, args=ast.arguments(kwarg=ast.arg(annotation=ast.Subscript(slice=kind)))
                 ):
-                    found[called] = frozenset([last_name(kind)])
+                    parents[called] = frozenset([last_name(kind)])
                 case _:
                     pass
-    return found
+    return parents
 
 
 def last_name(node: ast.expr) -> str:
@@ -166,8 +166,8 @@ def is_path(token: str, folders: set[str]) -> bool:
     """Whether the file or folder *token* exists below the root or one of *folders*, or is made by a tool."""
     # Brackets stand for any name, as in `states/<state>.py`.
     pattern = re.sub(r"<\w+>", "*", token).removesuffix("/")
-    made = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
-    if pattern.split("/")[0] in made:
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
+    if pattern.split("/")[0] in ignored:
         return True
     return any(list((ROOT / folder).glob(pattern)) for folder in {"", *folders})
 
@@ -217,8 +217,8 @@ def is_name(node: ast.expr) -> bool:
             owner = ast.unparse(function).rpartition(".")[2]
             known = [keyword.arg is None or has(owner, keyword.arg) for keyword in keywords]
             # What another library takes is not looked up.
-            ours = owner not in index() or all(known)
-            return ours and all(
+            accepted = owner not in index() or all(known)
+            return accepted and all(
                 map(is_name, [function, *arguments, *[keyword.value for keyword in keywords]])
             )
         case ast.Dict(keys=keys):
@@ -256,18 +256,18 @@ def is_there(token: str, block: str) -> bool:
     """Whether *token*, which stands in *block*, names what there is."""
     first, blank, _ = token.partition(" ")
     if PATH.fullmatch(token) or "/<" in token:
-        there = is_path(token, folders_of(block))
+        exists = is_path(token, folders_of(block))
     elif token.startswith('ARGS="'):
-        there = "ARGS ?=" in (ROOT / "Makefile").read_text("utf-8")
+        exists = "ARGS ?=" in (ROOT / "Makefile").read_text("utf-8")
     elif blank and first in PROGRAMS:
-        there = is_command(token)
+        exists = is_command(token)
     elif token.startswith("@"):
-        there = all(is_there(part.removeprefix("@"), block) for part in token.split())
+        exists = all(is_there(part.removeprefix("@"), block) for part in token.split())
     else:
         # A test compares the files in `claims`, also those of tests, with the names.
         claimed = any(token == wanted for wanted, _ in claims(block))
-        there = claimed or token in words() or is_text(token) or is_python(token)
-    return there
+        exists = claimed or token in words() or is_text(token) or is_python(token)
+    return exists
 
 
 def is_python(code: str) -> bool:
