@@ -19,12 +19,13 @@
 #   make scenarios  the stories of tests/scenarios, recorded anew
 #   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
+#   make wheel      dist/*.whl, which pip installs into any environment
 #   make clean      forget everything that was made here, the environment too
 #
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench bench-served prove torture soak hosts fuzz golden lock clean
+.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench bench-served prove torture soak hosts fuzz golden lock wheel clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -132,8 +133,15 @@ lock: $(BIN)/python
 	{ echo "# The versions make installs; written by make lock."; \
 		$(BIN)/python -m pip freeze --exclude-editable; } > requirements.lock
 
+# setuptools collects files in build/lib and packs all it finds there, also files deleted since the last wheel.
+wheel: $(BIN)/python
+	rm -rf dist build/lib build/bdist.*
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	rm -rf build/lib build/bdist.*
+	@ls dist/*.whl
+
 clean:
-	rm -rf .venv .cache build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .cache build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(TESTING): $(BIN)/python

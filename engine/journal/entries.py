@@ -20,14 +20,14 @@ from ...effects.usage import Spent
 # older version wrote, and what it did where the journal does not say.
 #
 # Five other formats have versions of their own:
-# - `snapshots.VERSION`: raise it when a state or the memory changes. An older snapshot is refused, since the
-#   journal leads to the same machine.
+# - `snapshots.SNAPSHOT_VERSION`: raise it when a state or the memory changes. An older snapshot is refused,
+#   since the journal leads to the same machine.
 # - `checkpoints.CHECKPOINT_VERSION`: raise it when what a session knows changes. This version and that of
 #   snapshots are in it. One of any other version is passed over.
 # - `export.FORMAT_VERSION`: raise it when a part of the document goes or means something else. An addition is
 #   no new version.
-# - The layout of an SQLite file, `VERSION` beside its tables: raise it with every change of them, and state
-#   there how older files are upgraded. A table that means something else needs another name, for processes
+# - `sqlite_file.LAYOUT_VERSION`, of an SQLite file: raise it with every change of its tables, and state there
+#   how older files are upgraded. A table that means something else needs another name, for processes
 #   that have the file open.
 # - A row of a store, `SessionSummary`, has none: an unreadable one is made again from the journal. So a field
 #   that means something else needs another name.

@@ -8,19 +8,26 @@ import importlib
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import turnwheel
+from turnwheel import Agent, Config, Machine, ModelSpec, transition
+from turnwheel.effects import CallModel, Entered
 from turnwheel.engine.inspect.export import FORMAT_VERSION
 from turnwheel.engine.journal.entries import VERSION
 from turnwheel.engine.snapshots import SNAPSHOT_VERSION
 from turnwheel.performers.stores.postgres.layout import steps
 from turnwheel.performers.stores.sqlite_file import LAYOUT_VERSION
+from turnwheel.states import Context
+from turnwheel.testing import ScriptedModel, calls, says
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
@@ -58,8 +65,8 @@ OF_A_MACHINE = re.compile(
 UNNAMED = re.compile(r"\b((who|whom)ever|(some|no|any|every)body)\b", re.IGNORECASE)
 """Pronouns that hide the actor."""
 
-SKETCHES = {"README.md", "SECURITY.md"}
-"""Pages whose code needs a key, a store or an event loop around it."""
+SHOWN = re.compile(r"^([\w.()]+)  # (<.+>)$", re.MULTILINE)
+"""An expression at the end of a block, with the `repr` of its value."""
 
 QUOTED = {"providers.md"}
 """A page that quotes an example; the tests of the wires run it."""
@@ -153,7 +160,42 @@ def test_a_dotted_name_on_a_page_is_there(page: Path) -> None:
     assert [f"{room}.{wanted}" for room, wanted in found if not has(f"turnwheel.{room}", wanted)] == []
 
 
-RUN = [page for page in PAGES if blocks(page) and page.name not in SKETCHES | QUOTED]
+RUN = [page for page in PAGES if blocks(page) and page.name not in QUOTED]
+
+
+def a_first_transition() -> dict[str, object]:
+    """The names of the first line of code of the README: `transition`, and a `state` with its `ctx`."""
+    config = Config(model=ModelSpec(name="me"))
+    machine = Machine.start(config, "Hi")
+    ctx = Context(config=config, memory=machine.memory, event=Entered(at=0.0))
+    return {"transition": transition, "state": machine.state, "ctx": ctx}
+
+
+def play_the_model(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
+    """Put a script in the place of the model of every `turnwheel.Agent`, with answers for the README."""
+    model = ScriptedModel(
+        calls(("word_count", {"path": "README.md"})),
+        says("It has some words."),
+        calls(("word_count", {"path": "LICENSE"})),
+        says("It has fewer words."),
+        calls(("refund", {"order": 7})),
+        says("Order 7 is refunded."),
+    )
+    monkeypatch.setattr(turnwheel, "Agent", partial(Agent, performers={CallModel: model}))
+    return model
+
+
+def execute(code: str, page: Path, script: ModuleType, loop: asyncio.Runner) -> None:
+    """Run *code* in *script*; code that awaits outside of functions runs in *loop*."""
+    compiled = compile(code, name(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if compiled.co_flags & inspect.CO_COROUTINE:
+
+        async def run() -> None:
+            await eval(compiled, script.__dict__)  # noqa: S307  # the page's own code
+
+        loop.run(run())
+    else:
+        exec(compiled, script.__dict__)  # noqa: S102  # the page's own code
 
 
 @pytest.mark.parametrize("page", RUN, ids=name)
@@ -165,10 +207,21 @@ def test_the_code_of_a_page_runs(
     # A module of its own: dataclasses and annotations look their names up in it.
     script = ModuleType("docs_page")
     monkeypatch.setitem(sys.modules, script.__name__, script)
-    for code, shown in blocks(page):
-        exec(compile(code, name(page), "exec"), script.__dict__)  # noqa: S102  # the page's own code
-        printed = capsys.readouterr().out
-        assert not shown or printed == shown
+    model = None
+    if page.name == "README.md" and page.parent == ROOT:
+        for file in ("README.md", "LICENSE"):
+            shutil.copy(ROOT / file, tmp_path)
+        script.__dict__.update(a_first_transition())
+        model = play_the_model(monkeypatch)
+    with asyncio.Runner() as loop:
+        for code, shown in blocks(page):
+            execute(code, page, script, loop)
+            printed = capsys.readouterr().out
+            assert not shown or printed == shown
+            for expression, text in SHOWN.findall(code):
+                assert repr(eval(expression, script.__dict__)) == text  # noqa: S307  # the page's own code
+    if model is not None:
+        model.finish()
     for test in shown_tests(script):
         done = test()
         if inspect.iscoroutine(done):
