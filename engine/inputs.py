@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import cast, get_args
+from typing import assert_never, cast, get_args
 
 import attrs
 
@@ -142,31 +142,36 @@ def approval_event(request: str, decision: effects.Decision, at: float, by: str)
         kind = type(decision).__name__
         msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}"
         raise effects.ArgumentError(msg)
-    # As an object: a checker holds the fields' types for certain, and a host does not.
-    given = cast("object", decision)
-    match given:
-        case effects.Deny(message=str(message), interrupt=bool()):
-            validators.within("the message of a no", len(message), validators.MAX_DENIAL)
-            decision = attrs.evolve(given, message=validators.clean(message))
+    match decision:
+        case effects.Deny():
+            decision = _denial(decision)
         case effects.Approve(arguments=arguments):
             validators.within("the arguments of a call", len(arguments), validators.MAX_CALL_ARGUMENTS)
-            decision = attrs.evolve(given, arguments=validators.clean(arguments))
-        case effects.Deny(message=message, interrupt=interrupt):
-            # Another type would be written, and the journal could not be read again.
-            kinds = f"message: {type(message).__name__}, interrupt: {type(interrupt).__name__}"
-            msg = f"the message of a no must be text, interrupt a bool; got {kinds}"
-            raise effects.ArgumentError(msg)
+            decision = attrs.evolve(decision, arguments=validators.clean(arguments))
         case effects.ApproveAlways(where=where):
             # A grant is checked at every later call: its size is paid for as long as the session lives.
             validators.within("a yes for all such calls", len(where), validators.MAX_GLOBS, "arguments")
             for part in chain.from_iterable(where):
                 validators.named("an argument of a yes for all such calls, or its glob,", part)
         case _:
-            pass
+            assert_never(decision)
     # The name of the approver is for people who read the journal later: any text of bounded length.
     answer = effects.ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
     validators.named("the name of who answers", answer.by)
     return answer
+
+
+def _denial(denial: effects.Deny) -> effects.Deny:
+    """*denial*, checked."""
+    # As objects: a checker holds the fields' types for certain, and a host does not.
+    message, interrupt = cast("tuple[object, object]", (denial.message, denial.interrupt))
+    if not isinstance(message, str) or not isinstance(interrupt, bool):
+        # Another type would be written, and the journal could not be read again.
+        kinds = f"message: {type(message).__name__}, interrupt: {type(interrupt).__name__}"
+        msg = f"the message of a no must be text, interrupt a bool; got {kinds}"
+        raise effects.ArgumentError(msg)
+    validators.within("the message of a no", len(message), validators.MAX_DENIAL)
+    return attrs.evolve(denial, message=validators.clean(message))
 
 
 def check_room(event: effects.Post, state: SessionState, session: str) -> None:

@@ -42,6 +42,7 @@ from ..states.state import (
     State,
     Streaming,
     Thinking,
+    batch_of,
 )
 from ..states.table import LEGAL
 from .journal.entries import RunOpened
@@ -408,7 +409,8 @@ def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Ev
 
 def calls_at(state: State | None) -> tuple[Call, ...]:
     """The calls of the batch of *state*; none without a batch."""
-    return state.batch.calls if isinstance(state, Executing | Confirming | Dispatching) else ()
+    batch = None if state is None else batch_of(state)
+    return () if batch is None else batch.calls
 
 
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
@@ -465,11 +467,11 @@ def _decidable(state: State) -> frozenset[tuple[str, str]]:
 
 def stopped_children(state: State) -> list[tuple[str, Stopping]]:
     """The calls in *state* whose child runs and has been told to stop, each with how far the batch stops."""
-    if not isinstance(state, Executing | Confirming | Dispatching):
+    if (batch := batch_of(state)) is None:
         return []
     return [
-        (one.call.id, state.batch.stopping)
-        for one in state.batch.calls
+        (one.call.id, batch.stopping)
+        for one in batch.calls
         if isinstance(one.phase, RunningChild) and one.phase.told is Order.STOP
     ]
 

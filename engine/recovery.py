@@ -15,7 +15,7 @@ begun once more. A child is, since each of its requests is counted in its own jo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import assert_never, final
 
 import attrs
 
@@ -33,6 +33,8 @@ from ..effects.events import (
 from ..effects.hooks import Hook, HookSaid
 from ..effects.permissions import Verdict
 from ..effects.requests import (
+    AskApproval,
+    CallModel,
     Cancel,
     FireHook,
     InspectCall,
@@ -42,7 +44,7 @@ from ..effects.requests import (
     RunTool,
     SetTimer,
 )
-from ..states.batch.batch import Forever, Order
+from ..states.batch.batch import Forever, Order, Stopping
 from ..states.batch.permission import fault_in, law, question
 from ..states.batch.start import child_run, tool_run
 from ..states.rules import hooks, model_messages
@@ -130,41 +132,69 @@ def _given_up(one: Request | ModelFailed, now: float) -> Found:
             return HookAnswered(at=now, request=one.id, said=said)
         case ReadInstructions():
             return InstructionsRead(at=now, request=one.id, text="", faults=(TOO_OFTEN,))
-        case _:
+        case ModelFailed() | CallModel() | AskApproval() | InspectCall() | RunAgent() | SetTimer():
             return one
+        case _:
+            assert_never(one)
 
 
 def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]:
     state = machine.state
+    # Each state, stage and phase by name, here and below: one that fell through would lose its open requests,
+    # and its run would wait for ever.
     match state:
-        case states.Streaming(request=request) | states.Compacting(stage=states.Summary(request=request)):
-            # Not the same request again: people may have said more since, and the limits may be reached. A
-            # failure lets the machine decide anew what it asks the model, if anything.
-            unasked = request in unbegun or is_foreign(request, machine)
-            # An unasked model cost nothing, a lost one is paid for by an estimate. One that was being stopped
-            # counts as lost: an unbegun one would be asked again, against the person's wish.
-            failure = effects.Failure.UNBEGUN if unasked and not state.stopping else effects.Failure.LOST
-            return [ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])]
-        case states.Thinking(stage=stage) if isinstance(stage, states.Waiting):
+        case states.Streaming(request=request):
+            return [_asked_anew(request, state.stopping, machine, now, unbegun)]
+        case states.Thinking(stage=stage):
             # Hooks, reads and timers may be done twice, so nothing depends on whether they were begun.
-            return [_stage(stage, machine, now)]
-        case states.Compacting(stage=states.Consulting(request=request)):
+            return [_stage(stage, machine, now)] if isinstance(stage, states.Waiting) else []
+        case states.Compacting():
+            return _compaction(state, machine, now, unbegun)
+        case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
+            return [one for call in batch.calls for one in _call(call, machine, now, unbegun)]
+        case states.Done():
+            return []
+        case _:
+            assert_never(state)
+
+
+def _asked_anew(
+    request: str, stopping: Stopping, machine: Machine, now: float, unbegun: frozenset[str]
+) -> ModelFailed:
+    """The answer to *request* as failed, since its reader is gone."""
+    # Not the same request again: people may have said more since, and the limits may be reached. A failure
+    # lets the machine decide anew what it asks the model, if anything.
+    unasked = request in unbegun or is_foreign(request, machine)
+    # An unasked model cost nothing, a lost one is paid for by an estimate. One that was being stopped counts
+    # as lost: an unbegun one would be asked again, against the person's wish.
+    failure = effects.Failure.UNBEGUN if unasked and not stopping else effects.Failure.LOST
+    return ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])
+
+
+def _compaction(
+    state: states.Compacting, machine: Machine, now: float, unbegun: frozenset[str]
+) -> list[Found]:
+    """What becomes of the open request of a compaction, if it has one."""
+    stage = state.stage
+    match stage:
+        case states.Summary(request=request):
+            return [_asked_anew(request, state.stopping, machine, now, unbegun)]
+        case states.Consulting(request=request):
             # Payloads are made again and not stored: they come from the memory, which has not moved since.
             told = hooks.told(reason=state.reason, size=machine.memory.conversation.size)
             return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
         # The old due time: with a new wait after each crash, a process that keeps dying would never retry.
-        case states.Compacting(stage=states.Pausing(request=request, due=due)):
+        case states.Pausing(request=request, due=due):
             return [SetTimer(id=request, due=due)]
-        case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
-            return [one for call in batch.calls for one in _call(call, machine, now, unbegun)]
-        case _:
+        case states.Weigh():
             return []
+        case _:
+            assert_never(stage)
 
 
 def _stage(stage: states.Waiting, machine: Machine, now: float) -> Found:
     """What becomes of the open request of a *stage* of thinking."""
     memory = machine.memory
-    # With no last case: the type checker then names a stage that is missing here.
     match stage:
         # The time it was due at, not a new wait: crashes must not add up to a wait without end.
         case states.Retry(request=request, due=due):
@@ -185,6 +215,8 @@ def _stage(stage: states.Waiting, machine: Machine, now: float) -> Found:
             hook = Hook.SUBAGENT_STOP if machine.config.agent else Hook.STOP
             told = hooks.told(reason=reason, continued=memory.progress.continues)
             return _hook(hook, request, told, machine, now)
+        case _:
+            assert_never(stage)
 
 
 def _hook(
@@ -209,15 +241,15 @@ def _call(  # noqa: PLR0911  # one return for each phase
     call: states.Call, machine: Machine, now: float, unbegun: frozenset[str]
 ) -> tuple[Found, ...]:
     """What becomes of the open requests of *call*, if it has any."""
-    wish = call.call
-    match call.phase:
-        case states.Asked(deadline=Forever()) as asked:
+    wish, phase = call.call, call.phase
+    match phase:
+        case states.Asked(deadline=deadline):
             # Asked under the same id: an approver may have the question on screen, and that answer must
             # count.
-            return (question(wish, asked),)
-        case states.Asked(deadline=states.Timer() as deadline) as asked:
+            if isinstance(deadline, Forever):
+                return (question(wish, phase),)
             # The person was given until then; a deadline that began anew would never come.
-            return (question(wish, asked), SetTimer(id=deadline.request, due=deadline.due))
+            return (question(wish, phase), SetTimer(id=deadline.request, due=deadline.due))
         case (
             states.AwaitingHooks(request=request, hooks=hearing)
             | states.AllowedAwaitingHooks(request=request, hooks=hearing)
@@ -229,12 +261,14 @@ def _call(  # noqa: PLR0911  # one return for each phase
             # The result is there already, so the tool is left alone: only the remark on it is still open.
             told = hooks.told_of_result(result, arguments_of(wish.arguments) or {})
             return (_hook(hook, request, told, machine, now, wish),)
-        case states.RunningChild() as phase:
+        case states.RunningChild():
             return _child(call, phase, machine, now, begun=phase.request not in unbegun)
-        case states.Running() as phase:
+        case states.Running():
             return (_tool(call, phase, machine, now, begun=phase.request not in unbegun),)
-        case _:
+        case states.Queued() | states.Allowed() | states.Settled():
             return ()
+        case _:
+            assert_never(phase)
 
 
 def _pending_hooks(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import attrs
 
@@ -144,8 +144,10 @@ def _part(part: messages.Part | history.Piece) -> str:  # noqa: PLR0911  # one r
         # Almost every message ends in one of these two, so only the others are worth a word.
         case messages.Finish(reason=reason) if reason not in {StopReason.END_TURN, StopReason.TOOL_USE}:
             return f"stopped by {reason}"
-        case _:
+        case messages.Finish() | messages.ToolResult():
             return ""
+        case _:
+            assert_never(part)
 
 
 # Parts of lines

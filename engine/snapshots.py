@@ -26,6 +26,7 @@ from ..states.context import RECALL, AsConfigured, ConversationMemory, NotBegun,
 from ..states.rules import model_messages
 from ..states.rules.history_check import history_faults
 from ..states.rules.hooks import asked_at
+from ..states.state import batch_of
 from ..states.thinking import NATURAL_ENDS
 from .codec import UNREADABLE, decode, encode
 
@@ -260,7 +261,7 @@ def restore_untrusted(
     memory = _memory(snapshot, config, history, UNTRUSTED_PREFIX + name[:UNTRUSTED_DIGITS])
     if not calls:
         return _between(snapshot.state, memory), memory
-    batch = _batch(snapshot.state)
+    batch = batch_of(snapshot.state) or states.Batch(calls=())
     results = [(wish, _result(wish, told, batch.stopping, config)) for wish, told in calls]
     begins = config.instructions or asked_at(config, effects.Hook.SESSION_START)
     # What was offered is the snapshot's word, and harmless: a tool must be configured here, and is judged
@@ -356,16 +357,11 @@ def _between(state: states.State, memory: states.Memory) -> states.Thinking | st
 # Calls
 
 
-def _batch(state: states.State) -> states.Batch:
-    """The batch of *state*, an empty one where it has none."""
-    batch: states.Batch = getattr(state, "batch", states.Batch(calls=()))
-    return batch
-
-
 def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, states.Call]]:
     """The calls of *history* without a result, each with what *snapshot* says of it."""
     wishes = history[-1].calls if history else ()
-    told = _batch(snapshot.state).calls
+    batch = batch_of(snapshot.state)
+    told = () if batch is None else batch.calls
     mine, theirs = [wish.id for wish in wishes], [call.call.id for call in told]
     # Open calls may stand in the last message only. A provider refuses any other one for good.
     if faults := history_faults(history, mine):

@@ -8,7 +8,7 @@ The `sdk` messages: what a program that drives an agent reads.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, final
+from typing import ClassVar, assert_never, final
 
 import attrs
 
@@ -93,9 +93,11 @@ def _stream_events(
                 yield {"type": "content_block_start", "index": index, "content_block": start}
             if fragment:
                 delta = {"type": "input_json_delta", "partial_json": fragment}
-        case _:
+        case TextDelta() | ReasoningDelta():
             key = "text" if isinstance(notice, TextDelta) else "thinking"
             delta = {"type": f"{key}_delta", key: notice.text}
+        case _:
+            assert_never(notice)
     if delta is not None:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
 

@@ -9,10 +9,10 @@ as the model wrote them, since a person has to see what is to be approved.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, final
+from typing import ClassVar, assert_never, final
 
 from ..effects import notices
-from ..effects.events import Deny
+from ..effects.events import Approve, ApproveAlways, Deny
 from ..effects.messages import Outcome, ToolCall
 from ..effects.notices import DoneReason, Notice
 from .json_events import ERROR_ENDS, WANTED_ENDS, JsonEvent, shown
@@ -183,13 +183,16 @@ def _data(name: str, /, **data: object) -> JsonEvent:
 def _said(notice: notices.ApprovalResolved | notices.ApprovalWithdrawn) -> JsonEvent:
     """The end of a question; the client may have told the answer to itself already."""
     of: JsonEvent = {"type": "tool-approval-response", "approvalId": notice.request}
-    match notice:
-        case notices.ApprovalWithdrawn():
-            return {**of, "approved": False, "reason": "withdrawn"}
-        case notices.ApprovalResolved(decision=Deny(message=reason)):
+    if isinstance(notice, notices.ApprovalWithdrawn):
+        return {**of, "approved": False, "reason": "withdrawn"}
+    decision = notice.decision
+    match decision:
+        case Deny(message=reason):
             return {**of, "approved": False, "reason": reason} if reason else {**of, "approved": False}
-        case _:
+        case Approve() | ApproveAlways():
             return {**of, "approved": True}
+        case _:
+            assert_never(decision)
 
 
 def _settled(told: RunView, settled: notices.CallSettled) -> Iterator[JsonEvent]:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from typing import assert_never, final
 
 import attrs
 
@@ -24,7 +24,7 @@ from ..effects.history import History
 from ..effects.messages import Binary, Message, Role
 from ..effects.notices import DoneReason
 from ..effects.permissions import PermissionMode, Rule
-from ..effects.records import MailKind, Record, SetInstructions, SetThinking, records_in
+from ..effects.records import MailKind, SetInstructions, SetThinking, records_in
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
 from .rules.limits import affordable, left
@@ -225,9 +225,7 @@ class Memory:
                     if record.context:
                         conversation = attrs.evolve(conversation, size=record.context)
                 case _:
-                    conversation = _fold_conversation(conversation, record)
-                    session = _fold_session(session, record)
-                    progress = _fold_progress(progress, record)
+                    conversation, session, progress = _fold((conversation, session, progress), record)
         # Written out and not evolved, which takes three times as long: this comes with every step.
         return Memory(
             run=self.run,
@@ -240,10 +238,47 @@ class Memory:
         )
 
 
-# Each group folds the records that concern it and passes over the others: a few concern two groups.
+# Each group folds the records that concern it; a few concern two groups. A record of no group does not fit
+# the parameter of `_fold`, so type checkers name the call.
+_ConversationRecord = (
+    records.ReplaceHistory | records.ClearResults | records.AddContext | records.ClearContext
+)
+_SessionRecord = (
+    records.TakeMail
+    | records.SetModel
+    | records.SetMode
+    | records.SetThinking
+    | records.SetInstructions
+    | records.GrantRule
+    | records.CountCompaction
+)
+_ProgressRecord = (
+    records.CountCompaction
+    | records.CountContinue
+    | records.UseFallback
+    | records.SetMaxOutput
+    | records.SetModel
+    | records.WithdrawTool
+    | records.ReplaceHistory
+)
 
 
-def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationMemory:
+def _fold(
+    groups: tuple[ConversationMemory, SessionMemory, RunProgress],
+    record: _ConversationRecord | _SessionRecord | _ProgressRecord,
+) -> tuple[ConversationMemory, SessionMemory, RunProgress]:
+    """*groups* after *record*."""
+    conversation, session, progress = groups
+    if isinstance(record, _ConversationRecord):
+        conversation = _fold_conversation(conversation, record)
+    if isinstance(record, _SessionRecord):
+        session = _fold_session(session, record)
+    if isinstance(record, _ProgressRecord):
+        progress = _fold_progress(progress, record)
+    return conversation, session, progress
+
+
+def _fold_conversation(now: ConversationMemory, record: _ConversationRecord) -> ConversationMemory:
     match record:
         # The size is counted anew and not subtracted from: estimates add up, and a summary is the moment to
         # begin again.
@@ -265,10 +300,10 @@ def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationM
         case records.ClearContext():
             return attrs.evolve(now, pending_context=())
         case _:
-            return now
+            assert_never(record)
 
 
-def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa: PLR0911  # one return for each kind of record
+def _fold_session(now: SessionMemory, record: _SessionRecord) -> SessionMemory:  # noqa: PLR0911  # one return for each kind of record
     match record:
         case records.TakeMail():
             # By id: both lanes share the mail, so what is taken need not stand in front.
@@ -287,10 +322,10 @@ def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa:
         case records.CountCompaction():
             return attrs.evolve(now, compaction_failures=record.failures)
         case _:
-            return now
+            assert_never(record)
 
 
-def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # noqa: PLR0911  # one return for each kind of record
+def _fold_progress(now: RunProgress, record: _ProgressRecord) -> RunProgress:  # noqa: PLR0911  # one return for each kind of record
     match record:
         case records.CountCompaction():
             # One record for two groups: the attempts end with the run, the failures do not.
@@ -312,7 +347,7 @@ def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # noqa: PL
         case records.ReplaceHistory():
             return attrs.evolve(now, summarised=record.summarised)
         case _:
-            return now
+            assert_never(record)
 
 
 def _with(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from ..effects import Effect
 from ..effects.events import ModelFailed, ModelFinished, ModelStreamed
 from ..effects.notices import AnswerDropped, DoneReason, RunEnded
@@ -13,7 +15,18 @@ from .batch.step import append_results
 from .builder import Draft, ignore
 from .context import Context
 from .rules.token_estimates import usage_of
-from .state import Compacting, Done, Start, State, Streaming, Summary, Thinking
+from .state import (
+    Compacting,
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Start,
+    State,
+    Streaming,
+    Summary,
+    Thinking,
+)
 from .thinking import UNREAD, block, started
 
 
@@ -45,9 +58,11 @@ def failed(state: State, ctx: Context, error: str) -> tuple[Done, tuple[Effect, 
             _drop_answer(state, draft, ctx)
         case Done():
             pass
-        case _:
-            batch = give_up(state.batch, Stopping.INTERRUPTED, draft)
+        case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
+            batch = give_up(batch, Stopping.INTERRUPTED, draft)
             append_results(abandon(batch, ctx.config, draft), draft, ctx)
+        case _:
+            assert_never(state)
     memory = ctx.memory.record(draft.effects)
     draft.add(RunEnded(run=memory.run, reason=DoneReason.ERROR, spent=memory.spent, at=ctx.now, detail=error))
     return draft.to(Done(reason=DoneReason.ERROR, spent=memory.spent, detail=error))

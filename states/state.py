@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final, get_args
+from typing import assert_never, final, get_args
 
 import attrs
 
@@ -307,3 +307,14 @@ class Done:
 
 # Where an agent is: exactly one of seven.
 State = Thinking | Streaming | Executing | Confirming | Dispatching | Compacting | Done
+
+
+def batch_of(state: State) -> Batch | None:
+    """The batch of *state*; None for a state without one."""
+    match state:
+        case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
+            return batch
+        case Thinking() | Streaming() | Compacting() | Done():
+            return None
+        case _:
+            assert_never(state)

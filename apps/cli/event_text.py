@@ -94,8 +94,11 @@ def _decided(value: Plain) -> str:
             words = ["no", decision.get("message", ""), "and stop" * decision.get("interrupt", False)]
         case "ApproveAlways":
             words = ["yes, always"]
-        case _:
+        case "Approve":
             words = ["yes", decision.get("arguments", "")]
+        # A newer turnwheel may know other decisions, and those are not a yes.
+        case kind:
+            words = [kind]
     by = f" (by {value['by']})" if value.get("by") else ""
     return f"#{short(value['request'])} {', '.join(filter(None, words))}{by}"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from enum import Enum
-from typing import Any, final
+from typing import Any, assert_never, final
 
 import attrs
 
@@ -39,6 +39,7 @@ from ...engine.journal.entries import (
     RunOpened,
     Stepped,
     TakenOver,
+    Titled,
     time_of,
 )
 from ...engine.journal.fold import initial_state, read
@@ -125,8 +126,12 @@ class _ScenarioWriter:
             case Stepped(event=event) if event not in self._recovered:
                 self._waiting = [one for one in self._waiting if one != event]
                 yield self._timed(self._worded(event), event)
-            case _:
+            case Posted():
                 pass  # an input of a run becomes a command when the run takes it up
+            case Stepped() | TakenOver() | HandedOver() | Titled():
+                pass
+            case _:
+                assert_never(entry)
 
     def _timed(self, command: str, event: Event) -> str:
         return f"{command} at={event.at - (self._begun or 0.0):.3f}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Protocol, TypeAlias, final
+from typing import Protocol, TypeAlias, assert_never, final
 
 import attrs
 import msgspec
@@ -103,12 +103,12 @@ class Shelf:
         match ask:
             case asks.Append():
                 return await self._append(ask, info)
-            case asks.KeepCheckpoint() if info is not None:
-                return self._keep_checkpoint(ask, info)
-            case asks.Delete() if info is not None:
-                return await self._delete(ask.session, info)
+            case asks.KeepCheckpoint():
+                return Accepted() if info is None else self._keep_checkpoint(ask, info)
+            case asks.Delete():
+                return Accepted() if info is None else await self._delete(ask.session, info)
             case _:
-                return Accepted()
+                assert_never(ask)
 
     async def info(self, session: str) -> Info | None:
         """What is known of *session*."""

@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol, assert_never, final
 
 import attrs
 
@@ -172,8 +172,12 @@ def _size(ask: Ask) -> int:
             return sum([len(entry) for entry in ask.entries])
         case asks.KeepCheckpoint():
             return len(ask.body)
-        case _:
+        case asks.Load() | asks.Look() | asks.LoadCheckpoints() | asks.LoadJournal():
             return 0
+        case asks.Delete() | asks.EndTurn():
+            return 0
+        case _:
+            assert_never(ask)
 
 
 @final

@@ -24,16 +24,10 @@ from ...effects.requests import (
     RunTool,
     SetTimer,
 )
-from ...engine.machine import Machine, questions
+from ...engine.machine import Machine, calls_at, questions
 from ...engine.recovery import recover
 from ...engine.session.session import Session
-from ...states.state import (
-    Compacting,
-    Confirming,
-    Dispatching,
-    Executing,
-    Thinking,
-)
+from ...states.state import Compacting, Thinking
 from .call_summary import essence
 
 NOTE_WIDTH = 80
@@ -42,9 +36,7 @@ NOTE_WIDTH = 80
 
 def batch_calls(machine: Machine) -> tuple[ToolCall, ...]:
     """The calls of the current batch of *machine*."""
-    if isinstance(machine.state, Executing | Confirming | Dispatching):
-        return tuple(call.call for call in machine.state.batch.calls)
-    return ()
+    return tuple(call.call for call in calls_at(machine.state))
 
 
 def open_questions(session: Session) -> Iterator[AskApproval]:
@@ -86,11 +78,9 @@ def recovery_lines(
 
 def _names(machine: Machine) -> dict[str, str]:
     """A summary of the call of each open request."""
-    if not isinstance(machine.state, Executing | Confirming | Dispatching):
-        return {}
     return {
         request: f"{call.call.name} {essence(call.call.name, call.call.arguments, NOTE_WIDTH)}".rstrip()
-        for call in machine.state.batch.calls
+        for call in calls_at(machine.state)
         for request in call.open
     }
 

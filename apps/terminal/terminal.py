@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import assert_never, final
 
 import attrs
 from rich.text import Text
@@ -194,6 +194,8 @@ class Terminal:
                 screen.still()
                 self.silence()
                 screen.line("the answer broke off; its text does not count", "yellow")
+            case _:
+                assert_never(notice)
 
     def _wait(self, notice: Countdown) -> None:
         for text, style in wait_lines(notice, self.screen, self.screen.width):
@@ -217,6 +219,8 @@ class Terminal:
                 self._ended(notice)
                 if self._at_work:
                     self._spin_for_tools()
+            case _:
+                assert_never(notice)
 
     def _headline(self, call: str) -> None:
         self.screen.lines(self.named(call))

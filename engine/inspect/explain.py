@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, final
+from typing import NamedTuple, assert_never, final
 
 import attrs
 
 from ... import effects
-from ..journal.entries import Entry, Forked, HandedOver, Stepped, TakenOver
+from ..journal.entries import (
+    Branched,
+    Entry,
+    Forked,
+    HandedOver,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+    Titled,
+)
 from ..machine import calls_at, calls_in
 from .replay import ReplayedStep, replayed
 
@@ -170,8 +180,10 @@ def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
         # An interrupt names no call: it met each that had no result.
         case Stepped(event=effects.Interrupted()):
             return _Interference(open_, "interrupted", "the run was asked to stop")
-        case _:
+        case Stepped() | Forked() | RunOpened() | Posted() | Branched() | Titled():
             return None
+        case _:
+            assert_never(entry)
 
 
 def _words(call: str, asked: set[str], one: _Occurrence) -> Iterator[tuple[str, str]]:

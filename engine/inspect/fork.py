@@ -11,7 +11,7 @@ Nothing is performed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import final
+from typing import assert_never, final
 
 import attrs
 
@@ -251,12 +251,19 @@ def _text_event(text: str, event: Event | None, machine: Machine, at: float, poi
 def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
     """The requests of *machine* that a text answers, with the kind of event that answers them."""
     # Questions, hooks and timers are not answered by a text: each has an answer of its own kind.
-    match machine.state:
-        case states.Streaming(request=request) | states.Compacting(stage=states.Summary(request=request)):
+    state = machine.state
+    match state:
+        case states.Streaming(request=request):
             return {request: ModelFinished}
-        case state:
-            there = [call for call in calls_at(state) if type(call.phase) in RESULTS]
+        case states.Compacting(stage=stage):
+            return {stage.request: ModelFinished} if isinstance(stage, states.Summary) else {}
+        case states.Executing() | states.Confirming() | states.Dispatching():
+            there = [call for call in state.batch.calls if type(call.phase) in RESULTS]
             return {request: RESULTS[type(call.phase)] for call in there for request in call.open}
+        case states.Thinking() | states.Done():
+            return {}
+        case _:
+            assert_never(state)
 
 
 def _question(event: Event | None, machine: Machine, at: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar, final
+from typing import TypeVar, assert_never, final
 
 import attrs
 
@@ -352,6 +352,8 @@ def apply_entry(state: SessionState, entry: Entry, number: int, session: str) ->
             state.title, state.title_spent = entry.title, state.title_spent + entry.spent
             # The next run takes this into its account, so that its limits count it.
             state.unbilled += entry.spent
+        case _:
+            assert_never(entry)
     if summarised:
         state.summary = number
     return effects
@@ -543,10 +545,22 @@ def forked_run(machine: Machine, run: str) -> Machine:
 def try_name(request: str, machine: Machine) -> str:
     """What is the same for each try of *request*: its id, or of a model's how much it has to answer."""
     # A lost answer is asked for under another id.
-    asks = isinstance(machine.state, states.Streaming) or isinstance(
-        getattr(machine.state, "stage", None), states.Summary
-    )
-    return f"{machine.memory.run}: {len(machine.memory.history)}" if asks else request
+    return f"{machine.memory.run}: {len(machine.memory.history)}" if _asks_model(machine.state) else request
+
+
+def _asks_model(state: states.State) -> bool:
+    """Whether the open request of *state* is one to a model."""
+    match state:
+        case states.Streaming():
+            return True
+        case states.Compacting(stage=stage):
+            return isinstance(stage, states.Summary)
+        case states.Thinking() | states.Executing() | states.Confirming() | states.Dispatching():
+            return False
+        case states.Done():
+            return False
+        case _:
+            assert_never(state)
 
 
 def is_foreign(request: str, machine: Machine) -> bool:
@@ -556,15 +570,30 @@ def is_foreign(request: str, machine: Machine) -> bool:
 
 def _own_mail(machine: Machine) -> tuple[states.Mail, ...]:
     """The mail of the run itself: its steers, and the prompts that it begins with."""
-    mail, stage = machine.memory.session.mail, getattr(machine.state, "stage", None)
-    first: tuple[str, ...] = ()
-    if isinstance(stage, states.Admitting):
-        first = stage.ids
-    elif isinstance(stage, states.Start | states.Reading | states.Opening | states.Prompt):
-        # Not taken from the mail yet: without it, the copy would begin with no prompt.
-        first = next_prompt(mail, machine.config.policy)
+    mail = machine.memory.session.mail
+    first = _first_prompt(machine)
     # Other prompts wait for runs of their own, which the original opens: two answers would be one too many.
     return tuple([one for one in mail if one.lane is MailKind.STEER or one.id in first])
+
+
+def _first_prompt(machine: Machine) -> tuple[str, ...]:
+    """The ids of the inputs that *machine*'s run begins with, while they are in the mail."""
+    state = machine.state
+    stage = state.stage if isinstance(state, states.Thinking) else state
+    match stage:
+        case states.Admitting(ids=ids):
+            return ids
+        case states.Start() | states.Reading() | states.Opening() | states.Prompt():
+            # Not taken from the mail yet: without it, the copy would begin with no prompt.
+            return next_prompt(machine.memory.session.mail, machine.config.policy)
+        case states.Steer() | states.Go() | states.Retry() | states.Ending() | states.End():
+            return ()
+        case states.Streaming() | states.Compacting() | states.Done():
+            return ()
+        case states.Executing() | states.Confirming() | states.Dispatching():
+            return ()
+        case _:
+            assert_never(stage)
 
 
 def _own_state(state: states.State) -> states.State:
@@ -572,15 +601,19 @@ def _own_state(state: states.State) -> states.State:
     match state:
         # The model is asked again here, so its answer begins anew. One that is being stopped is not asked
         # again: its pieces are all that there will be.
-        case states.Streaming(stopping=states.Stopping.NONE):
-            return attrs.evolve(state, pieces=Rope.of())
-        case states.Compacting(stage=states.Summary() as stage, stopping=states.Stopping.NONE):
+        case states.Streaming(stopping=stopping):
+            return state if stopping else attrs.evolve(state, pieces=Rope.of())
+        case states.Compacting(stage=stage, stopping=stopping):
+            if stopping or not isinstance(stage, states.Summary):
+                return state
             return attrs.evolve(state, stage=attrs.evolve(stage, pieces=Rope.of()))
         case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
             calls = [_own_call(call) for call in batch.calls]
             return type(state)(batch=batch.with_calls(calls, batch.stopping))
-        case _:
+        case states.Thinking() | states.Done():
             return state
+        case _:
+            assert_never(state)
 
 
 def _own_call(call: states.Call) -> states.Call:

@@ -48,7 +48,11 @@ class Polled:
         return self._works()
 
     def wake(self) -> None:
-        """Take in what was written."""
+        """Take in what was written; nothing once the run has ended."""
+        # A writer of this process calls in the next turn of the event loop, when the run may be over. A look
+        # would then race with the read before the next run, and count entries twice.
+        if self._poller is None:
+            return
         # One look at a time; one that has begun may have read already.
         self._news = True
         if self._look is None:
@@ -81,8 +85,9 @@ class Polled:
 
     async def __aexit__(self, *_: object) -> None:
         self.lease.wanted = False
-        if self._poller is not None:
-            await self._poller.leave(self)
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            await poller.leave(self)
         if self._look is not None:
             self._look.cancel()
             await asyncio.wait({self._look})

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from functools import cached_property
-from typing import TypedDict, Unpack, final
+from typing import TypedDict, Unpack, assert_never, final
 
 import attrs
 
@@ -476,6 +476,8 @@ class CallAttempt:
                     if size > MAX_CALL_ARGUMENTS:
                         message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
                         self._fault = cut_short(message)
+                case _:
+                    assert_never(piece)
         if self._emitted + len(pieces) > MAX_PIECES:
             self._fault = cut_short(f"the answer came in more than {MAX_PIECES} pieces")
         if self._said > MAX_CHARACTERS:

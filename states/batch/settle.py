@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import attrs
 
 from ...effects.config import Config, SideEffect
@@ -51,7 +53,8 @@ def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
 def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
     """*call* when its batch rises to *level*."""
     # A denial leaves alone what a person has allowed or is still being asked about.
-    match call.phase:
+    phase = call.phase
+    match phase:
         case phases.Queued() | phases.AwaitingHooks() | phases.Inspecting():
             return unstarted(call, level, draft)
         # Next to a denied call, one to which a person has said yes still runs: that yes was about this call
@@ -60,16 +63,21 @@ def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
             phases.Allowed(ground=ground)
             | phases.AllowedAwaitingHooks(ground=ground)
             | phases.AllowedInspecting(ground=ground)
-        ) if level > Stopping.DENIED or ground is not Basis.PERSON:
-            return unstarted(call, level, draft)
-        case phases.Asked() if level > Stopping.DENIED:
-            return unstarted(call, level, draft)
+        ):
+            stays = level <= Stopping.DENIED and ground is Basis.PERSON
+            return call if stays else unstarted(call, level, draft)
+        case phases.Asked():
+            return unstarted(call, level, draft) if level > Stopping.DENIED else call
         # It has its result already; only the hooks that look at it are given up.
-        case phases.Reviewed(request=request, result=result) if level is Stopping.INTERRUPTED:
+        case phases.Reviewed(request=request, result=result):
+            if level is not Stopping.INTERRUPTED:
+                return call
             draft.add(Cancel(request=request))
             return call.at(phases.Settled(result=result))
-        case _:
+        case phases.Running() | phases.RunningChild() | phases.Settled():
             return call
+        case _:
+            assert_never(phase)
 
 
 def told_to_stop(call: Call, draft: Draft) -> Call | None:

@@ -300,6 +300,7 @@ def test_replay_draws_a_session(runs: Runs, folder: Path, picture: str, mark: st
         ("Branched", {"run": ""}, "to the beginning"),
         ("HandedOver", {"at": 1.0, "unbegun": ["r-7", "r-8"]}, "unbegun=2"),
         ("ApprovalGiven", {"request": "r-7", "decision": {"type": "ApproveAlways"}}, "#7 yes, always"),
+        ("ApprovalGiven", {"request": "r-7", "decision": {"type": "Postpone"}}, "#7 Postpone"),
     ],
 )
 def test_what_a_step_says_is_short_also_where_another_version_wrote_it(

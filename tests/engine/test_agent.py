@@ -623,9 +623,27 @@ def test_a_vault_is_one_that_keeps_and_finds() -> None:
         Agent(model="m", vault=wrong)
 
 
-def test_the_rates_of_an_agent_may_be_any_iterable() -> None:
-    rate = RateLimit(model="m", requests=3)
-    assert Agent(model="m", rates=iter([rate])).rates == (rate,)
+def test_what_an_agent_has_several_of_may_be_any_iterable(tmp_path: Path) -> None:
+    """An iterator is read once, and what it gave is there each time."""
+    rate, rule = RateLimit(model="m", requests=3), Rule(verdict=Verdict.ALLOW, tool="peek")
+    child, other = ChildSpec(name="kid"), ModelSpec(name="other")
+
+    @hook(Hook.SESSION_END)
+    def late(call: HookCall) -> None: ...
+
+    agent = Agent(
+        model="m",
+        models=iter([other]),
+        tools=iter([peek]),
+        hooks=iter([late]),
+        rules=iter([rule]),
+        children=iter([child]),
+        directories=iter([str(tmp_path), "."]),
+        rates=iter([rate]),
+    )
+    for _ in range(2):
+        assert (agent.models, agent.tools, agent.hooks, agent.rules) == ((other,), (peek,), (late,), (rule,))
+        assert (agent.children, agent.directories, agent.rates) == ((child,), (str(tmp_path), "."), (rate,))
 
 
 async def test_instructions_are_read_in_the_directory_of_the_agent(tmp_path: Path) -> None:

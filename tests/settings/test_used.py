@@ -79,9 +79,10 @@ def test_every_setting_reaches_the_agent() -> None:
         instructions=["NOTES.md"],
         stop=["STOP"],
         rules=[Rule(verdict="deny", tool="run_agent")],
-        agents=[ChildSpec(name="helper")],
+        # An iterator is read once, and what it gave is there each time.
+        agents=iter([ChildSpec(name="helper")]),
         cwd=".",
-        directories=[".."],
+        directories=iter([".."]),
         limits=Limits(turns=1),
         session_limits=Limits(turns=2),
         policy=Policy(max_parallel=3),

@@ -26,7 +26,8 @@ from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Finish, StopReason
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.machine import Machine, calls_at
+from turnwheel.states.batch.batch import Order, Running, RunningChild
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
@@ -251,6 +252,17 @@ def test_a_bug_behind_the_start_ends_a_run_once(place: str) -> None:
     told = run.machine.fail(AN_INTERRUPT, "a bug")
     assert [one for one in told if isinstance(one, notices.RunStarted)] == []
     assert [one.reason for one in told if isinstance(one, notices.RunEnded)] == ["error"]
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
+def test_a_bug_cancels_each_request_that_is_open(place: str) -> None:
+    run = run_at(place)
+    state = run.machine.state
+    # A tool or a child that was told to stop was cancelled then.
+    working = [one.phase for one in calls_at(state) if isinstance(one.phase, Running | RunningChild)]
+    left = {*state.open} - {phase.request for phase in working if phase.told is Order.STOP}
+    told = run.machine.fail(AN_INTERRUPT, "a bug")
+    assert sorted(one.request for one in told if isinstance(one, requests.Cancel)) == sorted(left)
 
 
 def test_a_provider_that_says_that_it_may_not_go_better_is_believed() -> None:

@@ -169,6 +169,20 @@ async def test_an_input_that_comes_too_late_for_a_run_is_for_the_next(
     assert asked[-1] == ("other" if what == "control" else "one")
 
 
+async def test_a_prompt_of_another_process_after_the_last_step_of_a_run_gets_a_run_at_once(
+    house: House,
+) -> None:
+    house.poll = 3_600.0
+    here, there = house.process(*GO_ON), house.process()
+    ends = 0
+    async for notice in here.stream("go"):
+        if isinstance(notice, RunEnded):
+            ends += 1
+            if ends == 1:
+                await there.send("and?")
+    assert (said(here), ends) == (["go", "and?"], 2)
+
+
 # At every moment
 
 

@@ -80,8 +80,8 @@ class World:
         self.refused.append(self.clock.now())
         return httpx.Response(429, headers={"retry-after": str(wait)}, json={"error": {"message": "slow"}})
 
-    def process(self, key: str = "k", url: str = "http://there") -> OpenAIChat:
-        return OpenAIChat(url, key, self.client)
+    def process(self, key: str = "k", url: str = "http://there", limit: int | None = None) -> OpenAIChat:
+        return OpenAIChat(url, key, self.client, limit=limit)
 
     async def ask(self, process: OpenAIChat, store: Store | None, number: int = 1) -> Answer:
         request = CallModel(id=f"r-{number}", model="openai:m", view=Conversation(revision=0, length=1))
@@ -124,6 +124,19 @@ async def test_a_process_that_remembers_a_refusal_hears_of_the_next_one_without_
 
 class Unmetered:
     """A store without meters, as `Store` has none."""
+
+
+async def test_a_request_that_a_refusal_elsewhere_puts_back_leaves_its_place_to_others() -> None:
+    """It counts as under way once more only when its turn comes again."""
+    clock = ManualClock(0.0)
+    world = World(lambda now, _: 10.0 if now in {0, 20} else None, clock)
+    one, two = world.process(), world.process(limit=1)
+    await passing(clock, [world.ask(process, world.store) for process in (one, two)])
+    clock.move(20.0 - clock.now())
+    assert isinstance(await world.ask(one, world.store), ModelFailed)
+    answers = await passing(clock, [world.ask(two, world.store, number) for number in range(3)])
+    assert all(isinstance(answer, ModelFinished) for answer in answers)
+    assert [under_way for _, under_way in world.sent[3:]] == [1, 1, 1]
 
 
 async def test_where_a_store_has_no_meters_each_process_waits_by_itself() -> None:

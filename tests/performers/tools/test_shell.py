@@ -154,6 +154,10 @@ def test_what_a_command_does_besides_is_told(text: str, commands: list[str], bey
         ("cat <<END\na\\\nb\nEND", MISREAD),
         ("cat <<E.D\na\nE.D", MISREAD),
         ("cat <<END >out x\nEND", MISREAD),
+        # Only `<<-` ends at a name behind tabs, and no other blanks are left out.
+        ("cat <<END\na\n\tEND", MISREAD),
+        ("cat <<-END\na\n END", MISREAD),
+        ("cat <<-END\n$(b\n\tEND\n)\nEND", MISREAD),
         ("cat <<'END'\n  ", MISREAD),
         ("git status \x0b", MISREAD),
         ("git status\ra", MISREAD),
