@@ -8,16 +8,19 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.http_server import Asking, scripted, serving
+from support.patience import PATIENCE
 
 from turnwheel import Agent, ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
 from turnwheel.effects.errors import StoreConflict, StoreError, TurnwheelError
+from turnwheel.engine.session import lapsed
 from turnwheel.engine.session.lease import born, encoded
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
@@ -43,7 +46,9 @@ def of_another_machine(seconds: float) -> bytes:
     return json.dumps({**json.loads(dead(seconds)), "machine": "another"}).encode()
 
 
-async def left(store: MemoryStore, name: str, lease: bytes | None, agent: Agent | None = None) -> None:
+async def left(
+    store: MemoryStore | StoreOver, name: str, lease: bytes | None, agent: Agent | None = None
+) -> None:
     """A run in the middle of an answer, with *lease*."""
     agent = agent or scripted(stalls("Half"))
     session = agent.session(name, store)
@@ -62,7 +67,7 @@ async def entries_of(store: Store, name: str, kind: str) -> int:
 
 
 async def until(holds: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not await holds():  # noqa: ASYNC110  # no event tells it
             await asyncio.sleep(0.005)
 
@@ -80,6 +85,25 @@ async def taken_over(store: Store, names: Sequence[str]) -> int:
     return sum([await entries_of(store, name, "TakenOver") for name in names])
 
 
+class Looked(StoreOver):
+    """A store that counts the looks at its leases."""
+
+    looks = 0
+
+    async def leases(self) -> Mapping[str, bytes]:
+        self.looks += 1
+        return await super().leases()
+
+    async def two_looks(self) -> None:
+        """Return when a look is over that began after this."""
+        before = self.looks
+
+        async def looked() -> bool:
+            return self.looks > before + 1
+
+        await until(looked)
+
+
 @pytest.mark.parametrize("lease", [dead(60.0), of_another_machine(0.05)], ids=["this machine", "another"])
 async def test_a_server_takes_over_while_it_serves(lease: bytes) -> None:
     store = MemoryStore()
@@ -90,8 +114,9 @@ async def test_a_server_takes_over_while_it_serves(lease: bytes) -> None:
         await until_gone(store)
 
 
-async def test_what_is_at_work_or_renewed_is_left_alone() -> None:
-    store = MemoryStore()
+async def test_what_is_at_work_or_renewed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, store = 1_000.0, Looked()
+    monkeypatch.setattr(lapsed, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
     async with serving(scripted(), store) as server:
         record = {**json.loads(dead(60.0)), "born": born(os.getppid())}
         await left(store, "here", json.dumps(record).encode())
@@ -99,9 +124,12 @@ async def test_what_is_at_work_or_renewed_is_left_alone() -> None:
         await left(store, "there", renewed)
         for number in range(20):
             after = json.dumps({**json.loads(renewed), "renewed": float(number)}).encode()
+            # Time passes between a look that sees a record and the next look, and then it is renewed.
+            for seconds in (0.05, 0.0):
+                await store.two_looks()
+                now += seconds
             assert await store.lease("there", renewed, after) == after
             renewed = after
-            await asyncio.sleep(0.01)
         states = [(await server.get(f"/api/sessions/{name}"))["state"] for name in ("here", "there")]
         assert states == ["streaming"] * 2
         assert [await entries_of(store, name, "TakenOver") for name in ("here", "there")] == [0, 0]

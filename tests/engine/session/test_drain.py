@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 from provers.tasks import at_work, turns
+from support.patience import PATIENCE
 from support.session_stage import House, Tape, Watch, outcomes, told
 
 from turnwheel import (
@@ -342,11 +344,26 @@ def slowed(tape: Tape, what: bytes) -> Tape:
     return tape
 
 
-async def test_an_event_that_is_being_kept_when_time_is_up_counts(tape: Tape) -> None:
-    house = House(slowed(tape, b"ToolFinished"))
+async def test_an_event_that_is_being_kept_when_time_is_up_counts(
+    tape: Tape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping, kept, passed = asyncio.Event(), asyncio.Event(), 0.0
+
+    async def slow(_: str, entries: Sequence[bytes]) -> None:
+        if any(b"ToolFinished" in data for data in entries):
+            keeping.set()
+            await kept.wait()
+
+    tape.meddlers.append(slow)
+    house = House(tape)
     session, watch = await begun(house, DIGS_AND_BUYS)
-    leaving = asyncio.ensure_future(session.drain(within=0.05))
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + passed)
+    leaving = asyncio.ensure_future(session.drain(within=PATIENCE))
     house.release()
+    await keeping.wait()
+    passed = 2 * PATIENCE
+    await turns(20)
+    kept.set()
     await leaving
     await watch.task
     assert (house.ran, await handed_over(house)) == (["dig"], [1])
@@ -569,7 +586,7 @@ async def test_a_handle_drains_without_a_reader(house: House) -> None:
     leaving = asyncio.ensure_future(handle.drain())
     await turns(5)
     house.release()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await leaving
     assert (await handle.wait()).text == text
     assert [type(notice) async for notice in handle][-1] is RunEnded
@@ -581,7 +598,7 @@ async def test_a_reader_of_a_stream_that_is_too_slow_is_not_waited_for(house: Ho
         async for notice in notices:
             if isinstance(notice, ToolStarted):
                 break
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await session.drain(within=0.01)
     house.release()
     await resumed(house, DONE)

@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel.effects.config import Config, ModelSpec, SideEffect
 from turnwheel.effects.messages import Binary, Outcome
@@ -676,7 +677,7 @@ async def test_a_search_that_is_killed_says_that_it_failed(
 async def test_a_pattern_that_backtracks_for_ever_can_be_cancelled(context: Context) -> None:
     # The event loop goes on meanwhile, since the search has a process of its own.
     (context.cwd / "a.txt").write_text("a" * 60 + "!")
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(grep(context, "(a+)+$"), 0.3)
 
