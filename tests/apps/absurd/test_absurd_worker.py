@@ -369,11 +369,18 @@ async def test_a_turn_looks_ever_more_rarely_at_a_busy_session_unless_it_may_hav
     pauses: list[float] = []
     sleeps = absurd_sdk.AsyncTaskContext.sleep_for
 
-    async def quickly(self: Any, step: str, seconds: float) -> None:
+    async def noted(self: Any, step: str, seconds: float) -> None:
         pauses.append(seconds)
-        await sleeps(self, step, 0.05)
+        await sleeps(self, step, seconds)
 
-    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", quickly)
+    schedules = absurd_sdk.AsyncTaskContext._schedule_run_after  # pyright: ignore[reportPrivateUsage]  # see below
+
+    async def soon(self: Any, _: float) -> None:
+        await schedules(self, 0.05)
+
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", noted)
+    # Only the queue has the shorter pause: to the worker, one that went by too soon would look like a slow queue.
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "_schedule_run_after", soon)
     monkeypatch.setattr("turnwheel.apps.absurd.worker.BUSY_AGAIN", 0.01)
     # The second pause is near the longest already.
     monkeypatch.setattr("turnwheel.apps.absurd.sleepers.OF_WAITED", 1000.0)
