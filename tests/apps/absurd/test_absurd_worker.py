@@ -379,7 +379,7 @@ async def test_a_turn_looks_ever_more_rarely_at_a_busy_session_unless_it_may_hav
         await schedules(self, 0.05)
 
     monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", noted)
-    # Only the queue has the shorter pause: to the worker, one that went by too soon would look like a slow queue.
+    # Only the queue shortens the pause. The worker takes one that was over too soon for a slow queue.
     monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "_schedule_run_after", soon)
     monkeypatch.setattr("turnwheel.apps.absurd.worker.BUSY_AGAIN", 0.01)
     # The second pause is near the longest already.
