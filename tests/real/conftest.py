@@ -200,7 +200,7 @@ PROXIES: list[Server] = []
 """The LiteLLM proxies of this process: one, once a test asked for it."""
 
 
-# Behind pytest's own, which leaves out what was not asked for: `make test` has no plugin that runs tests again.
+# Last, when pytest has left out tests that were not asked for: `make test` has no plugin for this mark.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run a test again in whose time LiteLLM crashed: its native code segfaults now and then."""

@@ -29,7 +29,7 @@ from turnwheel import (
 )
 from turnwheel.effects.config import Concurrency, Steering
 from turnwheel.effects.errors import ConfigError, SessionClosed, StoreConflict, StoreError
-from turnwheel.effects.events import Failure, ModelFailed, UserSteered
+from turnwheel.effects.events import Failure, ModelFailed, ToolFinished, UserSteered
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
     AgentStarted,
@@ -293,7 +293,9 @@ async def test_a_call_that_takes_longer_may_have_run_and_the_others_have_not(hou
     assert house.ran == ["send", "buy 1", "dig"]
 
 
-async def test_beside_a_call_that_is_left_another_may_have_ended(house: House) -> None:
+async def test_beside_a_call_that_is_left_another_may_have_ended(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The call that waited for that one is begun for the first time by the process that takes over."""
 
     @tool(approval="never", resources=())
@@ -314,7 +316,15 @@ async def test_beside_a_call_that_is_left_another_may_have_ended(house: House) -
 
     settings: dict[str, Any] = {"tools": [send, count, buy], "policy": PARALLEL}
     session, watch = await begun(house, calls(("send", {}), ("count", {}), ("buy", {})), **settings, number=2)
-    await drained(house, session, watch, within=0.05)
+    passed = 0.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + passed)
+    leaving = asyncio.ensure_future(session.drain(within=PATIENCE))
+    house.release()
+    while not any(isinstance(event, ToolFinished) for event in await house.steps()):  # noqa: ASYNC110  # a journal
+        await asyncio.sleep(0)
+    passed = 2 * PATIENCE
+    await leaving
+    await watch.task
     assert (house.ran, await handed_over(house)) == (["send"], [1])
     later = await resumed(house, DONE, **settings)
     assert (house.ran, outcomes(later)) == (["send", "buy"], [Outcome.UNKNOWN, Outcome.OK, Outcome.OK])
