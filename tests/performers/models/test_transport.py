@@ -237,9 +237,11 @@ async def test_what_an_error_asks_for_is_heard(client: Client) -> None:
 
 
 async def test_a_connection_that_is_refused_is_told_at_once(client: Client) -> None:
-    async with Hostile(silent) as server:
-        url = server.url
-    failed = await ask(OpenAIChat(url, "key", client))
+    # The port is taken, so that no other program listens on it, and nobody listens.
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        failed = await ask(OpenAIChat(url, "key", client))
     assert isinstance(failed, ModelFailed)
     assert (failed.failure, f"no connection to {url}: " in failed.message) == (Failure.CONNECTION, True)
 
