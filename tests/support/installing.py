@@ -9,8 +9,6 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from subprocess import PIPE
-from typing import Any
 
 import pytest
 
@@ -49,9 +47,14 @@ def install(folder: Path, commands: Sequence[Sequence[str]], look: Sequence[str]
 
 def _run(command: Sequence[str], seconds: float) -> str:
     """Run *command*; why it failed or was killed after so many *seconds*, and empty if it did neither."""
-    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": PIPE, "stderr": subprocess.STDOUT}
     # A session of its own: what it started is killed with it, and holds the pipe open no longer.
-    with subprocess.Popen(command, start_new_session=True, **options) as process:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
