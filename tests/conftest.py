@@ -45,8 +45,12 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A slow or busy machine is no defect of ours: nothing here is judged by the clock.
-settings.register_profile("turnwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A slow or busy machine is no defect of ours: nothing here is judged by the clock. Each run draws the same
+# examples, so that one passes where another did. `--hypothesis-profile=explore` draws others each time.
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("turnwheel", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("turnwheel")
 
 

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any, Final, final, get_args
 
 import attrs
 import pytest
 from hypothesis import given, strategies as st
+from support.patience import PATIENCE
 
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.scenario_export import scenario_of
@@ -82,7 +85,7 @@ from turnwheel.testing.scenarios_world import (
 )
 
 TURNS = 600
-"""Turns of the event loop that a session is given to get where the bare machine is."""
+"""Turns of the event loop that a session is given, at least, to get where the bare machine is."""
 
 PAGE = 5
 """Steps that are read at a time where a session is read in pages."""
@@ -474,13 +477,22 @@ class SessionHost:
 
     # What came of it
 
+    def _pauses(self) -> Iterator[float]:
+        """Seconds to wait before each further look, as long as a session is given to get there."""
+        yield from repeat(0.0, SOON)
+        limit = time.monotonic() + (0.0 if isinstance(self._store, MemoryStore) else PATIENCE)
+        for turn in count(SOON):
+            if turn >= TURNS and time.monotonic() >= limit:
+                return
+            yield 0.001
+
     async def faults(self, world: ScenarioWorld) -> list[str]:
         self._clock.move_to(world.now)
         due = Due.of(world)
-        for turn in range(TURNS):
+        for pause in self._pauses():
             if self._seems_there(due) and not self._differences(due) and self._at_rest:
                 break
-            await asyncio.sleep(0 if turn < SOON else 0.001)
+            await asyncio.sleep(pause)
             if self._task is not None and self._task.done() and self._task.exception() is not None:
                 return [f"the session failed: {self._task.exception()!r}"]
         found = self._differences(due)
@@ -527,14 +539,14 @@ class SessionHost:
             return []
         self._leave()
         self._go()
-        for turn in range(TURNS):
+        for pause in self._pauses():
             if self._gate.begun == again and self._session.machine == machine:
                 asked = [one for one in again if isinstance(one, requests.AskApproval)]
                 if len(self._notices) == len(asked):
                     self._notices.clear()
                     self._gate.begun.clear()
                     return []
-            await asyncio.sleep(0 if turn < SOON else 0.001)
+            await asyncio.sleep(pause)
         return [f"not resumed: {lines_of(self._gate.begun)}; not {lines_of(again)}"]
 
     async def watched(self) -> list[str]:

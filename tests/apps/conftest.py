@@ -24,7 +24,8 @@ from typing import Any, ClassVar, final
 import attrs
 import pytest
 from rich.cells import cell_len
-from support.forked import PATIENCE, Forked, Piped
+from support.forked import Forked, Piped
+from support.patience import PATIENCE
 
 from turnwheel.apps.cli import main
 from turnwheel.testing.scripted import Reply, calls, says

@@ -19,6 +19,7 @@ import attrs
 import httpx
 import msgspec
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel.apps.stand_in.faults import FAULTS, SMALL_MODEL
 from turnwheel.apps.stand_in.script import BASH_MODEL, MODELS, SLOW_MODEL, decide
@@ -580,7 +581,7 @@ def test_the_command_line_serves_until_interrupted() -> None:
         url = process.stdout.readline().strip()
         assert httpx.get(f"{url}/models").status_code == 200
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (0, "")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from behaviour.conftest import Stage
+from support.patience import PATIENCE
 
 from turnwheel import (
     DoneReason,
@@ -230,7 +231,7 @@ async def test_a_busy_reader_delays_no_interrupt_and_no_approval(stage: Stage) -
 
     session = stage.session(calls(("pay", {})), tools=[pay])
     seen = list[type]()
-    async with asyncio.timeout(10), aclosing(session.stream("go", wait=True)) as reading:
+    async with asyncio.timeout(PATIENCE), aclosing(session.stream("go", wait=True)) as reading:
         async for notice in reading:
             seen.append(type(notice))
             if isinstance(notice, ApprovalRequested):

@@ -64,8 +64,8 @@ def test_appending_costs_the_same_at_any_length() -> None:
     history, message = History.of(), user("a")
     took: list[float] = []
     for _ in range(10):
-        began = time.perf_counter()
+        began = time.thread_time()
         for _ in range(2_000):
             history = history.append(message)
-        took.append(time.perf_counter() - began)
+        took.append(time.thread_time() - began)
     assert min(took[-3:]) < 10 * min(took[:3])

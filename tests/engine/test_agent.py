@@ -235,9 +235,17 @@ async def test_a_run_that_is_out_of_time_ends_aborted_without_a_store_too() -> N
     async def end(call: HookCall) -> None:
         ended.append(call.payload["reason"])
 
-    agent = scripted(stalls("half"), hooks=[end])[0]
+    agent, model = scripted(stalls("half"), hooks=[end])
+
+    async def in_time() -> None:
+        """Run until the model is asked, which is when the time is up."""
+        async with asyncio.timeout(None) as limit:
+            at_work = asyncio.ensure_future(turns(1_000, lambda: bool(model.requests)))
+            at_work.add_done_callback(lambda _: limit.reschedule(0.0))
+            await agent.run("go")
+
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(agent.run("go"), 0.02)
+        await in_time()
     assert ended == ["aborted"]
 
 

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from provers.tasks import turns
 from structlog.testing import capture_logs
+from support.patience import PATIENCE
 
 from turnwheel.effects import Effect
 from turnwheel.effects.config import ChildSpec, Config, ModelSpec, Policy, Retries, ToolSpec
@@ -87,7 +88,7 @@ def driver_of(model: Any, **settings: Any) -> Driver:
 
 
 async def driven(driver: Driver, *, anew: bool = True, **settings: bool) -> list[Effect]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         return [effect async for effect in told(driver, anew=anew, **settings)]
 
 
@@ -186,7 +187,7 @@ async def test_an_inbox_that_is_closed_gives_out_nothing_of_what_waits_however_o
     assert len(inbox) == 1
     for each in (inbox, empty):
         each.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert [await each.get() for _ in range(3)] == [None] * 3
     assert (len(inbox), inbox.taken) == (1, 0)
 
@@ -339,7 +340,7 @@ async def busy(journal: Told) -> AsyncIterator[Effect]:
 
 
 async def test_an_interrupt_stops_the_work_however_slowly_notices_are_read() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         seen = [type(effect) async for effect in busy(Told())]
     kinds = (ToolStarted, InputReceived, InterruptRequested, RunEnded)
     assert [kind for kind in seen if kind in kinds] == list(kinds)
@@ -349,7 +350,7 @@ async def test_a_fault_while_the_reader_was_busy_is_raised_to_it() -> None:
     seen = list[type[Effect]]()
 
     async def read() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             async for effect in busy(Told(full=True)):
                 seen.append(type(effect))  # a comprehension would lose all with the fault
 
@@ -380,7 +381,7 @@ async def test_a_run_goes_no_further_than_what_was_posted_while_its_reader_is_bu
 
     journal, post = Flood(), UserSent(at=AT, id="more", text="more")
     driver = driver_of(flood, journal=journal)
-    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+    async with asyncio.timeout(PATIENCE), aclosing(told(driver)) as effects:
         async for effect in effects:
             if isinstance(effect, TextDelta):
                 driver.post(post)
@@ -393,7 +394,7 @@ async def test_a_run_goes_no_further_than_what_was_posted_while_its_reader_is_bu
 async def test_what_comes_behind_the_end_of_a_run_is_left_also_while_its_reader_is_busy() -> None:
     journal, stop = Told(), Interrupted(at=AT)
     driver = driver_of(ScriptedModel(calls(("write", {}))), tool=ScriptedTools(write=str), journal=journal)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         async for effect in told(driver, wait=True):
             if isinstance(effect, AskApproval):
                 driver.post(stop)
@@ -412,7 +413,7 @@ async def test_a_driver_that_is_left_while_its_reader_is_busy_goes_no_further() 
 
     journal, more = Leaving(), UserSent(at=AT, id="more", text="more")
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         async for effect in told(driver):
             if isinstance(effect, TextDelta):
                 driver.post(more)
@@ -425,7 +426,7 @@ async def test_a_driver_that_is_left_while_its_reader_is_busy_goes_no_further() 
 async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
     before, journal = asyncio.all_tasks(), Told()
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
-    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+    async with asyncio.timeout(PATIENCE), aclosing(told(driver)) as effects:
         async for effect in effects:
             if isinstance(effect, TextDelta):
                 driver.post(stop := Interrupted(at=AT))
@@ -442,7 +443,7 @@ async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> No
 async def test_a_reader_that_leaves_is_told_no_fault_of_a_step_that_it_did_not_wait_for() -> None:
     before, journal = asyncio.all_tasks(), Told(full=True)
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
-    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+    async with asyncio.timeout(PATIENCE), aclosing(told(driver)) as effects:
         async for effect in effects:
             if isinstance(effect, TextDelta):
                 driver.post(stop := Interrupted(at=AT))
@@ -654,7 +655,7 @@ async def test_a_question_that_was_not_asked_is_no_work_that_did_not_begin() -> 
     machine, first = at_work("write")
     driver = Driver(machine=machine, performers={})
     driver.drain()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert [effects async for effects in driver.steps(first)] == [first]
     assert (machine.state.label, driver.unbegun) == ("confirming", ())
 
@@ -669,7 +670,7 @@ async def test_work_that_began_behind_what_waited_at_a_takeover_has_begun() -> N
 
     driver = Driver(machine=machine, performers={RunTool: look, CallModel: ScriptedModel(says("ok"))})
     driver.post(UserSent(at=AT, id="more", text="more"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert [
             effect async for effects in driver.steps(first) for effect in effects if ignored((effect,))
         ] == []
@@ -741,7 +742,7 @@ async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
         child=kid,
         rested=lambda: rested.append("rested"),
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         async for effect in told(driver):
             if isinstance(effect, RunAgent):
                 assert not driver.resting  # the child is still to be begun
@@ -792,7 +793,7 @@ async def test_a_tool_that_is_cancelled_before_its_takeover_never_begins() -> No
     performers: dict[type, Any] = {RunTool: look}
     driver = Driver(machine=machine, performers=performers)
     driver.post(STOP)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         async for _ in driver.steps(first):
             await turns(3)
     assert (machine.done, began) == (True, [])
@@ -805,7 +806,7 @@ async def test_a_child_that_is_cancelled_before_its_takeover_is_begun_to_be_stop
     kid = Kid(0)
     driver = Driver(machine=machine, performers={RunAgent: kid})
     driver.post(STOP)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         async for _ in driver.steps(first):
             await turns(3)
     assert (machine.done, kid.begun) == (True, 1)
@@ -818,7 +819,7 @@ async def test_a_child_that_is_cancelled_while_its_driver_drains_is_left_to_the_
     driver = Driver(machine=machine, performers={RunAgent: kid})
     driver.drain()
     driver.post(STOP)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         async for _ in driver.steps(first, wait=True):
             await turns(3)
     assert (machine.done, kid.begun) == (False, 0)
@@ -859,7 +860,7 @@ async def test_a_reader_that_leaves_is_not_told_what_its_work_did_while_it_stopp
 
     ended = list[str]()
     driver = driver_of(ScriptedModel(calls(("look", {}))), tool=stubborn)
-    async with asyncio.timeout(5), aclosing(told(driver)) as effects:
+    async with asyncio.timeout(PATIENCE), aclosing(told(driver)) as effects:
         async for effect in effects:
             if isinstance(effect, ToolStarted):
                 await turns(3)
@@ -869,7 +870,7 @@ async def test_a_reader_that_leaves_is_not_told_what_its_work_did_while_it_stopp
 
 async def test_a_driver_that_is_left_ends_its_steps_and_applies_nothing_more() -> None:
     driver, left = driver_of(ScriptedModel(stalls("hm"))), list[State]()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         async for effect in told(driver, wait=True):
             if isinstance(effect, TextDelta):
                 left.append(driver.machine.state)
@@ -950,7 +951,7 @@ async def test_a_post_to_a_reader_that_waits_or_has_left_needs_no_other_reader(
     await turns(20)
     assert TextDelta in seen
     driver.post(UserSent(at=AT, id="more", text="more"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await reads
     waits = len(driver.inbox)
     driver.post(STOP)

@@ -315,7 +315,6 @@ def test_a_step_outside_the_table_is_refused_and_changes_nothing(monkeypatch: py
         assert (machine.state, machine.memory) == before
 
 
-@pytest.mark.timeout(5)
 def test_states_that_wait_for_nothing_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine.start(CONFIG, "go", run="r")
     before = (machine.state, machine.memory)

@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from provers.hostile_server.server import Hostile, Line
 from support.http_server import serving
+from support.patience import PATIENCE
 
 from turnwheel import Agent, Approve, ApproveAlways, Compaction, Deny, Session, Settings, tool
 from turnwheel.apps.chat.line_source import _split_lines  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
@@ -240,7 +241,7 @@ async def what_a_provider_sends(what: str, limit: int, _: Path) -> bool:  # noqa
                         yield b": ping\n\n"
                         await asyncio.sleep(0.001)
 
-            async with asyncio.timeout(9):
+            async with asyncio.timeout(PATIENCE):
                 answer = await asked(httpx.Response(200, stream=Slow()), answer_timeout=0.05)
             assert isinstance(answer, ModelFailed)
             assert (answer.failure, "answer_timeout=0.05" in answer.message) == (Failure.TIMEOUT, True)

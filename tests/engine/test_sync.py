@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel import Agent, DoneReason, SQLiteStore, tool
 from turnwheel.effects.requests import CallModel
@@ -183,8 +184,9 @@ def test_what_the_work_raises_is_raised_to_the_caller(fault: BaseException) -> N
     assert caught.value is fault
 
 
-def test_what_is_at_work_beside_it_is_cancelled_at_its_end() -> None:
+def test_what_is_at_work_beside_it_is_cancelled_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends in time is no reason for a warning."""
+    monkeypatch.setattr(sync, "LEAVE_WITHIN", PATIENCE)
     ended, alive = list[str](), list[object]()
 
     async def beside() -> None:
@@ -236,7 +238,7 @@ def test_ctrl_c_waits_until_the_work_has_ended() -> None:
     async def work() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         try:
-            await asyncio.sleep(5)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             await asyncio.sleep(0.02)
             ended.append("cancelled")
@@ -271,7 +273,7 @@ from turnwheel.testing.scripted import ScriptedModel, calls, says
 async def slow() -> str:
     "Take long."
     os.kill(os.getpid(), signal.SIGINT)
-    await asyncio.sleep(2)
+    await asyncio.sleep(30)
     print("finished after all", flush=True)
     return ""
 
@@ -283,7 +285,7 @@ except KeyboardInterrupt:
     print("stopped", threading.active_count(), flush=True)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert ended.stdout == "stopped 1\n"
 

@@ -168,7 +168,8 @@ class RestatePool(Pool):
         if harm is Harm.FREEZE:
             await self._stack.enter_async_context(balanced(cluster.port, self._ports))
         # A worker does not say when it listens.
-        await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{cluster.port}/health"))
+        ready = f"http://127.0.0.1:{cluster.port}/health"
+        await asyncio.to_thread(wait_until, f"a worker answers at {ready}", lambda: answers(ready))
         await asyncio.to_thread(cluster.register, cluster.port)
 
     async def stop(self) -> None:
@@ -181,7 +182,8 @@ class RestatePool(Pool):
         self._workers[-1 - worker] = self._workers.pop(worker)
         self._newer.add(worker)
         await self.begin(worker)
-        await asyncio.to_thread(wait_until, lambda: answers(f"http://127.0.0.1:{self._newer_port}/health"))
+        ready = f"http://127.0.0.1:{self._newer_port}/health"
+        await asyncio.to_thread(wait_until, f"a newer worker answers at {ready}", lambda: answers(ready))
         await asyncio.to_thread(self.cluster.register, self._newer_port)
 
     async def _put(self, session: str, given: Input) -> None:

@@ -22,7 +22,7 @@ from hosts.processes import InProcess
 from hosts.scripts import SCRIPTS, Client, play
 from turnwheel.engine.journal import entries
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300, func_only=True)]
 
 Journals = Mapping[str, Sequence[bytes]]
 

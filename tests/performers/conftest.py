@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.history import History
 from turnwheel.performers.base import PerformContext, SystemClock
-
-PATIENCE = 30.0
-"""Seconds within which whatever a test waits for must have come."""
 
 
 @pytest.fixture

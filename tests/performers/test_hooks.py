@@ -18,6 +18,7 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 from support.odd_values import Mute, Secretive, fail
+from support.patience import PATIENCE
 
 from turnwheel.effects.errors import ArgumentError, ConfigError
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
@@ -36,9 +37,6 @@ from turnwheel.performers.hooks import (
     hook,
 )
 from turnwheel.performers.tools.process import ProcessEnd
-
-PATIENCE = 10.0
-"""Seconds within which whatever a test waits for must have come."""
 
 CALL = json.dumps({"tool_name": "write", "tool_input": {"path": "a.md", "lines": ["x"]}})
 

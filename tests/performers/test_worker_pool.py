@@ -11,12 +11,10 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel.performers import worker_pool
 from turnwheel.performers.worker_pool import BLOCKED, CancelShield, Work, WorkerPool, finish
-
-PATIENCE = 10.0
-"""Seconds within which whatever a test waits for must have come."""
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 

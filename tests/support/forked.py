@@ -15,10 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Never, final
 
-from turnwheel.apps.cli import main
+from support.patience import PATIENCE
 
-PATIENCE = 20.0
-"""Seconds until a test gives up on something to appear."""
+from turnwheel.apps.cli import main
 
 Descriptors = tuple[int, int, int]
 """What a process reads from, writes to and complains to."""

@@ -11,6 +11,7 @@ from typing import Any, final
 import attrs
 import httpx
 from starlette.applications import Starlette
+from support.patience import PATIENCE
 
 from turnwheel import Agent, MemoryStore, tool
 from turnwheel.apps.server.app import AgentServer, create_app
@@ -55,7 +56,7 @@ class Asking:
 
     async def until(self, session: str, holds: Callable[[Any], object]) -> Any:
         """The session once *holds* is true of it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not holds(found := await self.get(f"/api/sessions/{session}")):  # noqa: ASYNC110  # as a person would
                 await asyncio.sleep(0.001)
         return found

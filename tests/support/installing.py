@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,9 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache" / "real"
 
 INSTALLING = 900.0
 """Seconds an installation may take: it is 750 MB for LiteLLM."""
+
+LOOKING = 120.0
+"""Seconds a registry may take to tell one version."""
 
 
 def install(folder: Path, commands: Sequence[Sequence[str]], look: Sequence[str]) -> None:
@@ -32,20 +37,37 @@ def install(folder: Path, commands: Sequence[Sequence[str]], look: Sequence[str]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for command in commands:
-            ended = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=INSTALLING,
-                check=False,
-            )
-            if ended.returncode:
-                if subprocess.run(look, capture_output=True, timeout=120, check=False).returncode:
-                    pytest.skip(f"no registry can be reached: {folder.name} cannot be installed")
-                output = ended.stdout.decode(errors="replace")[-2_000:]
-                pytest.fail(f"{' '.join(command)} failed with {ended.returncode}:\n{output}", pytrace=False)
+            failure = _run(command, INSTALLING)
+            if failure and _run(look, LOOKING):
+                pytest.skip(f"no registry can be reached: {folder.name} cannot be installed")
+            if failure:
+                pytest.fail(failure, pytrace=False)
         done.touch()
+
+
+def _run(command: Sequence[str], seconds: float) -> str:
+    """Run *command*; why it failed or was killed after so many *seconds*, and empty if it did neither."""
+    # A session of its own: what it started is killed with it, and holds the pipe open no longer.
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            problem = f"did not end within {seconds:.0f} s"
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        else:
+            problem = f"failed with {process.returncode}" if process.returncode else ""
+    last = output.decode(errors="replace")[-2_000:]
+    return problem and f"{' '.join(command)} {problem}:\n{last}"
 
 
 def install_npm(folder: Path, *packages: str) -> str:

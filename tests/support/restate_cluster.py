@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import httpx
 from support.installing import CACHE, install_npm
+from support.patience import PATIENCE
 from support.ports import free_ports
 
 SERVER = "1.7.12"
@@ -65,7 +66,9 @@ class Node:
 
     def wait(self) -> None:
         """Wait until it serves."""
-        wait_until(lambda: answers(f"{self.admin}/health") and answers(f"{self.ingress}/restate/health"))
+        ready = (f"{self.admin}/health", f"{self.ingress}/restate/health")
+        log = self.folder.parent / f"{self.folder.name}.log"
+        wait_until(f"{self.program} answers at {ready}, see {log}", lambda: all(map(answers, ready)))
 
     def kill(self) -> None:
         """Kill it, and wait for its end."""
@@ -157,11 +160,11 @@ def answers(url: str) -> bool:
         return False
 
 
-def wait_until(holds: Callable[[], bool], within: float = 60.0) -> None:
-    """Return when *holds* does."""
-    limit = time.monotonic() + within
+def wait_until(what: str, holds: Callable[[], bool]) -> None:
+    """Return when *holds* does; raises `TimeoutError` with *what* a program did not do in time."""
+    limit = time.monotonic() + PATIENCE
     while not holds():
         if time.monotonic() > limit:
-            msg = f"not within {within} s"
+            msg = f"{what}: not within {PATIENCE:.0f} s"
             raise TimeoutError(msg)
         time.sleep(0.05)

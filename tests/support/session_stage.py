@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from provers.tasks import turns
+from support.patience import PATIENCE
 from support.postgres import IN_A_DATABASE, stores_over
 
 from turnwheel import Agent, ChildSpec, MemoryStore, Result, Session, SQLiteStore, Tool, tool
@@ -38,7 +39,7 @@ CHILDREN = (ChildSpec(name="payer", tools=("look", "pay")), ChildSpec(name="scou
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not holds():
             await turns(1)
 
@@ -220,7 +221,7 @@ class House:
     async def finish(self, session: Session) -> None:
         """Go on with *session*, saying yes to everything, until nothing is left to do."""
         await session.load()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while session.unfinished or session.queue:
                 result = await session.resume()
                 for question in result.waiting:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from support.http_server import serving
+from support.patience import PATIENCE
 from support.postgres import ON_ONE_WORKER, PostgresServer, make_absurd_tables, new_schema, postgres_server
 from support.session_stage import until
 
 from turnwheel import Agent, Policy, ToolContext, tool
 from turnwheel.apps import AbsurdWorker, TurnQueue
+from turnwheel.apps.absurd.sleepers import LONGEST_BUSY
 from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.effects import CallModel, ModelFinished, StopReason, Usage
 from turnwheel.effects.errors import ConfigError
@@ -93,7 +95,7 @@ class Stage:
 
     @asynccontextmanager
     async def worker(
-        self, *names: str, turns: int = 100, tenant_working: int | None = None
+        self, *names: str, turns: int = 100, claim: int = 1, tenant_working: int | None = None
     ) -> AsyncGenerator[AbsurdWorker]:
         agents = {name: agent for name, agent in self.agents().items() if not names or name in names}
         store = self.store()
@@ -103,7 +105,7 @@ class Stage:
             store,
             queue=self.queue,
             poll=0.02,
-            claim=1,
+            claim=claim,
             turns=turns,
             tenant_working=tenant_working,
         )
@@ -144,7 +146,7 @@ class Stage:
                 await self.say_two(turns)
                 worker.stop()
                 self.go.set()
-            async with self.worker(), asyncio.timeout(10):
+            async with self.worker(), asyncio.timeout(PATIENCE):
                 return await self.text("s")
 
     async def text(self, name: str, agent: str = "payer") -> str:
@@ -212,7 +214,7 @@ async def test_what_was_sent_is_answered_whatever_came_after_it(
 
         with pytest.raises(error):
             await fails()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert await stage.text("s") == "done: say hello"
         await stage.free()
 
@@ -272,7 +274,7 @@ async def test_an_answer_that_comes_while_a_turn_goes_to_sleep_is_not_left_to_th
         async with turns.session("hurried", "s") as session:
             await session.approve(session.waiting[0].id)
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 assert await stage.text("s", "hurried") == "done: pay"
         finally:
             asleep.set()
@@ -293,27 +295,25 @@ async def test_one_long_turn_does_not_keep_a_worker_from_the_others(stage: Stage
 
 
 async def test_a_tenant_with_many_turns_keeps_no_other_one_waiting(stage: Stage) -> None:
-    async def asked(turns: TurnQueue, name: str) -> float:
-        """How long a turn takes until it is over."""
-        before = time.monotonic()
+    async def asked(turns: TurnQueue, name: str) -> None:
+        """Return when a turn of the session *name* is over."""
         async with turns.session("payer", name) as session:
             await session.send("say hello")
         assert await stage.text(name) == "done: say hello"
-        return time.monotonic() - before
 
     async with (
         stage.way_in() as turns,
         stage.worker(turns=3, tenant_working=2),
         stage.worker(turns=3, tenant_working=2),
     ):
-        alone = await asked(turns, "bob/payer/s1")
+        await asked(turns, "bob/payer/s1")
         many = [f"ann/payer/s{number}" for number in range(8)]
         for name in many:
             async with turns.session("payer", name) as session:
                 await session.send("look")
         await until(lambda: len(stage.began) >= 2)
         # The turns of the first tenant do not end meanwhile, and are more than both workers take at a time.
-        async with asyncio.timeout(alone + 5.0):
+        async with asyncio.timeout(PATIENCE):
             await asked(turns, "bob/payer/s2")
         assert len(stage.began) == 2
         # An input to a session at work begins nothing.
@@ -348,7 +348,7 @@ async def test_a_turn_waits_where_its_session_is_at_work_elsewhere_and_holds_no_
         await stage.until_held(lambda turns: turns == 2)
         async with turns.session("payer", "other") as session:
             await session.send("say hello")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert await stage.text("other") == "done: say hello"
         stage.go.set()
         assert await stage.text("s") == "done: say two"
@@ -369,15 +369,24 @@ async def test_a_turn_looks_ever_more_rarely_at_a_busy_session_unless_it_may_hav
     pauses: list[float] = []
     sleeps = absurd_sdk.AsyncTaskContext.sleep_for
 
-    async def quickly(self: Any, step: str, seconds: float) -> None:
+    async def noted(self: Any, step: str, seconds: float) -> None:
         pauses.append(seconds)
-        await sleeps(self, step, 0.05)
+        await sleeps(self, step, seconds)
 
-    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", quickly)
+    schedules = absurd_sdk.AsyncTaskContext._schedule_run_after  # pyright: ignore[reportPrivateUsage]  # see below
+
+    async def soon(self: Any, _: float) -> None:
+        await schedules(self, 0.05)
+
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "sleep_for", noted)
+    # Only the queue shortens the pause. The worker takes one that was over too soon for a slow queue.
+    monkeypatch.setattr(absurd_sdk.AsyncTaskContext, "_schedule_run_after", soon)
     monkeypatch.setattr("turnwheel.apps.absurd.worker.BUSY_AGAIN", 0.01)
-    # So that a second is a long time.
-    monkeypatch.setattr("turnwheel.apps.absurd.sleepers.OF_WAITED", 10.0)
-    async with stage.way_in() as turns, stage.worker(turns=1), stage.worker(turns=1):
+    # The second pause is near the longest already.
+    monkeypatch.setattr("turnwheel.apps.absurd.sleepers.OF_WAITED", 1000.0)
+    # No claim runs out by itself, however busy the machine is.
+    stays = partial(stage.worker, turns=1, claim=30)
+    async with stage.way_in() as turns, stays(), stays():
         async with turns.session("payer", "lost") as session:
             await session.send("look")
         await until(lambda: stage.began == ["lost"])
@@ -386,12 +395,12 @@ async def test_a_turn_looks_ever_more_rarely_at_a_busy_session_unless_it_may_hav
             await lose_one(stage)
         else:
             await turns.wake("payer", "lost")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while len(pauses) < 8:  # noqa: ASYNC110  # another process would do it
                 await asyncio.sleep(0.02)
-        # At first as long as a claim.
-        assert (pauses[0], pauses[:8] == sorted(pauses[:8])) == (1, True)
-        assert (pauses[7] > 2) != lost
+        # The first pause is as long as a claim.
+        assert (pauses[0], pauses[:8] == sorted(pauses[:8])) == (30, True)
+        assert pauses[7] == (30 if lost else LONGEST_BUSY)
         stage.go.set()
         assert await stage.text("lost") == "done: look"
         assert stage.began == ["lost"]
@@ -407,7 +416,7 @@ async def extended(stage: Stage, session: str, seconds: float) -> None:
         return float(found)
 
     first = await end()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while await end() < first + seconds:  # noqa: ASYNC110  # another process would do it
             await asyncio.sleep(0.05)
 
@@ -452,7 +461,9 @@ async def lock(stage: Stage, _: pytest.MonkeyPatch) -> None:
 async def test_claims_are_extended_whatever_happens_to_one(
     stage: Stage, happens: Callable[..., Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stage.way_in() as turns, stage.worker():
+    # A sign of life every quarter of a second, and ten seconds until a claim runs out without one.
+    monkeypatch.setattr("turnwheel.apps.absurd.worker.BEATS", 40)
+    async with stage.way_in() as turns, stage.worker(claim=10):
         for name in ("lost", "kept"):
             async with turns.session("payer", name) as session:
                 await session.send("look")
@@ -589,7 +600,7 @@ async def test_a_session_whose_turn_lost_its_claim_is_not_lost_with_its_worker(
         await asyncio.wait({running})
         await store.close()
         stage.go.set()
-        async with stage.worker(), asyncio.timeout(10):
+        async with stage.worker(), asyncio.timeout(PATIENCE):
             assert await stage.text("lost") == "done: look"
         await stage.free()
 
@@ -607,7 +618,7 @@ async def test_a_worker_goes_on_whose_connections_for_turns_are_lost(stage: Stag
         await stage.free()
         ours = "from pg_stat_activity where pid <> pg_backend_pid() and query like '%absurd.complete_run%'"
         assert await stage.server.run(f"select pg_terminate_backend(pid) {ours}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await say(range(6, 12))
 
 

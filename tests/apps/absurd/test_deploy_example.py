@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from support.compose import Service, interpolated, plain_of, seconds, services_of
+from support.patience import PATIENCE
 from support.ports import free_ports
 from support.postgres import ON_ONE_WORKER, PostgresServer, postgres_server
 
@@ -258,7 +259,9 @@ async def test_a_killed_worker_is_followed_by_the_other_one_and_all_end_in_time(
     ):
         published = machine.services["server"].keys["ports"][0].rpartition(":")[0]
         head = {"Authorization": f"Bearer {GIVEN['SERVER_TOKEN']}"}
-        async with httpx.AsyncClient(base_url=f"http://{published}", headers=head, timeout=30) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://{published}", headers=head, timeout=PATIENCE
+        ) as client:
             await played(client, there, machine)
             async with client.stream("GET", "/api/sessions/s/events") as events:
                 lines = events.aiter_lines()

@@ -14,7 +14,7 @@ from turnwheel.testing.scripted import calls, says, stalls
 if TYPE_CHECKING:
     from .conftest import Opens
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180, func_only=True)]
 
 PAY = calls(("pay", {"amount": 5}), text="I will **pay** it.")
 

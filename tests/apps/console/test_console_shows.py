@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .conftest import Opens
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180, func_only=True)]
 
 PAY = calls(("pay", {"amount": 5}))
 

@@ -20,7 +20,7 @@ from turnwheel.testing.scripted import ScriptedModel, calls, fails, says, stalls
 if TYPE_CHECKING:
     from .conftest import Opens
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180, func_only=True)]
 
 PAY = calls(("pay", {"amount": 5}))
 

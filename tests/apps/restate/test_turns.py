@@ -15,6 +15,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from support.patience import PATIENCE
 from support.restate_agents import agent, shape
 from support.toy_restate import Kept, ShelfStore, ToyObject
 
@@ -94,7 +95,7 @@ async def test_a_turn_that_dies_after_any_record_comes_to_its_end(tmp_path: Path
 
 async def begun(ledger: Path, what: str) -> None:
     """Return when *what* stands in the *ledger*."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not ledger.exists() or what not in ledger.read_text("utf-8"):  # noqa: ASYNC110  # a file
             await asyncio.sleep(0.01)
 
@@ -230,7 +231,7 @@ async def test_a_turn_whose_journal_is_newer_than_its_code_calls_for_another_one
         newer = b'{"v":%d,"type":"NotKnownHere"}' % (VERSION + 1)
         length = len(await kept.load("s"))
         await kept.append("s", length, [newer])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await kept.settled()
         # The turn, and the one that the input began, in case none had taken it.
         assert set(kept.wakes) == {NEWER_CODE}

@@ -17,6 +17,7 @@ import httpx
 import pytest
 import uvicorn
 from support.http_server import scripted
+from support.patience import PATIENCE
 
 from turnwheel import Agent, MemoryStore
 from turnwheel.apps.server.app import create_app
@@ -60,7 +61,7 @@ async def frames(
 async def up_to(stream: AsyncGenerator[Frame, None], event: str, count: int = 1) -> list[Frame]:
     """The frames of *stream* up to the one with that name, *count* times."""
     found: list[Frame] = []
-    async with asyncio.timeout(20), aclosing(stream):
+    async with asyncio.timeout(PATIENCE), aclosing(stream):
         async for frame in stream:
             found.append(frame)
             count -= frame.event == event
@@ -82,7 +83,7 @@ async def listening(agent: Agent, **more: Any) -> AsyncGenerator[httpx.AsyncClie
         await asyncio.sleep(0.001)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
             yield client
     finally:
         server.should_exit = True
@@ -114,7 +115,7 @@ async def test_a_vocabulary_has_the_ids_of_the_notices(vocabulary: str) -> None:
         await client.post("/api/sessions", json={"agent": "default", "id": "s", "prompt": "Look"})
         known = ids(await up_to(frames(client, "s"), "RunEnded"))
         stream, seen = frames(client, "s", vocabulary=vocabulary), list[Frame]()
-        async with asyncio.timeout(20), aclosing(stream):
+        async with asyncio.timeout(PATIENCE), aclosing(stream):
             async for frame in stream:
                 seen.append(frame)
                 if frame.id == known[-1]:
@@ -123,7 +124,7 @@ async def test_a_vocabulary_has_the_ids_of_the_notices(vocabulary: str) -> None:
         assert any(frame.data for frame in seen)
         middle = known[len(known) // 2]
         stream, rest = frames(client, "s", middle, vocabulary=vocabulary), list[Frame]()
-        async with asyncio.timeout(20), aclosing(stream):
+        async with asyncio.timeout(PATIENCE), aclosing(stream):
             async for frame in stream:
                 rest.append(frame)
                 if frame.id == known[-1]:
@@ -139,7 +140,7 @@ async def test_a_stream_of_parts_is_taken_up_from_its_beginning(vocabulary: str,
         known = ids(await up_to(frames(client, "s"), "RunEnded"))
         for last in ("", *known[:-1]):
             stream, seen = frames(client, "s", last, vocabulary=vocabulary), list[Frame]()
-            async with asyncio.timeout(20), aclosing(stream):
+            async with asyncio.timeout(PATIENCE), aclosing(stream):
                 async for frame in stream:
                     seen.append(frame)
                     if frame.id == known[-1]:
@@ -154,7 +155,7 @@ async def test_a_stream_of_a_session_that_rests_stays_open_and_beats() -> None:
         await client.post("/api/sessions", json={"agent": "default", "id": "s"})
         async with client.stream("GET", "/api/sessions/s/events") as answer:
             beats = 0
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 async for line in answer.aiter_lines():
                     beats += line.startswith(":")
                     if beats == 3:
@@ -167,7 +168,7 @@ async def test_a_stream_ends_with_its_session_and_its_id_is_none_of_the_next_one
         stream = frames(client, "s")
         assert (await anext(stream)).id
         assert (await client.delete("/api/sessions/s")).status_code == 204
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert [frame.event async for frame in stream]
         await client.post("/api/sessions", json={"id": "s", "prompt": "Again"})
         whole = ids(await up_to(frames(client, "s"), "RunEnded"))
@@ -215,14 +216,14 @@ def serve(tmp_path: Path) -> Iterator[Any]:
 
 async def test_a_stream_goes_on_behind_its_last_id_after_the_server_was_killed(serve: Any) -> None:
     process, url = serve()
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
         await client.post("/api/sessions", json={"agent": "default", "id": "s", "prompt": "Write a report"})
         before = await up_to(frames(client, "s"), "ToolStarted", 2)
         process.kill()
         process.wait()
     last = ids(before)[-1]
     process, url = serve("--port", url.rpartition(":")[2])
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
         after = await up_to(frames(client, "s", since=last), "ApprovalRequested")
         asked = after[-1].data["request"]
         answer = {"decision": "approve", "arguments": {"path": "OTHER.md", "content": "Mine.\n"}}

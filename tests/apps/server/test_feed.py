@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 
 from support.http_server import scripted
+from support.patience import PATIENCE
 
 from turnwheel import MemoryStore, Session
 from turnwheel.apps.server.feed import READER_BUFFER, Heard, SessionFeed
@@ -28,7 +29,7 @@ def opened(*replies: Reply) -> tuple[Session, SessionFeed]:
 async def to_the_end(parts: AsyncGenerator[Sequence[Heard], None], runs: int = 1) -> list[Heard]:
     """What *parts* have, up to the end of so many *runs*."""
     found: list[Heard] = []
-    async with asyncio.timeout(10), aclosing(parts):
+    async with asyncio.timeout(PATIENCE), aclosing(parts):
         async for part in parts:
             found += part
             if sum(isinstance(heard.notice, RunEnded) for heard in found) == runs:

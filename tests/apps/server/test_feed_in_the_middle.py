@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE
 from support.told_model import Told
 
 from turnwheel import Agent, MemoryStore, Session
@@ -69,7 +70,7 @@ class Reading:
         await self._until(lambda: any(isinstance(each.notice, ModelCalled) for each in self.heard))
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not holds():
                 self._news.clear()
                 await self._news.wait()
@@ -105,7 +106,7 @@ async def test_one_that_comes_in_the_middle_of_an_answer_has_all_of_it_once(befo
         await late.until_begun()
         model.end()
         for each in (*others, late):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await each.task
             assert each.told == WHOLE
         # Nothing of it once the answer is complete.

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from support.http_server import scripted, serving
+from support.patience import PATIENCE
 
 from turnwheel import MemoryStore
 from turnwheel.apps.server.access import Namespace
@@ -39,7 +40,7 @@ class Told:
 
     async def until(self, event: str, **wanted: object) -> str:
         """Wait for an *event* with the fields *wanted*; its id."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 for id, name, data in self.events:  # noqa: A001  # the word of events
                     if name == event and all(data[key] == value for key, value in wanted.items()):
@@ -93,7 +94,7 @@ async def test_a_stream_over_sessions_is_an_operation_of_the_server() -> None:
         reading = asyncio.create_task(server.get("/api/events", headers=ANN))
         while not server.server.streams.count:  # noqa: ASYNC110  # no event tells it
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await server.server.drain()
             assert ": still here" in await reading
 
@@ -130,7 +131,7 @@ async def test_many_readers_ask_the_store_one_question() -> None:
             await server.post("/api/sessions", {"id": "s"}, 201)
             await asyncio.gather(*[each.until("session", id="s") for each in told])
             # Where nothing was written, a look is one question.
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while asked[-2:] != ["news", "news"]:  # noqa: ASYNC110  # no event tells it
                     await asyncio.sleep(0.01)
         for each in told:

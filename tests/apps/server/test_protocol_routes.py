@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import MutableMapping
+from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any
 
 import pytest
 from support.http_server import Asking, pay, scripted, serving
+from support.patience import PATIENCE
 from support.protocol_clients import AgUiClient, UiClient
 from support.session_stage import until
 
@@ -23,7 +24,7 @@ Json = dict[str, Any]
 
 async def posted(server: Asking, path: str, body: Json) -> list[Json]:
     """The events that answer *body*."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         text: str = await server.post(f"/api/agents/default/{path}", body)
     data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
     return [json.loads(one) for one in data if one != "[DONE]"]
@@ -94,7 +95,7 @@ async def test_a_stream_ends_where_the_run_goes_on_at_another_server(then: Reply
         resumed = asyncio.create_task(other.get("/api/agents/default/ui-messages/t/stream"))
         await until(lambda: other.server.streams.count == 1)
         go.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert f'"type":"{kind}"' in await resumed
 
 
@@ -107,7 +108,7 @@ async def test_a_question_that_was_asked_at_another_server_is_answered_at_this_o
         await one.post("/api/sessions", {"id": "t", "prompt": "Pay"}, 201)
         asked = (await one.question("t"))["id"]
         # Nothing is under way at any server.
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await other.get("/api/agents/default/ui-messages/t/stream", 204)
         answered = {"state": "approval-responded", "approval": {"id": asked, "approved": True}}
         message = {"id": "m", "role": "assistant", "parts": [{"type": "dynamic-tool", **answered}]}
@@ -119,10 +120,9 @@ async def test_the_ai_sdk_resumes_a_stream() -> None:
     async with serving(scripted(stalls("Well"))) as server:
         await server.post("/api/sessions", {"agent": "default", "id": "t", "prompt": "Pay"}, 201)
         resumed = asyncio.create_task(server.get("/api/agents/default/ui-messages/t/stream"))
-        await server.until("t", lambda found: found["running"])
-        await asyncio.sleep(0.05)
+        await until(lambda: server.server.streams.count == 1)
         await server.post("/api/sessions/t/interrupt", None, 202)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             text: str = await resumed
         assert text.count('"type":"start"') == 1
         assert '"type":"abort"' in text
@@ -212,6 +212,31 @@ async def test_what_cannot_be_done_is_refused(path: str, body: Json, status: int
         assert refused["status"] == status
 
 
+async def sent(server: Asking, path: str, body: Json) -> AsyncGenerator[bytes, None]:
+    """The parts of the answer to a post of *body*, each when it is sent."""
+    parts = asyncio.Queue[bytes | None]()
+    given = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+    async def receive() -> Json:
+        if given:
+            return given.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        parts.put_nowait(message.get("body"))
+
+    scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"host", b"test")]}
+    asked = {**scope, "query_string": b"", "root_path": "", "scheme": "http", "server": ("test", 80)}
+    answering = asyncio.create_task(server.app({**asked, "asgi": {"spec_version": "2.4"}}, receive, send))
+    answering.add_done_callback(lambda _: parts.put_nowait(None))
+    # The head has no body.
+    assert await parts.get() is None
+    while (part := await parts.get()) is not None:
+        yield part
+    await answering
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -222,14 +247,14 @@ async def test_what_cannot_be_done_is_refused(path: str, body: Json, status: int
 async def test_an_answer_beats_while_the_run_is_silent(path: str, body: Json) -> None:
     async with serving(scripted(stalls("Well")), heartbeat=0.005) as server:
         await server.post("/api/sessions", {"agent": "default", "id": "t"}, 201)
-        answering = asyncio.create_task(server.post(f"/api/agents/default/{path}", body))
-        await server.until("t", lambda found: found["running"])
-        await asyncio.sleep(0.25)
-        await server.post("/api/sessions/t/interrupt", None, 202)
-        async with asyncio.timeout(10):
-            text: str = await answering
-        # A comment, which clients of both protocols pass over.
-        assert sum(line.startswith(":") for line in text.splitlines()) > 2
+        # Comments, which clients of both protocols pass over.
+        beats = 0
+        async with asyncio.timeout(PATIENCE):
+            async for part in sent(server, f"/api/agents/default/{path}", body):
+                beats += part.startswith(b":")
+                if beats == 3:
+                    await server.post("/api/sessions/t/interrupt", None, 202)
+        assert beats >= 3
 
 
 @pytest.mark.parametrize(
@@ -260,7 +285,7 @@ async def test_a_client_that_leaves_before_the_body_begins_gives_its_place_back(
 
         scope = {"type": "http", "method": method, "path": path, "headers": [(b"host", b"test")]}
         whole = {**scope, "query_string": b"", "root_path": "", "scheme": "http", "server": ("test", 80)}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await server.app({**whole, "asgi": {"spec_version": "2.4"}}, receive, send)
         assert server.server.streams.count == 0
         await server.post("/api/sessions/t/interrupt", None, 202)
@@ -272,7 +297,7 @@ async def test_open_streams_end_when_the_server_does() -> None:
         reading = asyncio.create_task(server.get("/api/sessions/t/events"))
         while not server.server.streams.count:  # noqa: ASYNC110  # no event tells it
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await server.server.drain()
             assert ": still here" in await reading
         assert server.server.streams.count == 0

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 from support.http_server import scripted, serving
+from support.patience import PATIENCE
 
 from turnwheel import ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server.limits import ServerLimits
@@ -453,10 +454,10 @@ async def test_a_server_answers_before_it_has_looked_at_all_sessions() -> None:
         assert (await server.get("/api/sessions/left"))["state"] != "done"
         held.more.set()
         assert (await server.done("left"))["reason"] == "end_turn"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while await server.get("/readyz") != {"status": "ok"}:  # noqa: ASYNC110  # as an operator would
                 await asyncio.sleep(0)
     # One that ends meanwhile looks no further.
     held.more.clear()
-    async with asyncio.timeout(10), serving(scripted(), held) as server:
+    async with asyncio.timeout(PATIENCE), serving(scripted(), held) as server:
         await server.get("/readyz")

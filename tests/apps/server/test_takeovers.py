@@ -8,18 +8,22 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.http_server import Asking, scripted, serving
+from support.patience import PATIENCE
 
 from turnwheel import Agent, ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
 from turnwheel.effects.errors import StoreConflict, StoreError, TurnwheelError
+from turnwheel.engine.session import lapsed
 from turnwheel.engine.session.lease import born, encoded
 from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import StoreOver
 
@@ -43,7 +47,9 @@ def of_another_machine(seconds: float) -> bytes:
     return json.dumps({**json.loads(dead(seconds)), "machine": "another"}).encode()
 
 
-async def left(store: MemoryStore, name: str, lease: bytes | None, agent: Agent | None = None) -> None:
+async def left(
+    store: MemoryStore | StoreOver, name: str, lease: bytes | None, agent: Agent | None = None
+) -> None:
     """A run in the middle of an answer, with *lease*."""
     agent = agent or scripted(stalls("Half"))
     session = agent.session(name, store)
@@ -61,8 +67,21 @@ async def entries_of(store: Store, name: str, kind: str) -> int:
     return sum(json.loads(entry)["type"] == kind for entry in await store.load(name))
 
 
+def long_ago() -> ManualClock:
+    """The clock of a process whose deadlines are over for all others, and never for itself."""
+    return ManualClock(time.time() - 2 * PATIENCE)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """The clock by which servers look for deadlines; a test gives it to its agents, too."""
+    clock = ManualClock(time.time())
+    monkeypatch.setattr(left_runs, "time", SimpleNamespace(monotonic=time.monotonic, time=clock.now))
+    return clock
+
+
 async def until(holds: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not await holds():  # noqa: ASYNC110  # no event tells it
             await asyncio.sleep(0.005)
 
@@ -80,6 +99,25 @@ async def taken_over(store: Store, names: Sequence[str]) -> int:
     return sum([await entries_of(store, name, "TakenOver") for name in names])
 
 
+class Looked(StoreOver):
+    """A store that counts the looks at its leases."""
+
+    looks = 0
+
+    async def leases(self) -> Mapping[str, bytes]:
+        self.looks += 1
+        return await super().leases()
+
+    async def two_looks(self) -> None:
+        """Return when a look is over that began after this."""
+        before = self.looks
+
+        async def looked() -> bool:
+            return self.looks > before + 1
+
+        await until(looked)
+
+
 @pytest.mark.parametrize("lease", [dead(60.0), of_another_machine(0.05)], ids=["this machine", "another"])
 async def test_a_server_takes_over_while_it_serves(lease: bytes) -> None:
     store = MemoryStore()
@@ -90,8 +128,9 @@ async def test_a_server_takes_over_while_it_serves(lease: bytes) -> None:
         await until_gone(store)
 
 
-async def test_what_is_at_work_or_renewed_is_left_alone() -> None:
-    store = MemoryStore()
+async def test_what_is_at_work_or_renewed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, store = 1_000.0, Looked()
+    monkeypatch.setattr(lapsed, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
     async with serving(scripted(), store) as server:
         record = {**json.loads(dead(60.0)), "born": born(os.getppid())}
         await left(store, "here", json.dumps(record).encode())
@@ -99,9 +138,12 @@ async def test_what_is_at_work_or_renewed_is_left_alone() -> None:
         await left(store, "there", renewed)
         for number in range(20):
             after = json.dumps({**json.loads(renewed), "renewed": float(number)}).encode()
+            # Time passes between a look that sees a record and the next look, and then it is renewed.
+            for seconds in (0.05, 0.0):
+                await store.two_looks()
+                now += seconds
             assert await store.lease("there", renewed, after) == after
             renewed = after
-            await asyncio.sleep(0.01)
         states = [(await server.get(f"/api/sessions/{name}"))["state"] for name in ("here", "there")]
         assert states == ["streaming"] * 2
         assert [await entries_of(store, name, "TakenOver") for name in ("here", "there")] == [0, 0]
@@ -189,10 +231,10 @@ async def test_a_journal_that_cannot_be_read_is_told_once_and_read_again_once_it
     told: list[str] = []
     monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
     store = StoreOver()
-    more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
+    more: dict[str, Any] = {"policy": Policy(answer_within=PATIENCE), "lease": 0.05}
 
     async def asks(name: str) -> None:
-        await scripted(PAY, **more).session(name, store).run("Go")
+        await scripted(PAY, clock=long_ago(), **more).session(name, store).run("Go")
 
     async def looks() -> None:
         """Let the server look for deadlines several times."""
@@ -246,11 +288,12 @@ HELPER = ChildSpec(name="helper", tools=("pay",))
 @pytest.mark.parametrize("replies", [[PAY], [TASK, PAY]], ids=["own", "of a child"])
 @pytest.mark.parametrize("waits", [False, True], ids=["left", "dead"])
 async def test_a_deadline_is_seen_to_by_a_server_that_lives(
-    replies: Any, monkeypatch: pytest.MonkeyPatch, *, waits: bool
+    replies: Any, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, *, waits: bool
 ) -> None:
     monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.1)
     store = MemoryStore()
-    more: dict[str, Any] = {"policy": Policy(answer_within=0.3), "children": [HELPER], "lease": 0.15}
+    policy = Policy(answer_within=PATIENCE)
+    more: dict[str, Any] = {"policy": policy, "children": [HELPER], "lease": 0.15, "clock": clock}
     async with serving(scripted(*[says("Not paid.")] * 2, **more), store) as server:
         session = scripted(*replies, **more).session("s", store)
         run = asyncio.create_task(session.run("Go", wait=waits))
@@ -261,9 +304,10 @@ async def test_a_deadline_is_seen_to_by_a_server_that_lives(
             await session.close()
         await asyncio.wait({run})
         assert await entries_of(store, "s", "TakenOver") == 0
+        clock.move(PATIENCE + 1)
         over = await server.done("s")
         assert (over["reason"], over["questions"]) == ("end_turn", [])
-        assert asked["due"] <= time.time()
+        assert asked["due"] <= clock.now()
         assert await entries_of(store, "s", "TakenOver") == 1
         await until_gone(store)
         assert await store.overdue(float("inf")) == []
@@ -287,10 +331,12 @@ async def until_forgotten(store: MemoryStore) -> None:
     await until(forgotten)
 
 
-async def test_a_deadline_is_left_to_the_server_that_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deadline_is_left_to_the_server_that_waits_for_it(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(left_runs, "DEADLINES_EVERY", 0.1)
     store = MemoryStore()
-    more: dict[str, Any] = {"policy": Policy(answer_within=1.0), "lease": 1.0}
+    more: dict[str, Any] = {"policy": Policy(answer_within=PATIENCE), "lease": 1.0, "clock": clock}
     async with (
         serving(scripted(PAY, says("Not paid."), **more), store) as one,
         serving(scripted(**more), store) as other,
@@ -298,6 +344,8 @@ async def test_a_deadline_is_left_to_the_server_that_waits_for_it(monkeypatch: p
         await one.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
         await other.question("s")
         await until_kept(store)
+        # The other server takes what is over for as long as a lease.
+        clock.move(PATIENCE + 0.5)
         assert (await other.done("s"))["reason"] == "end_turn"
         await until_gone(store)
         await until_forgotten(store)
@@ -333,8 +381,8 @@ async def test_a_server_that_resumes_nothing_sees_to_no_deadline(monkeypatch: py
             return await super().leases()
 
     store = Counting()
-    more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
-    await scripted(PAY, **more).session("s", store).run("Go")
+    more: dict[str, Any] = {"policy": Policy(answer_within=PATIENCE), "lease": 0.05}
+    await scripted(PAY, clock=long_ago(), **more).session("s", store).run("Go")
     async with serving(scripted(**more), store, resume=False) as server:
 
         async def looked_often() -> bool:
@@ -360,12 +408,12 @@ async def test_a_deadline_is_seen_to_though_a_server_failed_and_a_hundred_others
             return await super().append(session, expected, *rest, **named)
 
     kept = MemoryStore()
-    more: dict[str, Any] = {"policy": Policy(answer_within=0.05), "lease": 0.05}
+    more: dict[str, Any] = {"policy": Policy(answer_within=PATIENCE), "lease": 0.05}
     for number in range(100):
         # No server can read them.
         await kept.append(f"other {number}", 0, [b"{}"])
         await kept.set_deadline(f"other {number}", float(number))
-    await scripted(PAY, **more).session("s", kept).run("Go")
+    await scripted(PAY, clock=long_ago(), **more).session("s", kept).run("Go")
     async with serving(scripted(says("Not paid."), **more), Failing(kept)) as server:
         assert (await server.done("s"))["reason"] == "end_turn"
 

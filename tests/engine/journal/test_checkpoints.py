@@ -164,7 +164,6 @@ def headed(body: bytes, **more: object) -> bytes:
     return digest(head) + head
 
 
-@pytest.mark.timeout(5)
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_checkpoint_goes_on_from_an_earlier_one_only(after: int) -> None:
     """Else a journal that was tampered with would be read without end."""

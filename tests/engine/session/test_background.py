@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from support.patience import PATIENCE
 
 from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
 from turnwheel.effects.errors import (
@@ -63,7 +64,7 @@ async def turns(number: int) -> None:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not holds():
             await turns(1)
 
@@ -228,7 +229,7 @@ async def test_a_reader_that_just_breaks_out_is_gone_too() -> None:
     handle = session(MANY).start("go")
     async for _ in handle:
         break
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert (await handle.wait()).text == WHOLE
 
 
@@ -265,7 +266,7 @@ async def test_a_handle_that_is_closed_at_any_moment_lets_all_go(moment: int) ->
     await turns(moment)
     await handle.close()
     await handle.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await reading
     assert handle.done
     if not moment:
@@ -404,7 +405,7 @@ async def test_a_start_that_is_given_up_lets_pass_what_is_behind_it() -> None:
         await turns(moment)
         giving_up.cancel()
         await handle.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await sending
         assert (await mine.resume()).reason is DoneReason.END_TURN, moment
 
@@ -493,7 +494,7 @@ async def test_what_is_refused_keeps_no_caller_waiting() -> None:
         await one.idle()
         with pytest.raises(ConfigError, match="the prompt is empty"):
             await one.post(" ")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await one.idle()
 
 

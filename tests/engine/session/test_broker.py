@@ -7,6 +7,7 @@ import gc
 
 import pytest
 from hypothesis import given, strategies as st
+from support.patience import PATIENCE
 
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.messages import Message, Role, StopReason
@@ -228,7 +229,7 @@ async def test_a_task_that_only_waits_for_notices_is_kept() -> None:
     gc.collect()
     broker.publish(text(1))
     broker.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await over.wait()
     assert seen == [text(1)]
 

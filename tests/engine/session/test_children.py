@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 from provers.tasks import turns
+from support.patience import PATIENCE
 from support.session_stage import CHILDREN, House, Tape, Watch, asked, outcomes, results, told, until
 
 from turnwheel import (
@@ -90,7 +91,7 @@ async def begun(house: House, *replies: Reply, **settings: Any) -> tuple[Session
     session = house.process(hires("digger"), *replies, says("done"), **{**DIGS, **settings})
     watch = Watch(session)
     await until(lambda: "dig" in house.ran)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not any(isinstance(one, events.AgentProgressed) for one in await house.steps()):  # noqa: ASYNC110  # turns
             await asyncio.sleep(0)
     return session, watch
@@ -189,7 +190,7 @@ async def test_a_run_rests_on_a_question_that_the_approver_leaves_to_others(hous
     async def pass_on(_: requests.AskApproval) -> None:
         await asyncio.sleep(0)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         approver = partial(ask, pass_on, WorkerPool())
         session = await rests(house, performers={requests.AskApproval: approver})
     assert asked(session) == ['pay {"amount": 5}']
@@ -576,7 +577,7 @@ async def test_a_second_interrupt_waits_for_no_child(house: House) -> None:
     await until(lambda: heard)
     assert not watch.task.done()
     await session.interrupt()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await watch.task
     assert session.result().reason is DoneReason.INTERRUPTED
     assert outcomes(session) == [messages.Outcome.UNKNOWN]
@@ -868,7 +869,7 @@ async def test_a_child_is_taken_over_from_a_process_that_does_not_know_yet_that_
     tape.meddlers.append(write)
     theirs.release()
     there = theirs.process(says("done"), digger=(says("dug"),))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await there.resume(takeover=True)
         with pytest.raises(errors.StoreConflict):
             await watch.task
@@ -902,7 +903,7 @@ async def test_a_child_that_is_begun_at_the_last_moment_by_a_process_that_lost_i
     await begins.wait()
     theirs.release()
     there = theirs.process(says("done"), **DIGS)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await there.resume(takeover=True)
         mine.release()
         with pytest.raises(errors.StoreConflict):
@@ -958,7 +959,7 @@ async def paused(tape: Tape) -> tuple[Session, asyncio.Task[Result]]:
 async def test_an_interrupt_ends_the_pause_before_a_child_is_taken_over() -> None:
     session, going = await paused(Tape())
     await session.interrupt()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert (await going).reason is DoneReason.INTERRUPTED
     assert outcomes(session) == [messages.Outcome.CANCELLED]
 
@@ -976,13 +977,13 @@ async def test_an_interrupt_right_before_the_pause_leaves_it_out(monkeypatch: py
             await turns(300)
 
     monkeypatch.setattr(SessionLog, "look", look_and_interrupt)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert (await session.resume(takeover=True)).reason is DoneReason.INTERRUPTED
 
 
 async def test_a_session_that_is_let_go_of_does_not_wait_for_its_next_try_to_take_a_child_over() -> None:
     session, going = await paused(Tape())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await session.close()
         with pytest.raises(errors.SessionClosed):
             await going
@@ -1034,5 +1035,5 @@ async def test_a_subscriber_of_a_child_sees_its_end(house: House) -> None:
 async def test_a_session_that_is_let_go_of_lets_its_children_go(one: House) -> None:
     async with await rests(one) as session:
         watched = session.child(session.children[0].call).subscribe()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert [notice async for notice in watched] == []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 from provers.tasks import at_work, turns
+from support.patience import PATIENCE
 from support.session_stage import House, Tape, Watch, outcomes, told
 
 from turnwheel import (
@@ -27,7 +29,7 @@ from turnwheel import (
 )
 from turnwheel.effects.config import Concurrency, Steering
 from turnwheel.effects.errors import ConfigError, SessionClosed, StoreConflict, StoreError
-from turnwheel.effects.events import Failure, ModelFailed, UserSteered
+from turnwheel.effects.events import Failure, ModelFailed, ToolFinished, UserSteered
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
     AgentStarted,
@@ -291,7 +293,9 @@ async def test_a_call_that_takes_longer_may_have_run_and_the_others_have_not(hou
     assert house.ran == ["send", "buy 1", "dig"]
 
 
-async def test_beside_a_call_that_is_left_another_may_have_ended(house: House) -> None:
+async def test_beside_a_call_that_is_left_another_may_have_ended(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The call that waited for that one is begun for the first time by the process that takes over."""
 
     @tool(approval="never", resources=())
@@ -312,7 +316,15 @@ async def test_beside_a_call_that_is_left_another_may_have_ended(house: House) -
 
     settings: dict[str, Any] = {"tools": [send, count, buy], "policy": PARALLEL}
     session, watch = await begun(house, calls(("send", {}), ("count", {}), ("buy", {})), **settings, number=2)
-    await drained(house, session, watch, within=0.05)
+    passed = 0.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + passed)
+    leaving = asyncio.ensure_future(session.drain(within=PATIENCE))
+    house.release()
+    while not any(isinstance(event, ToolFinished) for event in await house.steps()):  # noqa: ASYNC110  # a journal
+        await asyncio.sleep(0)
+    passed = 2 * PATIENCE
+    await leaving
+    await watch.task
     assert (house.ran, await handed_over(house)) == (["send"], [1])
     later = await resumed(house, DONE, **settings)
     assert (house.ran, outcomes(later)) == (["send", "buy"], [Outcome.UNKNOWN, Outcome.OK, Outcome.OK])
@@ -342,11 +354,26 @@ def slowed(tape: Tape, what: bytes) -> Tape:
     return tape
 
 
-async def test_an_event_that_is_being_kept_when_time_is_up_counts(tape: Tape) -> None:
-    house = House(slowed(tape, b"ToolFinished"))
+async def test_an_event_that_is_being_kept_when_time_is_up_counts(
+    tape: Tape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping, kept, passed = asyncio.Event(), asyncio.Event(), 0.0
+
+    async def slow(_: str, entries: Sequence[bytes]) -> None:
+        if any(b"ToolFinished" in data for data in entries):
+            keeping.set()
+            await kept.wait()
+
+    tape.meddlers.append(slow)
+    house = House(tape)
     session, watch = await begun(house, DIGS_AND_BUYS)
-    leaving = asyncio.ensure_future(session.drain(within=0.05))
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + passed)
+    leaving = asyncio.ensure_future(session.drain(within=PATIENCE))
     house.release()
+    await keeping.wait()
+    passed = 2 * PATIENCE
+    await turns(20)
+    kept.set()
     await leaving
     await watch.task
     assert (house.ran, await handed_over(house)) == (["dig"], [1])
@@ -569,7 +596,7 @@ async def test_a_handle_drains_without_a_reader(house: House) -> None:
     leaving = asyncio.ensure_future(handle.drain())
     await turns(5)
     house.release()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await leaving
     assert (await handle.wait()).text == text
     assert [type(notice) async for notice in handle][-1] is RunEnded
@@ -581,7 +608,7 @@ async def test_a_reader_of_a_stream_that_is_too_slow_is_not_waited_for(house: Ho
         async for notice in notices:
             if isinstance(notice, ToolStarted):
                 break
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await session.drain(within=0.01)
     house.release()
     await resumed(house, DONE)

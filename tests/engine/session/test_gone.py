@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 from provers.tasks import turns
+from support.patience import PATIENCE
 from support.session_stage import House, Watch, results, said, until
 
 from turnwheel import ChildSpec, Session, SetModel, Singleton
@@ -112,7 +113,7 @@ async def test_a_run_that_waits_for_a_person_learns_that_its_session_is_gone(hou
     await delete(house.store, "s")
     await house.process(says("fresh")).run("a new one")
     with pytest.raises(SessionGone):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await work.task
 
 
@@ -156,7 +157,7 @@ async def test_an_agent_for_many_channels_stops_when_its_session_is_gone(house: 
     agent = Singleton(house.process(says("old")), poll=0.01)
 
     async def work() -> None:
-        async with agent, asyncio.timeout(10):
+        async with agent, asyncio.timeout(PATIENCE):
             await agent.post("go")
             await agent.idle()
             await delete(house.store, "s")

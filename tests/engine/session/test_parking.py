@@ -59,17 +59,16 @@ async def test_a_session_that_rests_takes_few_bytes(tmp_path: Path, *, asks: boo
     store = SQLiteStore(tmp_path / "a.db", "process")
     async with agent(store, MANY + 10, asks=asks) as one:
         warm = [await resting(one, f"warm-{number}", loaded=loaded) for number in range(10)]
-        await asyncio.sleep(2 * PARK_AFTER)
+        await until(lambda: all(map(is_parked, warm)))
         gc.collect()
         tracemalloc.start()
         try:
             kept = [await resting(one, f"s-{number}", loaded=loaded) for number in range(MANY)]
-            await asyncio.sleep(2 * PARK_AFTER)
+            await until(lambda: all(map(is_parked, (*warm, *kept))))
             gc.collect()
             each = tracemalloc.get_traced_memory()[0] / MANY
         finally:
             tracemalloc.stop()
-        assert all(map(is_parked, (*warm, *kept)))
         assert each < MOST
 
 
@@ -78,8 +77,7 @@ async def test_a_parked_session_is_what_it_was_and_goes_on(tmp_path: Path) -> No
         session = await resting(one, "s")
         before = state_of(session)
         watcher = session.subscribe()
-        await asyncio.sleep(2 * PARK_AFTER)
-        assert is_parked(session)
+        await until(lambda: is_parked(session))
         (question,) = session.waiting
         after = state_of(session)
         assert after is not before
@@ -89,8 +87,7 @@ async def test_a_parked_session_is_what_it_was_and_goes_on(tmp_path: Path) -> No
         assert after.machine.memory == before.machine.memory
         assert after.machine.state == before.machine.state
         assert after.machine.config is one.config
-        await asyncio.sleep(2 * PARK_AFTER)
-        assert is_parked(session)
+        await until(lambda: is_parked(session))
         assert not hasattr(session._log, "other")  # pyright: ignore[reportPrivateUsage]  # no other name unpacks it
         assert is_parked(session)
         await session.approve(question.id)

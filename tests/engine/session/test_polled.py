@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from provers.tasks import at_work, turns
+from support.patience import PATIENCE
 
 from turnwheel import MemoryStore
 from turnwheel.effects.config import Config, ModelSpec
@@ -163,7 +164,7 @@ async def test_a_look_that_fails_is_made_up_for_by_the_next_and_the_lease_is_kep
     run = Run(store, poll=0.001)
     await store.kept.append("s", 0, [SAID])
     store.fault = StoreError("away")
-    async with run.polled, asyncio.timeout(5):
+    async with run.polled, asyncio.timeout(PATIENCE):
         run.works = True
         while not run.log.state.posted:  # noqa: ASYNC110  # a look of the poller
             await asyncio.sleep(0)

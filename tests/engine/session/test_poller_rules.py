@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from provers.tasks import turns
+from support.patience import PATIENCE
 
 from turnwheel.effects.errors import StoreError
 from turnwheel.engine.session.poller import ANY_SESSION, POLLERS, SOON, Poller, renew, written
@@ -208,7 +209,7 @@ async def test_the_last_that_leaves_does_not_wait_for_a_store_that_hangs(loop: L
     store.going.clear()
     await loop.ring()
     assert POLLERS[id(store)] == [poller]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await poller.leave(one)
     assert id(store) not in POLLERS
     assert loop.pending == []

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 from provers.tasks import turns
+from support.patience import PATIENCE
 from support.session_stage import House, Watch, said
 
 from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
@@ -393,7 +394,7 @@ async def test_what_only_an_owner_writes_means_that_the_session_is_lost(
 async def test_a_store_that_refuses_without_a_reason_is_not_asked_for_ever(store: Watched) -> None:
     log = await opened(store)
     store.refuses = True
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(StoreConflict):
             await log.write(titled("own"))
         with pytest.raises(StoreConflict):

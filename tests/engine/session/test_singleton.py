@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from provers.tasks import turns
+from support.patience import PATIENCE
 from support.session_stage import until
 
 from turnwheel import Agent, MemoryStore, Session, Singleton, tool
@@ -68,7 +69,7 @@ async def test_what_is_refused_behind_the_end_keeps_no_caller_waiting() -> None:
         await one.idle()
     with pytest.raises(SessionClosed):
         await one.post("late")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await one.idle()
 
 
@@ -109,5 +110,5 @@ async def test_a_run_that_another_process_began_is_left_to_it() -> None:
         await until(lambda: mine.unfinished)
         await turns(20)
         assert not mine.running
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await one.idle()

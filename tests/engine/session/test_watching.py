@@ -293,7 +293,7 @@ async def test_a_takeover_tells_nothing_twice(house: House) -> None:
     seen, plain = Seen(here.watch()), here.subscribe()
     await turns(3)
     rested = await here.resume()
-    await turns(3)
+    await until(lambda: seen.got(ApprovalRequested))
     assert seen.got(ApprovalRequested) == [ApprovalRequested.of(rested.waiting[0])]
     await here.approve(rested.waiting[0].id)
     await here.resume()

@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import socket
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -15,6 +16,7 @@ import attrs
 import httpx
 import pytest
 from provers.hostile_server.server import END, STREAM, Answer, Asked, Hostile, Line, chunked
+from support.patience import PATIENCE
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
@@ -223,7 +225,7 @@ async def test_a_burst_is_told_together(monkeypatch: pytest.MonkeyPatch) -> None
         await line.send(chunked(STOP), END)
 
     events: list[Emitted] = []
-    async with Hostile(burst) as server, asyncio.timeout(10):
+    async with Hostile(burst) as server, asyncio.timeout(PATIENCE):
         assert isinstance(await ask(OpenAIChat(server.url, "key"), events), ModelFinished)
     assert pieces_of(events) == [TextPiece(text) for text in "abcdefgh"]
     assert len(events) == 2
@@ -276,7 +278,7 @@ async def test_a_connection_is_used_again() -> None:
 
 
 async def test_after_done_a_server_that_keeps_the_body_open_is_not_waited_for() -> None:
-    async with Hostile(always(*HELLO[:-1])) as server, asyncio.timeout(5):
+    async with Hostile(always(*HELLO[:-1])) as server, asyncio.timeout(PATIENCE):
         assert isinstance(await ask(OpenAIChat(server.url, "key", idle_timeout=None)), ModelFinished)
 
 
@@ -366,20 +368,34 @@ async def test_a_fault_of_the_world_is_an_answer(name: str) -> None:
     assert answer.retry_after == (7.0 if name == "a limit" else None)
 
 
-async def test_an_answer_that_is_slow_but_steady_is_not_late() -> None:
+async def test_an_answer_that_is_slow_but_steady_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
     # The idle time counts from byte to byte, not from the start.
+    read, passed = asyncio.Event(), 0.0
+    feed = ChatParser.feed
+
+    def noted(parser: ChatParser, data: bytes) -> list[Piece]:
+        read.set()
+        return feed(parser, data)
+
     async def steady(line: Line) -> None:
+        nonlocal passed
         await line.send(STREAM)
         for _ in range(8):
+            read.clear()
             await line.send(chunked(b": keepalive\n\n"))
-            await asyncio.sleep(TINY / 2)
+            await read.wait()
+            await asyncio.sleep(0)
+            passed += PATIENCE / 2
         await line.send(*HELLO[1:])
 
+    monkeypatch.setattr(ChatParser, "feed", noted)
+    # Time passes between two bytes only, and then all at once.
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + passed)
     async with Hostile(steady) as server:
-        patient = OpenAIChat(server.url, "key", first_byte_timeout=2 * TINY, idle_timeout=2 * TINY)
+        patient = OpenAIChat(server.url, "key", first_byte_timeout=PATIENCE, idle_timeout=PATIENCE)
         answer = await ask(patient)
     assert isinstance(answer, ModelFinished)
-    assert answer.seconds > 3 * TINY
+    assert passed > 3 * PATIENCE
 
 
 LATE = "no connection to http://there within 10.0 s (connect_timeout=10.0)"
@@ -496,6 +512,9 @@ async def test_a_server_that_speaks_no_tls_is_told_as_such(provider: Provider) -
 
     async with Hostile(silent) as server, await asyncio.start_server(refuse, "127.0.0.1", 0) as other:
         address = f"127.0.0.1:{other.sockets[0].getsockname()[1]}"
-        for authority, failure in ((server.authority, Failure.TIMEOUT), (address, Failure.CONNECTION)):
-            model = provider.performer(f"https://{authority}", "key", connect_timeout=0.2)
+        for authority, within, failure in (
+            (server.authority, 0.2, Failure.TIMEOUT),
+            (address, PATIENCE, Failure.CONNECTION),
+        ):
+            model = provider.performer(f"https://{authority}", "key", connect_timeout=within)
             assert (await failed(model)).failure is failure

@@ -17,6 +17,7 @@ import attrs
 import httpx
 import pytest
 from hypothesis import given, strategies as st
+from support.patience import PATIENCE
 
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.errors import ConfigError
@@ -359,7 +360,7 @@ async def test_closing_lets_go_of_every_connection() -> None:
             assert isinstance(await ask(models, "m"), ModelFailed)
             assert not closed.is_set()
             await models.aclose()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await closed.wait()
 
 

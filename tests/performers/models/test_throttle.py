@@ -577,7 +577,8 @@ def test_the_limit_and_the_wait_hold_across_event_loops() -> None:
             under_way += 1
             most = max(most, under_way)
             arrived.append(clock.now())
-        await asyncio.sleep(0.001)
+        while len(arrived) > 10 and most < 2:  # noqa: ASYNC110  # threads have no event of one loop
+            await asyncio.sleep(0.001)
         with lock:
             under_way -= 1
         return busy(retry_after="0.2") if len(arrived) == 1 else well()

@@ -21,6 +21,7 @@ import httpx
 import httpx2
 import pytest
 from provers.hostile_server.server import END, STREAM, Answer, Hostile, Line, chunked
+from support.patience import PATIENCE
 
 from turnwheel import Agent
 from turnwheel.effects.config import Config, ModelSpec
@@ -143,7 +144,7 @@ async def test_an_answer_may_end_with_its_connection(client: Client) -> None:
 
 
 PATIENT: dict[str, Any] = {}
-SHORT = {"first_byte_timeout": TINY, "connect_timeout": 5.0}
+SHORT = {"first_byte_timeout": TINY, "connect_timeout": PATIENCE}
 BODY = STREAM + chunked(HELLO[:40])
 # What goes wrong: what the server does, how long it is waited for, the failure, and what its message says.
 FAULTS: dict[str, tuple[Answer, dict[str, Any], Failure, str]] = {
@@ -202,7 +203,7 @@ async def test_a_fault_has_the_same_name_whoever_asks(client: Client, name: str)
 async def test_a_chunk_with_a_size_that_is_none_is_a_fault(client: Client) -> None:
     # To aiohttp, what comes with the head in one read is as broken as the head.
     async with Hostile(always(BODY, b"xyz\r\ndata\r\n")) as server:
-        failed = await ask(OpenAIChat(server.url, "key", client, idle_timeout=5.0))
+        failed = await ask(OpenAIChat(server.url, "key", client, idle_timeout=PATIENCE))
     assert isinstance(failed, ModelFailed)
     assert failed.failure in {Failure.CUT, *([Failure.CONNECTION] if client == "aiohttp" else [])}
 
@@ -218,7 +219,7 @@ async def test_a_malformed_chunk_ends_an_answer_at_once(client: Client) -> None:
         await line.stall()
 
     async def read_on(url: str) -> None:
-        async with opened(client) as made, asyncio.timeout(10), made.ask(url, {}, b"{}") as reply:
+        async with opened(client) as made, asyncio.timeout(PATIENCE), made.ask(url, {}, b"{}") as reply:
             async for _ in reply.chunks:
                 begun.set()
 
@@ -236,9 +237,11 @@ async def test_what_an_error_asks_for_is_heard(client: Client) -> None:
 
 
 async def test_a_connection_that_is_refused_is_told_at_once(client: Client) -> None:
-    async with Hostile(silent) as server:
-        url = server.url
-    failed = await ask(OpenAIChat(url, "key", client))
+    # The port is taken, so that no other program listens on it, and nobody listens.
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        failed = await ask(OpenAIChat(url, "key", client))
     assert isinstance(failed, ModelFailed)
     assert (failed.failure, f"no connection to {url}: " in failed.message) == (Failure.CONNECTION, True)
 
@@ -393,7 +396,7 @@ async def test_closing_cuts_what_is_under_way(client: Client, until: Any) -> Non
         await begun.wait()
         await made.aclose()
         with pytest.raises(TransportError):
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, PATIENCE)
         await until(lambda: not server.open)
 
 
@@ -439,7 +442,7 @@ async def test_connections_of_a_busy_hour_are_closed_by_and_by(monkeypatch: pyte
         await together.wait()
         await line.send(whole(b"well"))
 
-    async with Hostile(crowd) as server, opened("httpx") as made, asyncio.timeout(10):
+    async with Hostile(crowd) as server, opened("httpx") as made, asyncio.timeout(PATIENCE):
         await asyncio.gather(*[read(made, server.url) for _ in range(4)])
         assert server.open == 4
         server.answer = always(whole(b"well"))

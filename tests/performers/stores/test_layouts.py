@@ -8,12 +8,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import attrs
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel.effects.errors import JournalError, StoreConflict, StoreError
 from turnwheel.performers.stores.base import SessionInfo, Store
@@ -208,19 +208,30 @@ def larger(path: Path) -> dict[str, list[bytes]]:
 
 
 OPEN = """
-import asyncio, sys
+import asyncio, os, signal, sqlite3, sys
 from turnwheel.performers.stores.sqlite import SQLiteStore
 
-asyncio.run(SQLiteStore(sys.argv[1]).list())
+path, log_size, connect = sys.argv[1], float(sys.argv[2]), sqlite3.connect
+
+def look():
+    log = f"{path}-wal"
+    if os.path.exists(log) and os.path.getsize(log) >= log_size:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def watched(*given, **named):
+    db = connect(*given, **named)
+    db.set_progress_handler(look, 100)
+    return db
+
+sqlite3.connect = watched
+asyncio.run(SQLiteStore(path).list())
 """
 
 
 def open_until(path: Path, log_size: float) -> None:
-    log = path.with_name(f"{path.name}-wal")
-    with subprocess.Popen([sys.executable, "-c", OPEN, str(path)]) as process:
-        while process.poll() is None and (not log.exists() or log.stat().st_size < log_size):
-            time.sleep(0.001)  # there is nothing to wait for but the size
-        process.send_signal(signal.SIGKILL)
+    """Open the store at *path* in a process that kills itself as soon as its log is of that size."""
+    command = [sys.executable, "-c", OPEN, str(path), str(log_size)]
+    assert subprocess.run(command, timeout=PATIENCE, check=False).returncode in {0, -signal.SIGKILL}
 
 
 async def test_killed_half_way_it_is_as_it_was_or_done(path: Path) -> None:

@@ -16,6 +16,7 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 from support.odd_values import Mute, Secretive, fail
+from support.patience import PATIENCE
 
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import ConfigError
@@ -28,9 +29,6 @@ from turnwheel.performers.base import PassThroughNotice, PerformContext
 from turnwheel.performers.tools.decorator import Tool, ToolContext, tool
 from turnwheel.performers.tools.runner import ErrorResult, ToolRunner
 from turnwheel.performers.worker_pool import MAX_THREADS
-
-PATIENCE = 10.0
-"""Seconds within which whatever a test waits for must have come."""
 
 
 def request(name: str, arguments: str = "{}", timeout: float | None = PATIENCE) -> RunTool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # it brings no types
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel.effects.errors import ConfigError, NewerVersion, StoreError
 from turnwheel.performers.stores.postgres.layout import steps
@@ -262,15 +264,23 @@ async def test_what_one_connection_never_answers_is_asked_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[Connection] = []
+    passed = 0.0
 
     async def connect(_: str, **__: Any) -> Connection:
         made.append(Connection(len(made) + 1, list[Any]))
         return made[-1]
 
+    async def silent() -> None:
+        nonlocal passed
+        passed = 0.6 * PATIENCE
+        await asyncio.Event().wait()
+
     monkeypatch.setattr(asyncpg, "connect", connect)
-    here = server(patience=0.4)
+    # Time passes only while the first connection is asked.
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + passed)
+    here = server(patience=PATIENCE)
     await here.call("select")
-    made[0].does = asyncio.Event().wait
+    made[0].does = silent
     assert await here.call("select") == []
     assert [each.terminated for each in made] == [True, False]
 
