@@ -6,8 +6,7 @@ import ast
 import enum
 import importlib
 import re
-import shutil
-import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import get_args
 
 import pytest
 from house.source import EVERYTHING, MODULES, PACKAGE, ROOT, module_of, name, tree
+from packaging.requirements import Requirement
 
 from turnwheel.apps.cli.commands import turnwheel as command_line
 from turnwheel.apps.server.event_stream import VOCABULARIES
@@ -191,11 +191,15 @@ def is_command(token: str) -> bool:
             options = {option for parameter in known.params for option in parameter.opts} if known else set()
             if known is None or not {word for word in arguments if word.startswith("--")} <= options:
                 return False
-        elif (
-            program != "cd" and shutil.which(program, path=f"{Path(sys.executable).parent}:/usr/bin") is None
-        ):
+        elif program not in {"cd", "pip", *dev_tools()}:
             return False
     return True
+
+
+def dev_tools() -> set[str]:
+    """The packages of the extra `dev`, which `make test` does not install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return {Requirement(line).name for line in project["optional-dependencies"]["dev"]}
 
 
 def targets() -> set[str]:
