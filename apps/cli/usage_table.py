@@ -37,7 +37,8 @@ def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
     for share in report.models:
         yield _row(clean(share.model), depth + 1, share.spent)
     tools = report.own.seconds - sum(share.spent.seconds for share in report.models)
-    if round(tools, 3) > 0:
+    # A tool takes more than a microsecond. What is left of a sum of floats is less, and no tool.
+    if round(tools, 6) > 0:
         yield _row("tools", depth + 1, Spent(seconds=tools))
     if report.title_spent != Spent():
         yield _row("title", depth + 1, report.title_spent)
