@@ -8,16 +8,23 @@ process dies. Each write begins by removing the temporary files in that folder t
 
 A process cannot create a file and lock it in one step. In between, another process may take the file for a
 leftover. So the writer checks after locking that the name still exists, and otherwise takes a new one.
+
+Some network file systems keep locks within one machine. There a write on another machine may remove a
+temporary file in use: the write that used it fails with an error, and the target keeps its old content.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import secrets
 from collections.abc import Callable
+
+TRIES = 100
+"""New files that are tried: another process may take each of them for a leftover, which is rare."""
 
 _TEMPORARY = re.compile(r"\.turnwheel-[0-9a-f]{16}\.tmp")
 
@@ -49,14 +56,23 @@ def replace(folder: int, name: str, data: bytes, mode: int | None, check: Callab
 
 def _create(folder: int) -> tuple[str, int]:
     """A new temporary file in *folder*, locked: its name and a descriptor."""
-    while True:
+    for _ in range(TRIES):
         temporary = f".turnwheel-{secrets.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
-        if _lock(descriptor) and os.access(temporary, os.F_OK, dir_fd=folder):
+        if _lock(descriptor) and _is_there(temporary, folder):
             return temporary, descriptor
         os.close(descriptor)
         _remove(temporary, folder)
+    raise OSError(errno.EAGAIN, "other processes lock each new file in the folder; try again")
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _lock(descriptor: int) -> bool:
@@ -73,7 +89,11 @@ def _lock(descriptor: int) -> bool:
 
 def _remove_leftovers(folder: int) -> None:
     """Remove the temporary files in *folder* whose writers are dead, as far as this process may."""
-    for name in filter(_TEMPORARY.fullmatch, os.listdir(folder)):
+    # A folder of 10,000 files is listed in milliseconds, less than the flush to disk takes.
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(folder)
+    for name in filter(_TEMPORARY.fullmatch, names):
         with contextlib.suppress(OSError):
             # On NFS, an exclusive lock needs a descriptor that may write.
             descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
