@@ -19,6 +19,7 @@ def exports(room: str, file: str) -> tuple[Callable[[str], object], Callable[[],
     The `__getattr__`, `__dir__` and `__all__` of the package *room*, from the stub beside its *file*.
 
     The stub has imports alone: `from .module import Name as Name`, or `from . import module as module`.
+    Whatever packs a program into one file has to take the stubs along.
     """
     # A machine by hand needs no pathlib, and its import takes longer than all of this.
     with open(f"{file.rpartition('.')[0]}.pyi", "rb") as stub:  # noqa: PTH123  # see above
@@ -34,7 +35,7 @@ def exports(room: str, file: str) -> tuple[Callable[[str], object], Callable[[],
     def find(name: str) -> object:
         if name not in homes:
             msg = f"module {room!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(msg, name=name, obj=sys.modules.get(room))
         home = homes[name]
         module = import_module(f".{home or name}", room)
         value = getattr(module, name) if home else module
