@@ -1,4 +1,9 @@
-"""The commands of the README work one after another, in a fresh copy of the checkout with a fresh home."""
+"""
+The commands of the README work one after another, in a copy of the tracked files and with an empty home.
+
+Without the mark `real` the copy has the environment of this test run. Its commands run the package of the
+original checkout, which is installed there.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +26,9 @@ from pathlib import Path
 from typing import ClassVar, final
 
 import pytest
+from support.checkout import ROOT, tracked
+from support.patience import PATIENCE
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    (\S.*?)(?:\s{2,}# (.*))?$", re.MULTILINE)
@@ -40,10 +46,8 @@ RECURSIVE = ("make test",)
 SILENCE = 0.5
 """Seconds without output after which a single key is pressed again: one that comes too early is no answer."""
 
-PATIENCE = 60.0
-"""Seconds for a command, and for one that downloads packages."""
-
 INSTALLING = 900.0
+"""Seconds that a command may take which downloads packages; others have `PATIENCE`."""
 
 TALKS = {
     "turnwheel run --stand-in": [("no, and stop", "y")],
@@ -113,9 +117,8 @@ def provider() -> Iterator[str]:
 
 
 def copy_of_the_checkout(folder: Path) -> Path:
-    """The files of the checkout that git knows, in *folder*."""
-    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
-    for name in filter(None, listed):
+    """Copy the tracked files of the checkout to *folder*, and return it."""
+    for name in tracked():
         if (ROOT / name).is_file():  # else it was deleted, and the deletion is not committed yet
             copy = folder / name
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -185,9 +188,12 @@ def converse(terminal: int, talk: Sequence[tuple[str, str]], deadline: float) ->
         ready, _, _ = select.select([terminal], [], [], SILENCE)
         if ready:
             try:
-                output += COLOUR.sub("", os.read(terminal, 65_536).decode(errors="replace"))
-            except OSError:  # no process has it open any more
+                data = os.read(terminal, 65_536)
+            except OSError:  # how Linux reports that no process has the terminal open any more
                 return output
+            if not data:  # how other systems report it
+                return output
+            output += COLOUR.sub("", data.decode(errors="replace"))
         elif len(typed) == 1:
             os.write(terminal, typed.encode())
         if open_steps and open_steps[0][0] in output:

@@ -10,6 +10,7 @@ from typing import TypeVar, final
 
 from provers.crash.points import Notebook
 from support.balancer import balanced
+from support.patience import PATIENCE
 from support.ports import free_ports
 from support.postgres import PostgresServer, make_absurd_tables, new_schema
 from support.proxy import Proxy
@@ -17,7 +18,7 @@ from support.restate_cluster import Cluster, answers, wait_until
 
 from hosts.desk import NOTES, SERVICE, make_agent, open_store
 from hosts.host import Harm, Input, Look
-from hosts.processes import PATIENCE, Workers, at_rest_in, journals_of, leased
+from hosts.processes import Workers, at_rest_in, journals_of, leased
 from hosts.sessions import give, look_at
 from turnwheel import Agent, Session
 from turnwheel.apps import RestateStore, TurnQueue

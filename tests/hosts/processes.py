@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 import httpx
+from support.patience import PATIENCE
 from support.postgres import PostgresServer, new_schema
 from support.proxy import Proxy
 
@@ -33,9 +34,6 @@ TESTS = Path(__file__).parents[1]
 
 # How a server refuses what came too late, or came before.
 OVER = re.compile("is over|was answered|was withdrawn|is answered|answered by|withdrawn")
-
-# Seconds that a client tries to put something in, and that a worker may take to come up.
-PATIENCE = 60.0
 
 # Seconds without a sign of life after which others go on: where a worker is harmed, and where none is.
 SOON, PATIENT = 2.0, 20.0

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
+from pathlib import Path
 
 import pytest
 from house.source import ROOT
+from support.checkout import tracked
 
 # Files whose presence alone says something.
 EMPTY = re.compile(r"(^|/)(py\.typed|__init__\.py)$")
 LEFTOVER = re.compile(r"(\.orig|\.rej|\.sw[a-p]|\.bak|\.tmp|~)$|(^|/)(\.DS_Store|\.#[^/]*|#[^/]*#)$")
-
-
-def tracked(*options: str) -> list[str]:
-    """The paths that `git ls-files` prints with *options*."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("only git knows which files are tracked, and this checkout has no .git")
-    # A checkout may belong to another user, as in a container.
-    command = ("git", "-c", "safe.directory=*", "ls-files", "-z", *options)
-    result = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return result.stdout.split("\0")[:-1]
 
 
 def test_no_tracked_file_is_ignored() -> None:
@@ -35,3 +26,14 @@ def test_no_tracked_file_is_empty_for_no_reason() -> None:
 
 def test_no_tracked_file_is_a_backup() -> None:
     assert [path for path in tracked() if LEFTOVER.search(path)] == []
+
+
+def test_a_folder_without_git_skips_the_tests_of_tracked_files(tmp_path: Path) -> None:
+    with pytest.raises(pytest.skip.Exception, match="this folder has no"):
+        tracked(root=tmp_path)
+
+
+def test_a_checkout_that_git_refuses_skips_the_tests_of_tracked_files(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: missing", "utf-8")
+    with pytest.raises(pytest.skip.Exception, match="it refuses: fatal: not a git repository"):
+        tracked(root=tmp_path)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import enum
 import importlib
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -41,18 +41,28 @@ EXCEPTIONS = {
     "area: verb object": "the form of a commit's subject",
     "max_turns must be at least 1; got 0 (leave it out for no limit)": "an example of an error",
     "# shows: key": "a line of a scenario",
+    "@final @attrs.frozen(kw_only=True)": "decorators of Python and of attrs",
+    "id": "a field of every request",
+    "y": "a key to press",
     "!r": "a conversion of Python's format strings",
     ".sse": "the end of a file's name",
 }
 """Code that names nothing of this project, each with what it is."""
 
-EXPORTS = "Each room's `__init__"
-"""The beginning of the sentences about the exports of rooms, which test_rooms.py holds."""
+GENERATED = {
+    ".cache": "tests that need programs of others",
+    ".venv": "make",
+    "build/__editable__.*/turnwheel": "pip",
+    "dist": "make wheel",
+}
+"""Paths that git ignores, each with the program that makes it."""
 
-PROGRAMS = {"make", "turnwheel", "pip", "mypy", "cd"}
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^    .*$", re.MULTILINE)
 BLOCK = re.compile(r"\n\s*\n|\n(?=\||- |\d+\. )")
+ASSIGNMENT = re.compile(r"([A-Z]+)=\S+ ")
+"""A variable of the environment before a command."""
+
 TOKEN = re.compile(r"`([^`]+)`")
 FILE = r"`([\w/]+\.py)`"
 CLAIM = re.compile(rf"`([A-Za-z_][\w.]*)[^`\s]*`(?: \((?:both )?in | \(| in | of ){FILE}")
@@ -64,24 +74,27 @@ PATH = re.compile(r"[\w.*/-]+/[\w.*/-]*|[\w*-]*\.(?:pyi?|md|toml|txt|json|lock)|
 def blocks(page: Path) -> list[str]:
     """The paragraphs, list items and rows of *page*, without its blocks of code."""
     text = INDENTED.sub("", FENCED.sub("", page.read_text("utf-8")))
-    return [" ".join(block.split()) for block in BLOCK.split(text) if EXPORTS not in block]
+    return [" ".join(block.split()) for block in BLOCK.split(text)]
 
 
 # What there is
 
 
 def members(node: ast.ClassDef) -> Iterator[str]:
-    """The methods, fields and constants of a class, and the attributes that its methods set."""
+    """The methods, fields, constants and values of a class, and the attributes that its methods set."""
+    is_enumeration = bool({last_name(base) for base in node.bases} & {"Choice", "Enum", "StrEnum"})
     for part in ast.walk(node):
         match part:
-            case ast.FunctionDef(name=called) | ast.AsyncFunctionDef(name=called):
-                yield called
-            case ast.AnnAssign(target=ast.Name(id=called)) | ast.Assign(targets=[ast.Name(id=called)]):
-                yield called
-            case ast.Attribute(value=ast.Name(id="self"), attr=called, ctx=ast.Store()):
-                yield called
+            case ast.FunctionDef(name=identifier) | ast.AsyncFunctionDef(name=identifier):
+                yield identifier
+            case ast.AnnAssign(target=ast.Name(id=field)) | ast.Assign(targets=[ast.Name(id=field)]):
+                yield field
+            case ast.Attribute(value=ast.Name(id="self"), attr=identifier, ctx=ast.Store()):
+                yield identifier
             case _:
                 pass
+        if is_enumeration and isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant):
+            yield str(part.value.value)
 
 
 @cache
@@ -90,14 +103,14 @@ def defined(path: Path) -> dict[str, frozenset[str]]:
     names: dict[str, frozenset[str]] = {}
     for node in tree(path).body:
         match node:
-            case ast.ClassDef(name=called):
-                names[called] = frozenset(members(node))
-            case ast.FunctionDef(name=called) | ast.AsyncFunctionDef(name=called):
-                names[called] = frozenset(
+            case ast.ClassDef(name=identifier):
+                names[identifier] = frozenset(members(node))
+            case ast.FunctionDef(name=identifier) | ast.AsyncFunctionDef(name=identifier):
+                names[identifier] = frozenset(
                     argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)
                 )
-            case ast.Assign(targets=[ast.Name(id=called)]) | ast.AnnAssign(target=ast.Name(id=called)):
-                names[called] = frozenset()
+            case ast.Assign(targets=[ast.Name(id=constant)]) | ast.AnnAssign(target=ast.Name(id=constant)):
+                names[constant] = frozenset()
             case ast.Assign(targets=[ast.Tuple(elts=parts)]):
                 names |= {ast.unparse(part): frozenset() for part in parts}
             case _:
@@ -110,8 +123,8 @@ def index() -> dict[str, frozenset[str]]:
     """All that the package defines, as in `defined`; equal names share their members."""
     names: dict[str, frozenset[str]] = {}
     for path in PACKAGE:
-        for called, parts in defined(path).items():
-            names[called] = names.get(called, frozenset()) | parts
+        for identifier, parts in defined(path).items():
+            names[identifier] = names.get(identifier, frozenset()) | parts
     return names
 
 
@@ -122,12 +135,12 @@ def bases() -> dict[str, frozenset[str]]:
     for path in PACKAGE:
         for node in tree(path).body:
             match node:
-                case ast.ClassDef(name=called, bases=above):
-                    parents[called] = frozenset(map(last_name, above))
+                case ast.ClassDef(name=identifier, bases=above):
+                    parents[identifier] = frozenset(map(last_name, above))
                 case ast.FunctionDef(
-                    name=called, args=ast.arguments(kwarg=ast.arg(annotation=ast.Subscript(slice=kind)))
+                    name=identifier, args=ast.arguments(kwarg=ast.arg(annotation=ast.Subscript(slice=kind)))
                 ):
-                    parents[called] = frozenset([last_name(kind)])
+                    parents[identifier] = frozenset([last_name(kind)])
                 case _:
                     pass
     return parents
@@ -144,102 +157,132 @@ def has(owner: str, member: str) -> bool:
 
 @cache
 def words() -> frozenset[str]:
-    """Words that are no names: labels of the table, values of enumerations, commands, vocabularies."""
+    """Words that are no names: labels of the table, their stages, commands, vocabularies."""
     labels = {label for row in TABLE for label in (row.state, row.target)} | set(IGNORED)
-    values = {
-        member.value
-        for path in PACKAGE
-        if path.name not in {"__init__.py", "__main__.py"}
-        for kind in vars(module_of(path)).values()
-        if isinstance(kind, type) and issubclass(kind, enum.Enum)
-        for member in kind
-        if isinstance(member.value, str)
-    }
     stages = {label.partition(".")[2] for label in labels}
-    return frozenset({*labels, *stages, *values, *command_line.commands, *VOCABULARIES})
+    return frozenset({*labels, *stages, *command_line.commands, *VOCABULARIES})
 
 
 # What is named
 
 
 def is_path(token: str, folders: set[str]) -> bool:
-    """Whether the file or folder *token* exists below the root or one of *folders*, or is made by a tool."""
+    """Whether the file or folder *token* exists below the root or one of *folders*, or is in `GENERATED`."""
     # Brackets stand for any name, as in `states/<state>.py`.
     pattern = re.sub(r"<\w+>", "*", token).removesuffix("/")
     ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
-    if pattern.split("/")[0] in ignored:
-        return True
+    if not pattern or pattern.split("/")[0] in ignored:
+        return pattern in GENERATED
     return any(list((ROOT / folder).glob(pattern)) for folder in {"", *folders})
 
 
 def folders_of(block: str) -> set[str]:
     """The folders that *block* names, those of the files that it names, and the folders around them."""
-    places = [token.partition("<")[0] for token in TOKEN.findall(block) if "/" in token]
-    folders = {place.rpartition("/")[0] for place in places}
+    paths = [token.partition("<")[0] for token in TOKEN.findall(block) if "/" in token]
+    folders = {path.rpartition("/")[0] for path in paths}
     return folders | {folder.rpartition("/")[0] for folder in folders}
 
 
 def is_command(token: str) -> bool:
     """Whether the programs of the shell command *token* are there, and what they are asked for."""
     for command in token.split("&&"):
-        program, *arguments = command.split()
+        assignment = ASSIGNMENT.match(command)
+        if assignment and not is_text(assignment[1]):
+            return False
+        program, *arguments = shlex.split(ASSIGNMENT.sub("", command))
         if program == "make":
-            if arguments[0] not in targets():
+            if not arguments or not all(map(is_argument_of_make, arguments)):
                 return False
         elif program == "turnwheel":
-            known = command_line.commands.get(arguments[0])
-            options = {option for parameter in known.params for option in parameter.opts} if known else set()
-            if known is None or not {word for word in arguments if word.startswith("--")} <= options:
+            if not arguments or not is_subcommand(*arguments):
                 return False
         elif program not in {"cd", "pip", *dev_tools()}:
             return False
     return True
 
 
-def dev_tools() -> set[str]:
-    """The packages of the extra `dev`, which `make test` does not install."""
+def is_argument_of_make(argument: str) -> bool:
+    """Whether *argument* is a target, or sets a variable that the Makefile lets its caller set."""
+    variable, equals, _ = argument.partition("=")
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    return f"\n{variable} ?=" in makefile if equals else argument in targets()
+
+
+def is_subcommand(subcommand: str, *arguments: str) -> bool:
+    """Whether turnwheel has *subcommand*, and that has the options among *arguments*."""
+    command = command_line.commands.get(subcommand)
+    if command is None:
+        return False
+    options = {option for parameter in command.params for option in parameter.opts}
+    return {argument for argument in arguments if argument.startswith("--")} <= options
+
+
+@cache
+def dev_tools() -> frozenset[str]:
+    """The packages of the extras `dev` and `test`: `make test` does not install those of `dev`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return {Requirement(line).name for line in project["optional-dependencies"]["dev"]}
+    extras = project["optional-dependencies"]
+    return frozenset(Requirement(line).name for line in [*extras["dev"], *extras["test"]])
 
 
-def targets() -> set[str]:
+@cache
+def targets() -> frozenset[str]:
     """The targets of the Makefile that people call."""
     phony = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert phony is not None
-    return set(phony[1].split())
+    return frozenset(phony[1].split())
 
 
-def is_name(node: ast.expr) -> bool:
+def is_expression(node: ast.expr, block: str) -> bool:
     """Whether the names in *node* are defined, and what it calls has the arguments that it gives."""
     match node:
-        case ast.Name(id=called):
-            modules = {"turnwheel", *[module.rpartition(".")[2] for module in MODULES]}
-            return called in index() or is_member(called) or called in modules or called in words()
-        case ast.Attribute(value=ast.Name(id=owner), attr=called):
-            return has(owner, called) or f"{owner}.{called}" in words() or is_of_a_module(owner, called)
+        case ast.Name(id=identifier):
+            return is_name(identifier) or identifier in members_of(block)
+        case ast.Attribute(value=ast.Name(id=owner), attr=member):
+            return has(owner, member) or f"{owner}.{member}" in words() or is_of_a_module(owner, member)
         case ast.Call(func=function, args=arguments, keywords=keywords):
             owner = ast.unparse(function).rpartition(".")[2]
-            known = [keyword.arg is None or has(owner, keyword.arg) for keyword in keywords]
+            has_keywords = all(keyword.arg is None or has(owner, keyword.arg) for keyword in keywords)
             # What another library takes is not looked up.
-            accepted = owner not in index() or all(known)
-            return accepted and all(
-                map(is_name, [function, *arguments, *[keyword.value for keyword in keywords]])
-            )
+            accepted = owner not in index() or has_keywords
+            operands = [function, *arguments, *[keyword.value for keyword in keywords]]
+            return accepted and all(is_expression(operand, block) for operand in operands)
         case ast.Dict(keys=keys):
-            return all(key is not None and is_name(key) for key in keys)
+            return all(key is not None and is_expression(key, block) for key in keys)
         case _:
             return isinstance(node, ast.Constant)
 
 
-def is_member(called: str) -> bool:
-    return any(called in parts for parts in index().values())
+def is_name(identifier: str) -> bool:
+    """Whether *identifier* is a module, a word, or defined at the top of a module."""
+    modules = {"turnwheel", *[module.rpartition(".")[2] for module in MODULES]}
+    return identifier in index() or identifier in modules or identifier in words()
 
 
-def is_of_a_module(owner: str, called: str) -> bool:
+@cache
+def members_of(block: str) -> frozenset[str]:
+    """The members of the classes and functions that *block* names, and of those in the files it names."""
+    tokens = TOKEN.findall(block)
+    owners = {identifier for token in tokens for identifier in re.findall(r"[A-Za-z_]\w*", token)}
+    paths = {path for token in tokens if token.endswith(".py") for path in files(token, block)}
+    return frozenset(
+        member
+        for owner in {*owners, *[identifier for path in paths for identifier in defined(path)]}
+        for member in all_members(owner)
+    )
+
+
+def all_members(owner: str) -> frozenset[str]:
+    """The members of the class or function *owner* and of its bases."""
+    inherited = [all_members(base) for base in bases().get(owner, ())]
+    return index().get(owner, frozenset()).union(*inherited)
+
+
+def is_of_a_module(owner: str, member: str) -> bool:
     if owner == "turnwheel":
-        return called in MODULES
+        return member in MODULES
     try:
-        return hasattr(importlib.import_module(owner), called)
+        return hasattr(importlib.import_module(owner), member)
     except ModuleNotFoundError:
         return False
 
@@ -258,29 +301,31 @@ def is_import(statement: ast.stmt) -> bool:
 
 def is_there(token: str, block: str) -> bool:
     """Whether *token*, which stands in *block*, names what there is."""
-    first, blank, _ = token.partition(" ")
     if PATH.fullmatch(token) or "/<" in token:
         exists = is_path(token, folders_of(block))
-    elif token.startswith('ARGS="'):
-        exists = "ARGS ?=" in (ROOT / "Makefile").read_text("utf-8")
-    elif blank and first in PROGRAMS:
-        exists = is_command(token)
+    elif token.startswith("ARGS="):
+        exists = is_argument_of_make(token)
     elif token.startswith("@"):
         exists = all(is_there(part.removeprefix("@"), block) for part in token.split())
+    elif token.startswith(("make ", "turnwheel ")):
+        exists = is_command(token)
     else:
         # A test compares the files in `claims`, also those of tests, with the names.
-        claimed = any(token == wanted for wanted, _ in claims(block))
-        exists = claimed or token in words() or is_text(token) or is_python(token)
+        claimed = any(token == identifier for identifier, _ in claims(block))
+        known = token in words() or is_text(token) or is_python(token, block)
+        exists = claimed or known or (" " in token and is_command(token))
     return exists
 
 
-def is_python(code: str) -> bool:
-    """Whether *code* is an expression or an import whose names are defined."""
+def is_python(code: str, block: str) -> bool:
+    """Whether *code* in *block* is an expression or an import whose names are defined."""
     try:
         (statement,) = ast.parse(code).body
     except (SyntaxError, ValueError):
         return False
-    return is_name(statement.value) if isinstance(statement, ast.Expr) else is_import(statement)
+    if isinstance(statement, ast.Expr):
+        return is_expression(statement.value, block)
+    return is_import(statement)
 
 
 def is_text(token: str) -> bool:
@@ -314,8 +359,13 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 
 def test_every_exception_is_on_a_page_and_needed() -> None:
-    named = {token: block for page in PAGES for block in blocks(page) for token in TOKEN.findall(block)}
-    assert [token for token in EXCEPTIONS if token not in named or is_there(token, named[token])] == []
+    named = [(token, block) for page in PAGES for block in blocks(page) for token in TOKEN.findall(block)]
+    assert EXCEPTIONS.keys() - {token for token, block in named if not is_there(token, block)} == set()
+
+
+def test_every_generated_path_is_on_a_page() -> None:
+    named = {token.removesuffix("/") for page in PAGES for token in TOKEN.findall(page.read_text("utf-8"))}
+    assert GENERATED.keys() - named == set()
 
 
 @pytest.mark.parametrize(
@@ -327,11 +377,19 @@ def test_every_exception_is_on_a_page_and_needed() -> None:
         ("Reservation", ""),
         ("snapshots.VERSION", ""),
         ("thinking.retries", ""),
+        ("tenant_working", "`Agent`"),
+        ("value", ""),
+        ("read_only", "`Outcome`"),
         ("make tests", ""),
+        ("RECORDS=1 pytest", ""),
+        ("make clean tests", ""),
+        ("make test ARG=-x", ""),
         ("turnwheel runn", ""),
         ("turnwheel run --resumed", ""),
         ("effects/configuration.py", ""),
         ("runner.py", "`engine/journal/`"),
+        ("dist/nothing.whl", ""),
+        ("build/x/y.py", ""),
         ("from ..effects.events import ToolFinnished", ""),
         ("--too1s", ""),
     ],
@@ -343,10 +401,10 @@ def test_a_name_that_is_not_there_is_found(token: str, block: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_what_a_page_places_in_a_file_is_defined_in_it(page: Path) -> None:
     faults = [
-        f"{wanted} in {place}"
+        f"{identifier} in {file}"
         for block in blocks(page)
-        for wanted, place in claims(block)
-        if not any(defines(path, wanted) for path in files(place, block))
+        for identifier, file in claims(block)
+        if not any(defines(path, identifier) for path in files(file, block))
     ]
     assert faults == []
 
@@ -356,13 +414,13 @@ def claims(block: str) -> list[tuple[str, str]]:
     return [*CLAIM.findall(block), *BOTH.findall(block)]
 
 
-def files(place: str, block: str) -> list[Path]:
-    """The files that *place* in *block* may mean."""
-    return [path for folder in {"", *folders_of(block)} if (path := ROOT / folder / place).is_file()]
+def files(token: str, block: str) -> list[Path]:
+    """The files that the path *token* in *block* may mean."""
+    return [path for folder in {"", *folders_of(block)} if (path := ROOT / folder / token).is_file()]
 
 
-def defines(path: Path, wanted: str) -> bool:
-    owner, _, member = wanted.partition(".")
+def defines(path: Path, identifier: str) -> bool:
+    owner, _, member = identifier.partition(".")
     names = defined(path)
     if member:
         return member in names.get(owner, ())
@@ -382,11 +440,11 @@ def rooms() -> str:
 
 def on_the_map() -> set[Path]:
     """The files and folders of the table of rooms; a name in a row is below the row's first folder."""
-    places: set[Path] = set()
+    paths: set[Path] = set()
     for row in re.findall(r"^\|.*\|$", rooms(), re.MULTILINE):
         first, *others = TOKEN.findall(row) or [""]
-        places |= {ROOT / first, *[ROOT / first / other for other in others]}
-    return {place for place in places if place.exists()}
+        paths |= {ROOT / first, *[ROOT / first / other for other in others]}
+    return {path for path in paths if path.exists()}
 
 
 def test_every_folder_of_the_package_is_on_the_map() -> None:
@@ -452,19 +510,3 @@ def test_the_glossary_has_every_vocabulary() -> None:
     row = re.search(r"^\| vocabulary \|.*$", GLOSSARY.read_text("utf-8"), re.MULTILINE)
     assert row is not None
     assert set(TOKEN.findall(row[0])) == set(VOCABULARIES)
-
-
-NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-COUNTS = {
-    "frozen classes|states": len(get_args(State)),
-    "tools": len(builtin_tools()),
-    "vocabularies": len(VOCABULARIES),
-}
-
-
-@pytest.mark.parametrize("things", COUNTS)
-def test_pages_count_right(things: str) -> None:
-    texts = [" ".join(page.read_text("utf-8").split()) for page in (*PAGES, ROOT / "docs" / "README.md")]
-    before = rf"\b({'|'.join(NUMBERS)}) (?:{things})\b"
-    counts = {count.lower() for text in texts for count in re.findall(before, text, re.IGNORECASE)}
-    assert counts == {NUMBERS[COUNTS[things] - 1]}

@@ -46,7 +46,7 @@ def install(folder: Path, commands: Sequence[Sequence[str]], look: Sequence[str]
 
 
 def _run(command: Sequence[str], seconds: float) -> str:
-    """Run *command*; why it failed or was killed after so many *seconds*, and empty if it did neither."""
+    """Run *command* for at most *seconds*; returns the error and the output, or "" if it succeeded."""
     # A session of its own: what it started is killed with it, and holds the pipe open no longer.
     with subprocess.Popen(
         command,

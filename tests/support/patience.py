@@ -1,4 +1,4 @@
-"""How long a test waits for something that comes at once unless it is broken."""
+"""How long a test waits for an event before it fails."""
 
 from __future__ import annotations
 
