@@ -30,7 +30,7 @@ PLACES = {
             "states/state.py: batch_of",
             "states/done.py: failed",
             "engine/machine.py: _dispatch",
-            "engine/recovery.py: _found",
+            "engine/recovery.py: _next_steps",
             "engine/journal/fold.py: _asks_model",
             "engine/journal/fold.py: _first_prompt",
             "engine/journal/fold.py: _own_state",
