@@ -77,6 +77,8 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
             return _end(state.stage, ctx)
         case stages.Reading() | stages.Opening() | stages.Admitting() | stages.Retry() | stages.Ending():
             return state, ignore(state, ctx)
+        case _:
+            assert_never(state.stage)
 
 
 def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingStep:

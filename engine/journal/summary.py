@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final
+from typing import assert_never, final
 
 import attrs
 
@@ -61,6 +61,8 @@ def activity_of(state: states.State | None) -> Activity:
             return Activity.EXECUTING_TOOLS
         case states.Thinking() | states.Compacting():
             return Activity.RUNNING
+        case _:
+            assert_never(state)
 
 
 @final
