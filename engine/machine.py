@@ -118,7 +118,7 @@ def advance(
     if isinstance(event, RECEIVED):
         # A sender that lost the connection posts again under the same id; a crash may apply a post twice.
         if memory.has(event):
-            # Answered for all states at once: seven handlers could forget it in seven places.
+            # Answered for all states at once: each handler could forget it.
             return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
         # Before the handler: it decides with the input already in the mail.
         received = memory.receive(event)
