@@ -2,7 +2,7 @@
 turnwheel: an explicit state-machine engine for LLM agent loops, with pure transition functions.
 
 Here is what most agents need. The rooms have the rest: `turnwheel.effects` all words, `turnwheel.states` the
-seven states, `turnwheel.engine` sessions and journals, `turnwheel.performers` models, tools and stores,
+states, `turnwheel.engine` sessions and journals, `turnwheel.performers` models, tools and stores,
 `turnwheel.projections` other vocabularies, `turnwheel.settings`, `turnwheel.testing`, `turnwheel.diagrams`.
 """
 

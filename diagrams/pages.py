@@ -14,7 +14,7 @@ NOTICE = "<!-- Written by `python -m turnwheel.diagrams`; change states/table.py
 STATES_TEXT = """
 # The states
 
-An agent is always in one state, and some of them have stages. A label such as `thinking.go` names both.
+An agent is in exactly one state, and some states have stages. A label such as `thinking.go` names both.
 `.stopping` in a label means that the agent gives this state up. Nothing happens that no table below lists:
 each event in each state has a row, or the state ignores it by name.
 

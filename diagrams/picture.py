@@ -1,8 +1,8 @@
 """
 The pictures of the machine: nodes, and arrows between them. Other modules draw them.
 
-The overview has the seven states, each a box with its stages, and one arrow for each event that leads from
-one to another. A detail has the stages of one state with all their rows, and the states before and after it.
+The overview has the states, each a box with its stages, and one arrow for each event that leads from one
+to another. A detail has the stages of one state with all their rows, and the states before and after it.
 The look of a node follows from its rows, so a new row or a new stage needs no change here.
 """
 
@@ -26,7 +26,7 @@ OVERVIEW = "machine"
 # Every label there is, in the order of the table.
 LABELS: tuple[str, ...] = tuple(dict.fromkeys([*(row.state for row in TABLE), *IGNORED]))
 
-# The seven states by their names, in the order of their union.
+# The states by their names, in the order of their union.
 STATE_CLASSES: dict[str, type[State]] = {state.__name__.lower(): state for state in get_args(State)}
 
 

@@ -40,8 +40,7 @@ from ..performers.base import (
 )
 from ..performers.stores.base import Store
 from ..states.rules import model_messages
-from ..states.state import Confirming
-from .machine import Machine, error_line, ignored
+from .machine import Machine, error_line, ignored, is_deadline
 
 # The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`.
 Performers = Mapping[type, Performer[Any]]
@@ -202,13 +201,12 @@ class Driver:
         if work.resting is not None:
             # A cancelled child still has to end its run; the driver waits for that answer.
             return not work.stops and work.resting(work.request)
-        # The only timers beside a question are the deadlines of questions. One that is over fires at once,
-        # and a worker that came to see to that must not leave before.
+        # A deadline that has passed fires at once: a worker that was started for it must not leave before.
         timer = work.request
         return (
             isinstance(timer, SetTimer)
-            and isinstance(self.machine.state, Confirming)
             and timer.due > self.clock.now()
+            and is_deadline(timer, self.machine.state)
         )
 
     @property

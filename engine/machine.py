@@ -22,7 +22,7 @@ from ..effects.messages import Binary, ToolCall
 from ..effects.notices import DoneReason, Ignored
 from ..effects.permissions import Rule, Verdict
 from ..effects.records import SetModel
-from ..effects.requests import AskApproval
+from ..effects.requests import AskApproval, SetTimer
 from ..effects.usage import Spent
 from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
 from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping, Timer
@@ -118,7 +118,7 @@ def advance(
     if isinstance(event, RECEIVED):
         # A sender that lost the connection posts again under the same id; a crash may apply a post twice.
         if memory.has(event):
-            # Answered for all states at once: seven handlers could forget it in seven places.
+            # Answered for all states at once: each handler could forget it.
             return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
         # Before the handler: it decides with the input already in the mail.
         received = memory.receive(event)
@@ -415,12 +415,15 @@ def calls_at(state: State | None) -> tuple[Call, ...]:
 
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
     """The open questions of *machine*."""
-    # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
-    if not isinstance(machine.state, Confirming):
-        return ()
-    there = machine.state.batch.calls
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
-    return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
+    calls = calls_at(machine.state)
+    return tuple([question(call.call, call.phase) for call in calls if isinstance(call.phase, Asked)])
+
+
+def is_deadline(timer: SetTimer, state: State) -> bool:
+    """Whether *timer* is the deadline of an open question in *state*."""
+    asked = [call.phase.deadline for call in calls_at(state) if isinstance(call.phase, Asked)]
+    return any(isinstance(deadline, Timer) and deadline.request == timer.id for deadline in asked)
 
 
 def dues_in(state: State) -> list[float]:

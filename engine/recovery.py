@@ -66,7 +66,7 @@ WHY = {
 TOO_OFTEN = "its process was lost again and again while it was at work"
 
 # What may become of a request that was open: it is performed again, or an event stands for its answer.
-Found = (
+NextStep = (
     Request
     | Cancel
     | ToolFinished
@@ -106,39 +106,39 @@ def recover(
         for request in {*machine.state.open} - unbegun
         if known.get(try_name(request, machine), 0) >= machine.config.policy.takeovers
     }
-    found = [
-        _given_up(one, now) if isinstance(one, Request | ModelFailed) and _id(one) in given_up else one
-        for one in _found(machine, now, unbegun)
+    steps = [
+        _given_up(step, now) if isinstance(step, Request | ModelFailed) and _id(step) in given_up else step
+        for step in _next_steps(machine, now, unbegun)
     ]
     return Recovery(
-        again=tuple([one for one in found if isinstance(one, Request | Cancel)]),
-        events=tuple([one for one in found if not isinstance(one, Request | Cancel)]),
+        again=tuple([step for step in steps if isinstance(step, Request | Cancel)]),
+        events=tuple([step for step in steps if not isinstance(step, Request | Cancel)]),
     )
 
 
-def _id(one: Request | ModelFailed) -> str:
-    return one.request if isinstance(one, ModelFailed) else one.id
+def _id(step: Request | ModelFailed) -> str:
+    return step.request if isinstance(step, ModelFailed) else step.id
 
 
-def _given_up(one: Request | ModelFailed, now: float) -> Found:
-    """What stands for *one*, which was begun often enough; itself where it cannot do harm."""
-    match one:
+def _given_up(step: Request | ModelFailed, now: float) -> NextStep:
+    """The event in place of *step*, whose request was begun too often; *step* itself if it does no harm."""
+    match step:
         case ModelFailed(failure=effects.Failure.LOST):
-            return attrs.evolve(one, message=TOO_OFTEN, should_retry=False)
+            return attrs.evolve(step, message=TOO_OFTEN, should_retry=False)
         case RunTool():
-            return ToolLost(at=now, request=one.id)
+            return ToolLost(at=now, request=step.id)
         case FireHook():
-            said = tuple([HookSaid(name=name, fault=TOO_OFTEN) for name in one.names])
-            return HookAnswered(at=now, request=one.id, said=said)
+            answers = tuple([HookSaid(name=name, fault=TOO_OFTEN) for name in step.names])
+            return HookAnswered(at=now, request=step.id, said=answers)
         case ReadInstructions():
-            return InstructionsRead(at=now, request=one.id, text="", faults=(TOO_OFTEN,))
+            return InstructionsRead(at=now, request=step.id, text="", faults=(TOO_OFTEN,))
         case ModelFailed() | CallModel() | AskApproval() | InspectCall() | RunAgent() | SetTimer():
-            return one
+            return step
         case _:
-            assert_never(one)
+            assert_never(step)
 
 
-def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]:
+def _next_steps(machine: Machine, now: float, unbegun: frozenset[str]) -> list[NextStep]:
     state = machine.state
     # Each state, stage and phase by name, here and below: one that fell through would lose its open requests,
     # and its run would wait for ever.
@@ -151,7 +151,7 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
         case states.Compacting():
             return _compaction(state, machine, now, unbegun)
         case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
-            return [one for call in batch.calls for one in _call(call, machine, now, unbegun)]
+            return [step for call in batch.calls for step in _call(call, machine, now, unbegun)]
         case states.Done():
             return []
         case _:
@@ -173,7 +173,7 @@ def _asked_anew(
 
 def _compaction(
     state: states.Compacting, machine: Machine, now: float, unbegun: frozenset[str]
-) -> list[Found]:
+) -> list[NextStep]:
     """What becomes of the open request of a compaction, if it has one."""
     stage = state.stage
     match stage:
@@ -192,7 +192,7 @@ def _compaction(
             assert_never(stage)
 
 
-def _stage(stage: states.Waiting, machine: Machine, now: float) -> Found:
+def _stage(stage: states.Waiting, machine: Machine, now: float) -> NextStep:
     """What becomes of the open request of a *stage* of thinking."""
     memory = machine.memory
     match stage:
@@ -239,7 +239,7 @@ def _hook(
 
 def _call(  # noqa: PLR0911  # one return for each phase
     call: states.Call, machine: Machine, now: float, unbegun: frozenset[str]
-) -> tuple[Found, ...]:
+) -> tuple[NextStep, ...]:
     """What becomes of the open requests of *call*, if it has any."""
     wish, phase = call.call, call.phase
     match phase:

@@ -31,7 +31,7 @@ from ..states.batch.batch import (
 )
 from ..states.context import Memory
 from ..states.rules.model_messages import count
-from ..states.state import Confirming, Dispatching, Done, Executing, State
+from ..states.state import Done, State, batch_of
 
 # Enough for most texts to be whole, and little enough that a step is a line and not a page.
 # Characters of a text that a line shows: of a longer one the beginning and the end.
@@ -64,8 +64,8 @@ def state_line(state: State) -> str:
     """*state* on one line: its label, why it ended, and its calls or the requests that it waits for."""
     if isinstance(state, Done):
         line = _spaced("done:", state.reason, _after("", state.detail))
-    elif isinstance(state, Executing | Confirming | Dispatching):
-        line = f"{state.label}: {', '.join(_call(call) for call in state.batch.calls)}"
+    elif (batch := batch_of(state)) is not None:
+        line = f"{state.label}: {', '.join(_call(call) for call in batch.calls)}"
     else:
         line = f"{state.label}, waits for {', '.join(state.open)}" if state.open else state.label
     return printable(line)

@@ -1,5 +1,5 @@
 """
-The decisions: seven states and their stages, a handler module for each, shared rules, and the table.
+The decisions: the states and their stages, a handler module for each, shared rules, and the table.
 
 Everything here is pure: no clock, no randomness, no I/O. A test holds the short list of allowed imports.
 """

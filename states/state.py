@@ -1,4 +1,4 @@
-"""The seven states, on one page: the discriminated union that says where an agent is."""
+"""The states, on one page: the discriminated union that says where an agent is."""
 
 # Rules of this file:
 #
@@ -305,7 +305,7 @@ class Done:
         return ()
 
 
-# Where an agent is: exactly one of seven.
+# Where an agent is: exactly one of these.
 State = Thinking | Streaming | Executing | Confirming | Dispatching | Compacting | Done
 
 

@@ -16,6 +16,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from ..effects import Effect, notices, records
 from ..effects.config import ModelSpec, Steering
 from ..effects.events import Entered, HookAnswered, InstructionsRead, Interrupted, TimerFired, UserSteered
@@ -75,26 +77,47 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
             return _end(state.stage, ctx)
         case stages.Reading() | stages.Opening() | stages.Admitting() | stages.Retry() | stages.Ending():
             return state, ignore(state, ctx)
+        case _:
+            assert_never(state.stage)
 
 
 def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingStep:
     """What the answer to *stage*'s request leads to, if *ctx*'s event is one."""
-    match stage, ctx.event:
-        case stages.Retry(), TimerFired():
-            return Draft(ctx).to(Thinking(stage=Go(), attempt=state.attempt))
-        case stages.Reading(), InstructionsRead() as event:
-            draft = Draft(ctx)
-            # A file that is missing is no reason not to work: it is said, and the others hold.
-            draft.add(*[notices.Warned(text=fault) for fault in event.faults])
-            return _greet(event.text, draft, ctx)
-        case stages.Opening(), HookAnswered() as event:
+    event = ctx.event
+    match stage:
+        case stages.Retry():
+            if isinstance(event, TimerFired):
+                return Draft(ctx).to(Thinking(stage=Go(), attempt=state.attempt))
+        case stages.Reading():
+            if isinstance(event, InstructionsRead):
+                draft = Draft(ctx)
+                # A file that is missing is no reason not to work: it is said, and the others hold.
+                draft.add(*[notices.Warned(text=fault) for fault in event.faults])
+                return _greet(event.text, draft, ctx)
+        case stages.Opening() | stages.Admitting() | stages.Ending():
+            if isinstance(event, HookAnswered):
+                return _heard(state, stage, event, ctx)
+        case _:
+            # A stage without a case here would wait for ever.
+            assert_never(stage)
+    return state, ignore(state, ctx)
+
+
+def _heard(
+    state: Thinking,
+    stage: stages.Opening | stages.Admitting | stages.Ending,
+    event: HookAnswered,
+    ctx: Context,
+) -> ThinkingStep:
+    match stage:
+        case stages.Opening():
             return _greeted(stage, event, ctx)
-        case stages.Admitting(), HookAnswered() as event:
+        case stages.Admitting():
             return _admitted(state, stage, event, ctx)
-        case stages.Ending(), HookAnswered() as event:
+        case stages.Ending():
             return _may_end(stage, event, ctx)
         case _:
-            return state, ignore(state, ctx)
+            assert_never(stage)
 
 
 def _interrupted(stage: stages.Waiting, ctx: Context) -> ThinkingStep:

@@ -24,10 +24,9 @@ from ...effects.requests import (
     RunTool,
     SetTimer,
 )
-from ...engine.machine import Machine, calls_at, questions
+from ...engine.machine import Machine, calls_at, is_deadline, questions
 from ...engine.recovery import recover
 from ...engine.session.session import Session
-from ...states.state import Compacting, Thinking
 from .call_summary import essence
 
 NOTE_WIDTH = 80
@@ -72,7 +71,7 @@ def recovery_lines(
             yield f"handed over: {names.get(request.id, request.tool)} - begins now"
         elif not isinstance(request, SetTimer):
             yield from _of_request(request, names)
-        elif isinstance(machine.state, Thinking | Compacting):  # else it is a question's deadline
+        elif not is_deadline(request, machine.state):
             yield "recovered: the model is asked again at the planned time"
 
 

@@ -131,8 +131,8 @@ def fork_entries(
     machine = state.machine
     if point.instead is not None:
         # At the end no entry stands there: what happens instead is added, and replaces nothing.
-        there = decode_entry(entries[at]) if at < len(entries) else None
-        event = _event(point.instead, there, machine, point)
+        replaced = decode_entry(entries[at]) if at < len(entries) else None
+        event = _event(point.instead, replaced, machine, point)
         for entry in _replaced(event, machine, point):
             add(entry)
     # After the replacement, which may be the answer of the child that is at work.
@@ -195,12 +195,12 @@ def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entr
         yield HandedOver(at=point.now, unbegun=unbegun)
 
 
-def _event(instead: Replacement, there: Entry | None, machine: Machine, point: ForkPoint) -> Event:
-    """The event of *instead*, in place of *there*."""
-    event = there.event if isinstance(there, Posted | Stepped) else None
+def _event(instead: Replacement, replaced: Entry | None, machine: Machine, point: ForkPoint) -> Event:
+    """The event of *instead*, in place of the entry *replaced*."""
+    event = replaced.event if isinstance(replaced, Posted | Stepped) else None
     # The time of the replaced step. With the time of the fork, a decision could come after the deadline of
     # its question.
-    at = point.now if there is None else time_of(there)
+    at = point.now if replaced is None else time_of(replaced)
     # Cleaned as any input is: the copy's journal must be able to hold it.
     if isinstance(instead, str):
         return _text_event(effects.clean(instead), event, machine, at, point)
@@ -258,8 +258,8 @@ def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
         case states.Compacting(stage=stage):
             return {stage.request: ModelFinished} if isinstance(stage, states.Summary) else {}
         case states.Executing() | states.Confirming() | states.Dispatching():
-            there = [call for call in state.batch.calls if type(call.phase) in RESULTS]
-            return {request: RESULTS[type(call.phase)] for call in there for request in call.open}
+            running = [call for call in state.batch.calls if type(call.phase) in RESULTS]
+            return {request: RESULTS[type(call.phase)] for call in running for request in call.open}
         case states.Thinking() | states.Done():
             return {}
         case _:

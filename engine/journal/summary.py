@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final
+from typing import assert_never, final
 
 import attrs
 
 from ...effects.config import Config
 from ...effects.notices import DoneReason
+from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...states import state as states
 from .entries import RunOpened
@@ -60,6 +61,8 @@ def activity_of(state: states.State | None) -> Activity:
             return Activity.EXECUTING_TOOLS
         case states.Thinking() | states.Compacting():
             return Activity.RUNNING
+        case _:
+            assert_never(state)
 
 
 @final
@@ -104,8 +107,8 @@ def summary_key(state: SessionState) -> SummaryKey:
     """The `key` of the summary of *state*, without making one."""
     # At every step, while a summary is made for a few of them only.
     # In the order of `SessionSummary.key`: a mix-up would write a row at every step.
-    status, questions = status_of(state), len(state.questions)
-    return status, questions, _prompts(state), state.runs, state.summary, state.title
+    questions = state.questions
+    return _status(state, questions), len(questions), _prompts(state), state.runs, state.summary, state.title
 
 
 def _prompts(state: SessionState) -> int:
@@ -115,13 +118,17 @@ def _prompts(state: SessionState) -> int:
 
 def status_of(state: SessionState) -> SessionStatus:
     """The status of the session with this *state*."""
+    return _status(state, state.questions)
+
+
+def _status(state: SessionState, questions: tuple[AskApproval, ...]) -> SessionStatus:
     machine = state.machine
     if machine is None or machine.done:
         # Also where prompts wait: no run has them yet, and `prompts` says that they are there.
         return SessionStatus.IDLE
     # Once the last question has an answer, the worker goes on; a batch with a tool at work never rested.
-    here = machine.state
-    rests = isinstance(here, states.Confirming) and here.batch.rests and state.questions
+    batch = states.batch_of(machine.state) if questions else None
+    rests = batch is not None and batch.rests
     return SessionStatus.RESTING if rests else SessionStatus.UNFINISHED
 
 

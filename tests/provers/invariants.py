@@ -21,6 +21,7 @@ from turnwheel.effects.messages import Role
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import Purpose
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.machine import calls_at
 from turnwheel.states.batch.batch import (
     Asked,
     Batch,
@@ -37,6 +38,7 @@ from turnwheel.states.state import (
     Done,
     Executing,
     Streaming,
+    batch_of,
 )
 
 if TYPE_CHECKING:
@@ -83,20 +85,18 @@ def step_faults(now: Transition) -> list[str]:
 
 def _unanswered(state: State) -> list[str]:
     """The calls that have no result in the conversation yet, as *state* lists them."""
-    if isinstance(state, Executing | Confirming | Dispatching):
-        return [call.call.id for call in state.batch.calls]
-    return []
+    return [call.call.id for call in calls_at(state)]
 
 
 def _name_faults(state: State) -> list[str]:
-    faults = _batch_faults(state) if isinstance(state, Executing | Confirming | Dispatching) else []
+    batch = batch_of(state)
+    faults = [] if batch is None else _batch_faults(state, batch)
     if len(set(state.open)) != len(state.open):
         faults.append(f"{state.label} waits twice for one request: {state.open}")
     return faults
 
 
-def _batch_faults(state: Executing | Confirming | Dispatching) -> list[str]:
-    batch = state.batch
+def _batch_faults(state: State, batch: Batch) -> list[str]:
     phases = {type(call.phase) for call in batch.calls}
     faults: list[str] = []
     named = Confirming if Asked in phases else Dispatching if RunningChild in phases else Executing

@@ -89,8 +89,8 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.machine import calls_at
 from turnwheel.states.rules.schema import arguments_of
-from turnwheel.states.state import Confirming, Dispatching, Executing
 from turnwheel.states.table import IGNORED, TABLE, Row
 
 Way = tuple[str, type[Event], str]
@@ -241,11 +241,9 @@ class GuidedRun:
         return CallCancelled(at=at, call=self._call(*about)) if word == "drop" else None
 
     def _call(self, tool: str) -> str:
-        state = self.run.machine.state
-        if isinstance(state, Executing | Confirming | Dispatching):
-            for call in state.batch.calls:
-                if call.call.name == tool and type(call.phase).__name__ not in {"Settled", "Reviewed"}:
-                    return call.call.id
+        for call in calls_at(self.run.machine.state):
+            if call.call.name == tool and type(call.phase).__name__ not in {"Settled", "Reviewed"}:
+                return call.call.id
         raise NotThere(tool)
 
     def _open(self, *kinds: type[Request], tool: str = "") -> Request:

@@ -11,7 +11,7 @@ import pytest
 
 from turnwheel.effects import Effect
 from turnwheel.effects.errors import IllegalTransition, InternalError
-from turnwheel.effects.events import Entered, Event, ToolFinished
+from turnwheel.effects.events import Answer, Entered, Event, ToolFinished
 from turnwheel.effects.messages import ToolCall
 from turnwheel.engine.machine import Machine, transition
 from turnwheel.states import compacting, confirming, dispatching, done, executing, streaming, thinking
@@ -71,6 +71,13 @@ def test_every_state_that_a_run_rests_in_has_a_place_in_the_fixtures() -> None:
     assert {run_at(place).label for place in PLACES} == {
         row.state for row in TABLE if row.event is not Entered and not row.welcome
     } | {"done"}
+
+
+def test_every_state_that_waits_is_left_or_goes_on_by_an_answer() -> None:
+    """Without a row for the answer to its request, a run would wait there for ever."""
+    waiting = {row.state for row in TABLE if row.event is not Entered and not row.welcome}
+    answered = {row.state for row in TABLE if issubclass(row.event, typing.get_args(Answer))}
+    assert waiting - answered == set()
 
 
 def test_every_event_in_every_state_has_a_row_or_is_ignored_by_name() -> None:

@@ -53,7 +53,7 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.rules.limits import child_prompt
-from turnwheel.states.state import Confirming, Dispatching, Executing
+from turnwheel.states.state import batch_of
 
 if TYPE_CHECKING:
     from provers.audit.around import Around
@@ -414,7 +414,7 @@ class CallBook:
 
     def _given_up(self, now: Transition, around: Around) -> list[str]:
         waiting = [call for call in self.batch if self._may_start(call)]
-        if not isinstance(now.following, Executing | Confirming | Dispatching):
+        if batch_of(now.following) is None:
             running = [call for call in self.batch if self.calls[call].ended is None]
             return [f"{running} have not ended, and the batch has"] if running else []
         if not now.following.open:

@@ -35,7 +35,7 @@ from turnwheel.engine.journal.entries import (
     TakenOver,
 )
 from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state
-from turnwheel.states.state import Confirming
+from turnwheel.states.state import batch_of
 
 INPUTS = UserSent | UserSteered | ControlReceived
 
@@ -113,7 +113,8 @@ class Kept:
         machine = self.folded.machine
         driven = next((one for one in rest if not isinstance(one, Posted)), None)
         state = None if machine is None else machine.state
-        return isinstance(state, Confirming) and state.batch.rests and isinstance(driven, TakenOver)
+        batch = None if state is None else batch_of(state)
+        return batch is not None and batch.rests and isinstance(driven, TakenOver)
 
     def _said(self, effect: Effect) -> None:
         match effect:

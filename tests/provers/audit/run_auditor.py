@@ -9,7 +9,7 @@ calls and circles, the mail, hooks, questions, settings and calls each have a bo
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol, assert_never, final
 
 import attrs
 
@@ -80,7 +80,9 @@ from turnwheel.states.state import (
     Done,
     End,
     Executing,
+    State,
     Streaming,
+    Thinking,
 )
 
 if TYPE_CHECKING:
@@ -101,6 +103,17 @@ MANY = 10**9
 
 USED_UP = {DoneReason.MAX_TURNS, DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET, DoneReason.TIME_BUDGET}
 """Ends of runs that have used all there is."""
+
+
+def _hurries(state: State) -> bool:
+    """Whether a steer that will not wait stops the work of a run that is then in *state*."""
+    match state:
+        case Streaming() | Executing() | Confirming() | Dispatching():
+            return True
+        case Thinking() | Compacting() | Done():
+            return False
+        case _:
+            assert_never(state)
 
 
 class Booked(Protocol):
@@ -360,8 +373,7 @@ class RunAuditor:
         event, work = now.event, {name: one for name, one in self.open.items() if isinstance(one, WORK)}
         if any(isinstance(effect, InterruptRequested) for effect in now.effects):
             return set(work)
-        hurries = isinstance(now.following, Streaming | Executing | Confirming | Dispatching)
-        if isinstance(event, UserSteered) and event.how is Steering.NOW and hurries:
+        if isinstance(event, UserSteered) and event.how is Steering.NOW and _hurries(now.following):
             return set(work)
         if isinstance(event, CallCancelled):
             return {name for name, one in work.items() if getattr(one, "call", None) == event.call}

@@ -30,11 +30,9 @@ from turnwheel.effects.requests import CallModel, Request
 from turnwheel.states.context import ConversationMemory, RunProgress, SessionMemory
 from turnwheel.states.rules.token_estimates import message_size
 from turnwheel.states.state import (
-    Confirming,
-    Dispatching,
     Done,
-    Executing,
     State,
+    batch_of,
 )
 
 if TYPE_CHECKING:
@@ -89,9 +87,9 @@ def _remembered(memory: Memory, world: World) -> tuple[object, ...]:
 
 def _booked(machine: Machine, ledger: RunAuditor) -> tuple[object, ...]:
     """What of *ledger* can matter that *machine* does not say."""
-    calls, hooks, state = ledger.calls, ledger.hooks, machine.state
+    calls, hooks = ledger.calls, ledger.hooks
     batch: tuple[object, ...] = ()
-    if isinstance(state, Executing | Confirming | Dispatching):
+    if batch_of(machine.state) is not None:
         met = [(calls.calls[name], hooks.asked.get(name, ())) for name in calls.batch]
         batch = (met, calls.skips, calls.loose, calls.offered)
     asked = [_unseen(request) for request in ledger.open.values()]

@@ -47,12 +47,10 @@ from turnwheel.effects.requests import (
     RunTool,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.machine import calls_at
 from turnwheel.states.batch.batch import Order, Reviewed, Settled
 from turnwheel.states.state import (
     Compacting,
-    Confirming,
-    Dispatching,
-    Executing,
     Streaming,
     Summary,
 )
@@ -98,9 +96,8 @@ def _said_by_people(machine: Machine, world: World) -> Iterator[Event]:
         yield UserSteered(at=AT, id=sender, text="left", how=how)
     for change in world.changes:
         yield ControlReceived(at=AT, id=sender, change=change)
-    state = machine.state
-    if world.cancels and isinstance(state, Executing | Confirming | Dispatching):
-        for call in state.batch.calls:
+    if world.cancels:
+        for call in calls_at(machine.state):
             over = isinstance(call.phase, Settled | Reviewed)
             if not over and getattr(call.phase, "told", Order.RUN) is Order.RUN:
                 yield CallCancelled(at=AT, call=call.call.id)

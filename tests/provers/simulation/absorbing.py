@@ -24,9 +24,8 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import TextPiece
 from turnwheel.effects.records import SetThinking
-from turnwheel.engine.machine import advance, ignored
+from turnwheel.engine.machine import advance, calls_at, ignored
 from turnwheel.states.batch.batch import Order, Reviewed, Settled
-from turnwheel.states.state import Confirming, Dispatching, Executing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,12 +98,9 @@ def _said(sender: str) -> tuple[Event, ...]:
 
 def _going_on(machine: Machine) -> set[str]:
     """The calls that can be given up where *machine* is."""
-    state = machine.state
-    if not isinstance(state, Executing | Confirming | Dispatching):
-        return set()
     return {
         call.call.id
-        for call in state.batch.calls
+        for call in calls_at(machine.state)
         if not isinstance(call.phase, Settled | Reviewed)
         and getattr(call.phase, "told", Order.RUN) is Order.RUN
     }

@@ -31,8 +31,8 @@ from turnwheel.effects.records import (
     SetModel,
     SetThinking,
 )
+from turnwheel.engine.machine import calls_at
 from turnwheel.states.batch.batch import Settled
-from turnwheel.states.state import Confirming, Dispatching, Executing
 
 if TYPE_CHECKING:
     from turnwheel.states.state import State
@@ -114,8 +114,7 @@ class People:
         It is the *first* of those that are not over where that is wanted.
         """
         call = "r-0"
-        if isinstance(state, Executing | Confirming | Dispatching):
-            calls = state.batch.calls
+        if calls := calls_at(state):
             left = [one for one in calls if not isinstance(one.phase, Settled)]
             some = left[:1] if first else calls if chance(self._choices, 10) else left
             call = pick(self._choices, some).call.id

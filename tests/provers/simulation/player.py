@@ -89,13 +89,10 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.machine import Machine, calls_at
 from turnwheel.engine.recovery import recover
 from turnwheel.states.batch.batch import Running, Settled
 from turnwheel.states.state import (
-    Confirming,
-    Dispatching,
-    Executing,
     State,
 )
 
@@ -223,17 +220,15 @@ class Player:
         state = self._run.machine.state
         whole, rest = divmod(RARE.get(state.label, 0), 100)
         whole += self._doubtful
-        if isinstance(state, Executing | Confirming | Dispatching):
-            whole += MIXED[min(len({type(call.phase) for call in state.batch.calls} - {Settled}), 3)]
+        if calls := calls_at(state):
+            whole += MIXED[min(len({type(call.phase) for call in calls} - {Settled}), 3)]
         return whole + chance(self.choices, rest)
 
     @property
     def _doubtful(self) -> bool:
         """Whether a tool is at work that must not run twice unknowingly."""
         machine = self._run.machine
-        if not isinstance(machine.state, Executing | Confirming | Dispatching):
-            return False
-        at_work = [call for call in machine.state.batch.calls if isinstance(call.phase, Running)]
+        at_work = [call for call in calls_at(machine.state) if isinstance(call.phase, Running)]
         specs = [machine.config.tool(call.call.name) for call in at_work]
         return any(spec is None or spec.side_effect is SideEffect.UNSAFE for spec in specs)
 
