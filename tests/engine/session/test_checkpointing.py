@@ -201,9 +201,20 @@ async def test_a_branch_behind_a_checkpoint_has_all_of_the_journal_read(
     assert logs == []
 
 
+async def short_runs(house: House, number: int) -> None:
+    """
+    Have *number* runs of two rounds, each by a process of its own.
+
+    A process ends behind its checkpoint, so also a slow store keeps one for each run.
+    """
+    for _ in range(number):
+        async with house.process(*rounds(2)) as session:
+            await session.run("go")
+
+
 async def test_a_fork_begins_at_a_checkpoint_and_has_it_too(house: House, folded: list[int]) -> None:
-    async with house.process(*rounds(12)) as session:
-        await session.run("go")
+    await short_runs(house, 6)
+    async with house.process() as session:
         length = len(await house.store.load("s"))
         for at in (length, length // 2, 5):
             folded.clear()
@@ -223,10 +234,9 @@ async def told(house: House, since: int) -> list[tuple[Position, Notice]]:
 async def test_a_watcher_that_comes_back_is_told_the_rest_and_no_more_is_read(
     house: House, folded: list[int]
 ) -> None:
-    async with house.process(*rounds(16)) as session:
-        await session.run("go")
+    await short_runs(house, 8)
     length, all_told = len(await house.store.load("s")), await told(house, 0)
-    # A checkpoint that is kept slowly makes the next one come later.
+    # A checkpoint that is kept slowly makes the next one come later, in the next run.
     most = 3 * EVERY
     assert length > most
     for since in range(length + 2):
