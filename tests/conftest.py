@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import structlog
 from hypothesis import HealthCheck, settings, strategies as st
 from support.garbage import collect_garbage
@@ -36,22 +37,34 @@ from turnwheel.states.context import Memory, RunProgress, SessionMemory
 
 __all__ = ["collect_garbage", "open_postgres", "postgres_server"]
 
+TESTS = Path(__file__).parent
+
+IN_ONE_PROCESS = ("house", "real")
+"""Folders whose tests share what is costly: the parsed sources, and the servers of others."""
+
 # Processes that a test starts find the provers where this one does.
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-)
+os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 # A shell has what it starts in the background ignore Ctrl-C, and programs inherit that, also those of tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A slow or busy machine is no defect of ours: nothing here is judged by the clock. Each run draws the same
+# No test is judged by the clock, since the machine may be slow or busy. Each run draws the same
 # examples, so that one passes where another did. `--hypothesis-profile=explore` draws others each time.
 settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile("turnwheel", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("turnwheel")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one process run the tests of each folder in `IN_ONE_PROCESS`."""
+    for item in items:
+        for folder in IN_ONE_PROCESS:
+            if item.path.is_relative_to(TESTS / folder):
+                item.add_marker(pytest.mark.xdist_group(folder))
 
 
 def pytest_runtest_teardown() -> None:

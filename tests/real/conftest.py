@@ -200,21 +200,15 @@ PROXIES: list[Server] = []
 """The LiteLLM proxies of this process: one, once a test asked for it."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """
-    Have one process run the tests of this folder, which starts each server once.
-
-    A test in whose time LiteLLM crashed is run again: its native code segfaults now and then.
-    """
-    folder = Path(__file__).parent
+    """Run a test again in whose time LiteLLM crashed: its native code segfaults now and then."""
     # `make test` collects these tests and leaves them out, and it does not install the plugin.
-    may_rerun = config.pluginmanager.hasplugin("rerunfailures")
+    if not config.pluginmanager.hasplugin("rerunfailures"):
+        return
+    folder = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(folder):
-            item.add_marker(pytest.mark.xdist_group("real"))
-            if may_rerun:
-                item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[ServerCrashed.__name__]))
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[ServerCrashed.__name__]))
 
 
 @pytest.hookimpl(wrapper=True)
