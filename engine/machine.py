@@ -473,9 +473,9 @@ def stopped_children(state: State) -> list[tuple[str, Stopping]]:
     if (batch := batch_of(state)) is None:
         return []
     return [
-        (one.call.id, batch.stopping)
-        for one in batch.calls
-        if isinstance(one.phase, RunningChild) and one.phase.told is Order.STOP
+        (call.call.id, batch.stopping)
+        for call in batch.calls
+        if isinstance(call.phase, RunningChild) and call.phase.told is Order.STOP
     ]
 
 

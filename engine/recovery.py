@@ -140,8 +140,8 @@ def _given_up(step: Request | ModelFailed, now: float) -> NextStep:
 
 def _next_steps(machine: Machine, now: float, unbegun: frozenset[str]) -> list[NextStep]:
     state = machine.state
-    # Each state, stage and phase by name, here and below: one that fell through would lose its open requests,
-    # and its run would wait for ever.
+    # The matches here and below name every state, stage and phase: a wildcard would lose the open requests of
+    # a new one, and its run would wait for ever.
     match state:
         case states.Streaming(request=request):
             return [_asked_anew(request, state.stopping, machine, now, unbegun)]
@@ -174,7 +174,7 @@ def _asked_anew(
 def _compaction(
     state: states.Compacting, machine: Machine, now: float, unbegun: frozenset[str]
 ) -> list[NextStep]:
-    """What becomes of the open request of a compaction, if it has one."""
+    """The next step for the open request of a compaction; none where nothing is open."""
     stage = state.stage
     match stage:
         case states.Summary(request=request):

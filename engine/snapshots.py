@@ -361,8 +361,8 @@ def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, states.
     """The calls of *history* without a result, each with what *snapshot* says of it."""
     wishes = history[-1].calls if history else ()
     batch = batch_of(snapshot.state)
-    told = () if batch is None else batch.calls
-    mine, theirs = [wish.id for wish in wishes], [call.call.id for call in told]
+    calls = () if batch is None else batch.calls
+    mine, theirs = [wish.id for wish in wishes], [call.call.id for call in calls]
     # Open calls may stand in the last message only. A provider refuses any other one for good.
     if faults := history_faults(history, mine):
         msg = f"invalid history: {'; '.join(faults)}"
@@ -371,7 +371,7 @@ def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, states.
     if mine != theirs:
         msg = f"this snapshot goes with a history whose open calls are {theirs}, not {mine}"
         raise effects.JournalError(msg)
-    return [(wish, told[place]) for place, wish in enumerate(wishes)]
+    return list(zip(wishes, calls, strict=True))
 
 
 def _result(wish: ToolCall, told: states.Call, stopping: Stopping, config: Config) -> ToolResult | None:

@@ -157,7 +157,7 @@ def has(owner: str, member: str) -> bool:
 
 @cache
 def words() -> frozenset[str]:
-    """Words that are no names: labels of the table, their stages, commands, vocabularies."""
+    """Words besides the names of Python: labels of the table, their stages, commands, vocabularies."""
     labels = {label for row in TABLE for label in (row.state, row.target)} | set(IGNORED)
     stages = {label.partition(".")[2] for label in labels}
     return frozenset({*labels, *stages, *command_line.commands, *VOCABULARIES})
@@ -243,7 +243,7 @@ def is_expression(node: ast.expr, block: str) -> bool:
         case ast.Call(func=function, args=arguments, keywords=keywords):
             owner = ast.unparse(function).rpartition(".")[2]
             has_keywords = all(keyword.arg is None or has(owner, keyword.arg) for keyword in keywords)
-            # What another library takes is not looked up.
+            # The arguments of another library are not looked up.
             accepted = owner not in index() or has_keywords
             operands = [function, *arguments, *[keyword.value for keyword in keywords]]
             return accepted and all(is_expression(operand, block) for operand in operands)
@@ -329,7 +329,7 @@ def is_python(code: str, block: str) -> bool:
 
 
 def is_text(token: str) -> bool:
-    """Whether *token* is no name of Python, and a text in the package, in tests or in pyproject.toml."""
+    """Whether *token* is not a name of Python but a text in the package, in tests or in pyproject.toml."""
     if token.isidentifier() and not token.isupper():
         return False
     return token in (ROOT / "pyproject.toml").read_text("utf-8") or any(

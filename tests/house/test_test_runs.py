@@ -1,4 +1,4 @@
-"""What a run of the tests promises, whatever the order, and however many processes share it."""
+"""Promises of a test run: groups share a process, and a leaked resource fails the test that leaked it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each place that tells the members of a closed union apart names all of them, so that none is lost."""
+"""Code that tells the members of a closed union apart names all of them, so that a new one is not lost."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class New{union}:
 {union} = New{union} | """
 
 
-# What `isinstance` may ask about a single state, with the reason why a new state may count among the others.
+# Functions that ask `isinstance` about a single state, and why a new state may count among the others.
 # `Done` alone is not listed: a run is over in this state and in no other.
 SINGLE_STATES = {
     "apps/server/feed.py: look": "of all notices, deltas alone are lost here, and Streaming alone sends them",
@@ -148,7 +148,7 @@ def _function_at(line: int, extended: Path, module: str) -> str:
 
 
 def _names(pattern: ast.pattern) -> set[str]:
-    """The classes that *pattern* tells apart; an empty name where it is no pattern of classes alone."""
+    """The classes that *pattern* tells apart; an empty name where it is not a pattern of classes alone."""
     match pattern:
         case ast.MatchOr(patterns=patterns):
             return {known for each in patterns for known in _names(each)}

@@ -127,7 +127,7 @@ class Unmetered:
 
 
 async def test_a_request_that_a_refusal_elsewhere_puts_back_leaves_its_place_to_others() -> None:
-    """It counts as under way once more only when its turn comes again."""
+    """The request counts as under way again only when its turn comes."""
     clock = ManualClock(0.0)
     world = World(lambda now, _: 10.0 if now in {0, 20} else None, clock)
     one, two = world.process(), world.process(limit=1)

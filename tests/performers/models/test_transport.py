@@ -237,7 +237,7 @@ async def test_what_an_error_asks_for_is_heard(client: Client) -> None:
 
 
 async def test_a_connection_that_is_refused_is_told_at_once(client: Client) -> None:
-    # The port is taken, so that no other program listens on it, and nobody listens.
+    # The socket holds the port, so that no other program can listen on it, and does not listen itself.
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
