@@ -1,10 +1,11 @@
 """The machine, on one page: every way from one state to another, and why it is taken."""
 
-# Rule 1: every way from one state to another is a row here, with its reason. A handler that goes where no row
-# leads raises `IllegalTransition`, and nothing has changed: the check stands before state and memory move.
+# Rule 1: every way from one state to another is a row in `WAYS`, with its reason. A handler that goes where
+# no row leads raises `IllegalTransition`, and nothing has changed: the check stands before state and memory
+# move.
 #
-# Rule 2: every event in every state has a row, or is named in `IGNORED`. There is no third case. So an event
-# that is new to the machine cannot be forgotten in a state: it is ignored there, in plain sight.
+# Rule 2: an event without a row in a state is ignored there. `IGNORED` names these for each state; it follows
+# from the rows.
 #
 # Rule 3: this file decides nothing. Which of several rows is taken is the handler's business. What is drawn,
 # checked and covered by tests comes from here, and so do the pictures in the docs.
