@@ -91,7 +91,7 @@ def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingS
         case stages.Reading():
             if isinstance(event, InstructionsRead):
                 draft = Draft(ctx)
-                # A file that is missing is no reason not to work: it is said, and the others hold.
+                # A missing file does not stop the run: subscribers are warned, and the other files count.
                 draft.add(*[notices.Warned(text=fault) for fault in event.faults])
                 return _greet(event.text, draft, ctx)
         case stages.Opening() | stages.Admitting() | stages.Ending():
