@@ -49,15 +49,15 @@ class Attack:
     """
     What a server does: it *answers* so in a dialect, and a run that is answered so must *end* in such a way.
 
-    *hurried*: it ends when somebody runs out of patience, so they should have little. *heavy*: it takes a
-    second. *says* is a part of what is told where it fails.
+    *limit*: the setting of the performer that ends it, so that one is short and no other. *heavy*: it takes
+    a second. *says* is a part of what is told where it fails.
     """
 
     name: str
     answers: Attacker
     ends: frozenset[str]
     says: str = ""
-    hurried: bool = False
+    limit: str = ""
     heavy: bool = False
 
 
@@ -66,12 +66,12 @@ def attack(
     answers: Attacker,
     *ends: Failure | str,
     says: str = "",
-    hurried: bool = False,
+    limit: str = "",
     heavy: bool = False,
 ) -> Attack:
     """The attack *name*, which may come to any of *ends*."""
     outcomes = frozenset(str(end) for end in ends)
-    return Attack(name=name, answers=answers, ends=outcomes, says=says, hurried=hurried, heavy=heavy)
+    return Attack(name=name, answers=answers, ends=outcomes, says=says, limit=limit, heavy=heavy)
 
 
 Say = Callable[[Dialect], Iterable[bytes]]

@@ -173,23 +173,27 @@ def redirect(status: int, location: str) -> Attack:
     return attack(f"a {status} to {called(location)}", raw(said, keep), BAD, CONNECTION)
 
 
+FIRST, IDLE, LONGEST = "first_byte_timeout", "idle_timeout", "answer_timeout"
+
 WORDLESS = (
-    attack("no word", raw(b"", stalls=True), TIMEOUT, says="first_byte_timeout", hurried=True),
-    attack("no end of the head", raw(b"HTTP/1.1 200 OK\r\nconte", stalls=True), TIMEOUT, hurried=True),
-    attack("no body", raw(STREAM, stalls=True), TIMEOUT, says="first_byte_timeout", hurried=True),
-    attack("no more", body(begun, end=b"", stalls=True), TIMEOUT, says="idle_timeout", hurried=True),
+    attack("no word", raw(b"", stalls=True), TIMEOUT, says=FIRST, limit=FIRST),
+    attack(
+        "no end of the head", raw(b"HTTP/1.1 200 OK\r\nconte", stalls=True), TIMEOUT, says=FIRST, limit=FIRST
+    ),
+    attack("no body", raw(STREAM, stalls=True), TIMEOUT, says=FIRST, limit=FIRST),
+    attack("no more", body(begun, end=b"", stalls=True), TIMEOUT, says=IDLE, limit=IDLE),
     attack("no end of the body", body(hello, end=b"", stalls=True), ANSWER),
-    attack("a head bit by bit", dripping(b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"), TIMEOUT, hurried=True),
+    attack(
+        "a head bit by bit", dripping(b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"), TIMEOUT, says=FIRST, limit=FIRST
+    ),
     attack(
         "a body bit by bit",
         dripping(STREAM, chunked(b":")),
         TIMEOUT,
-        says="answer_timeout",
-        hurried=True,
+        says=LONGEST,
+        limit=LONGEST,
     ),
-    attack(
-        "pings only", dripping(STREAM, chunked(b": ping\n\n")), TIMEOUT, says="answer_timeout", hurried=True
-    ),
+    attack("pings only", dripping(STREAM, chunked(b": ping\n\n")), TIMEOUT, says=LONGEST, limit=LONGEST),
     attack("hung up at once", raw(b""), CONNECTION, says="disconnected"),
     attack("hung up in the head", raw(b"HTTP/1.1 200 OK\r\nconte"), CONNECTION),
     attack("hung up before the body", raw(STREAM), CUT),
@@ -318,7 +322,8 @@ HEADS = (
         "to be continued for ever",
         raw(lambda _: itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 500)),
         TIMEOUT,
-        hurried=True,
+        says=FIRST,
+        limit=FIRST,
     ),
     attack("another protocol", raw(head("upgrade: h2c", "connection: upgrade", status="101 So")), CONNECTION),
     *[redirect(status, "http://127.0.0.2:9/v1/") for status in (301, 302, 303, 307, 308)],
@@ -363,7 +368,7 @@ REFUSALS = (
         "a refusal that stops",
         raw(head("content-length: 9", status="503 No") + b"n", stalls=True),
         SERVER,
-        hurried=True,
+        limit=IDLE,
     ),
     attack("a refusal of no known kind", refused("999 No", "no"), SERVER),
     attack(
