@@ -35,8 +35,7 @@ _WAYS_OUT = {
     sqlite3.SQLITE_BUSY: f"another process kept it for {BUSY_SECONDS:.0f} seconds; end that or try again",
     sqlite3.SQLITE_CANTOPEN: "is it a directory, or one you may not write in? name another path",
     sqlite3.SQLITE_CORRUPT: "take a backup, or save what can be read with sqlite3's .recover",
-    sqlite3.SQLITE_ERROR: "a version between two releases wrote the file, or another program changed it:"
-    " restore it from a backup, or name another path",
+    sqlite3.SQLITE_ERROR: "another program changed the file: restore it from a backup, or name another path",
     sqlite3.SQLITE_FULL: "free some space and try again; nothing was written",
     sqlite3.SQLITE_IOERR: "the disk or its quota failed; look at the system's log and try again",
     sqlite3.SQLITE_NOTADB: "name another path, or move this file away",
@@ -291,8 +290,9 @@ def _apart(work: StoreWork[T], db: sqlite3.Connection) -> T | Exception:
 # How the file is opened: whose it is, which layout it has, and how durable it is.
 
 
-# The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it.
-LAYOUT_VERSION = 5
+# The version of the layout below. Raise it with every change once it is released, and have `_lay_out` upgrade
+# older files.
+LAYOUT_VERSION = 1
 
 # An append costs the pages that it touches. Entries are only ever added behind all others, of any session,
 # which is cheapest: in the middle of a tree full pages are moved about. Neighbours of one session form a
@@ -305,7 +305,9 @@ create table sessions (
     id integer primary key,
     session text not null unique,
     created real not null,
-    about blob not null default x''
+    about blob not null default x'',
+    incarnation text not null default '', -- tells a session from a deleted one of the same name
+    seal blob -- signature of the end of the journal, see `chain`
 );
 create table stretches (
     key integer primary key, -- id of the session << 32 | how many entries it had before
@@ -314,8 +316,10 @@ create table stretches (
 create table entries (
     id integer primary key, -- stretch << 32 | how many stand before it there
     at real not null,
-    body blob not null
+    body blob not null,
+    mac blob -- signature, see `chain`, or null without a key
 );
+create table signed (mark blob not null); -- the mark of the key, if there is one
 """
 
 # By name and not by the id of the session, which may have no entry yet when a process begins to work on it.
@@ -333,76 +337,27 @@ create table recents (
 );
 """
 
-# Which session of its name it is, for those that know it: the number of its row may be another one's later.
-_INCARNATIONS = """
-alter table sessions add column incarnation text not null default '';
-"""
-
-# Signatures, see `chain`; without a key there are none. *signed* has the mark of the key, if there is one.
-_SIGNATURES = """
-alter table entries add column mac blob;
-alter table sessions add column seal blob;
-create table signed (mark blob not null);
-"""
-
-# Found like the stretches of a session. They are large beside entries, and so in a table of their own. What
-# is in it can be made again, and so can the table.
+# Found like the stretches of a session. Checkpoints are large beside entries, and so in a table of their own.
 _CHECKPOINTS = """
-create table if not exists checkpoints (
+create table checkpoints (
     key integer primary key, -- id of the session << 32 | how many entries led there
     body blob not null,
     mac blob -- as of an entry
 );
 """
 
-# What processes count together. Like a checkpoint it can be lost, and so can the table.
+# What processes count together.
 _METERS = """
-create table if not exists meters (name text primary key, body blob not null) without rowid;
+create table meters (name text primary key, body blob not null) without rowid;
 """
 
 # When a process is wanted for a session.
 _DEADLINES = """
-create table if not exists deadlines (session text primary key, due real not null) without rowid;
-create index if not exists deadlines_by_due on deadlines (due);
+create table deadlines (session text primary key, due real not null) without rowid;
+create index deadlines_by_due on deadlines (due);
 """
 
-SCHEMA = _JOURNALS + _LEASES + _RECENTS + _INCARNATIONS + _SIGNATURES + _CHECKPOINTS + _METERS + _DEADLINES
-
-# What makes a file of the next layout of one of each older one.
-UPGRADES = {
-    1: ("alter table sessions add column about blob not null default x''",),
-    2: (
-        "alter table sessions rename to older_sessions; alter table entries rename to older_entries",
-        _JOURNALS,
-        """
-insert into sessions (session, created, about) select session, created, about from older_sessions;
-insert into stretches select id << 32, id from sessions;
-insert into entries
-    select id << 32 | seq, at, body from older_entries join sessions using (session) order by id, seq;
-drop table older_entries;
-drop table older_sessions
-""",
-    ),
-    3: (_LEASES,),
-    4: (
-        _INCARNATIONS,
-        "update sessions set incarnation = lower(hex(randomblob(16)))",
-        _SIGNATURES,
-        _CHECKPOINTS,
-        _RECENTS,
-        """
-insert into recents select id, row_number() over (order by at, session desc) from (
-    select sessions.id, session, (
-        select at from entries where entries.id between stretch << 32 and stretch << 32 | 0xffffffff
-            order by entries.id desc limit 1
-    ) as at
-    from sessions join stretches on key = (
-        select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | 0xffffffff
-    )
-)
-""",
-    ),
-}
+SCHEMA = _JOURNALS + _LEASES + _RECENTS + _CHECKPOINTS + _METERS + _DEADLINES
 
 # Stands in the header of the file, so that another program's database is never taken for one of ours.
 APPLICATION_ID = 0x7477686C  # "twhl"
@@ -414,7 +369,7 @@ _SYNCHRONOUS: dict[Durability, str] = {"power": "full", "process": "normal"}
 
 def _prepare(db: sqlite3.Connection, path: str, durability: Durability, mark: bytes | None) -> None:
     """
-    Lay out the file at *path* where it is new or of an older version, and make it *durability* durable.
+    Lay out the file at *path* where it is new, and make it *durability* durable.
 
     Raises where it is not signed with the key of *mark*.
     """
@@ -425,10 +380,8 @@ def _prepare(db: sqlite3.Connection, path: str, durability: Durability, mark: by
     db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
     # macOS: an ordinary fsync stops at the disk's own cache, which a power cut empties.
     db.execute("pragma fullfsync = on")
-    if layout != LAYOUT_VERSION:
+    if not layout:
         _lay_out(db, path, mark)
-    for later in (_CHECKPOINTS, _METERS, *_DEADLINES.strip().removesuffix(";").split(";")):
-        db.execute(later)
     _check_mark(db, path, mark)
     # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
     db.execute("select 1 from sessions").fetchone()
@@ -482,19 +435,15 @@ def _check_mark(db: sqlite3.Connection, path: str, mark: bytes | None) -> None:
 
 
 def _lay_out(db: sqlite3.Connection, path: str, mark: bytes | None) -> None:
-    """Make the tables, or bring older ones up to date: all of it at once, or nothing."""
+    """Make the tables: all of them at once, or none."""
     with db:
         db.execute("begin immediate")
-        layout = _layout(db, path)  # again, since another process may have been quicker
-        if layout == LAYOUT_VERSION:
+        if _layout(db, path):  # again, since another process may have been quicker
             return
-        older = range(layout, LAYOUT_VERSION)
-        steps = [step for version in older for step in UPGRADES[version]] if layout else [SCHEMA]
         # One statement at a time: `executescript` would commit the transaction first.
-        for statement in ";".join(steps).split(";"):
+        for statement in SCHEMA.split(";"):
             db.execute(statement)
-        # Now only: an older file has entries without signatures.
-        if mark is not None and not layout:
+        if mark is not None:
             db.execute("insert into signed values (?)", (mark,))
         db.execute(f"pragma application_id = {APPLICATION_ID}")
         db.execute(f"pragma user_version = {LAYOUT_VERSION}")

@@ -1,9 +1,4 @@
-"""
-The layout of a schema: whose it is, which version it has, and how it comes up to the one of today.
-
-Each file beside this module is a step of it, applied once and in the order of their numbers. A file that was
-released is never changed: what comes later is a new file.
-"""
+"""The tables and functions of a schema: whose they are, and which version they have."""
 
 from __future__ import annotations
 
@@ -12,7 +7,11 @@ from typing import Any
 
 from ....effects.errors import NewerVersion, StoreError
 
-# Those that apply the steps wait for each other: the first one does it, the others find it done.
+# The version of `layout.sql`. Raise it with every change once it is released, and have `prepare` upgrade
+# older schemas.
+SCHEMA_VERSION = 1
+
+# Processes that make the tables at once wait for each other: the first one does it, the others find it done.
 _LAYOUT_LOCK = 0x7477686C  # "twhl"
 
 _WHAT_IS_THERE = """
@@ -25,13 +24,6 @@ select to_regclass($1) is not null as ours,
 """
 
 
-def steps() -> list[str]:
-    """The steps of the layout, each as SQL."""
-    package = __name__.rpartition(".")[0]
-    found = [file for file in files(package).iterdir() if file.name.endswith(".sql")]
-    return [file.read_text("utf-8") for file in sorted(found, key=lambda file: file.name)]
-
-
 def quoted(name: str) -> str:
     """*name* as SQL has it."""
     escaped = name.replace('"', '""')
@@ -40,33 +32,31 @@ def quoted(name: str) -> str:
 
 async def prepare(db: Any, schema: str, place: str) -> None:  # noqa: ANN401  # asyncpg has no types
     """
-    Make *schema* of the database *db*, or bring an older one up to date: all of it at once, or nothing.
+    Make the tables of *schema* in the database *db*: all of them at once, or none.
 
-    Raises `NewerVersion` for one that a later turnwheel made, and `StoreError` for one of another program.
+    Raises `NewerVersion` for a schema of a newer turnwheel, and `StoreError` for one of another program.
     *place* names the database in errors.
     """
-    wanted = steps()
-    if await _version(db, schema, place) == len(wanted):
+    if await _version(db, schema, place):
         return
     async with db.transaction():
         await db.execute(f"select pg_advisory_xact_lock({_LAYOUT_LOCK})")
-        version = await _version(db, schema, place)  # again, since another process may have been quicker
-        for step in wanted[version:]:
-            await db.execute(step)
-        if version < len(wanted):
-            await db.execute("delete from turnwheel_layout")
-            await db.execute("insert into turnwheel_layout values ($1)", len(wanted))
+        if await _version(db, schema, place):  # again, since another process may have been quicker
+            return
+        package = __name__.rpartition(".")[0]
+        await db.execute(files(package).joinpath("layout.sql").read_text("utf-8"))
+        await db.execute("insert into turnwheel_layout values ($1)", SCHEMA_VERSION)
 
 
 async def _version(db: Any, schema: str, place: str) -> int:  # noqa: ANN401  # as above
-    """The version of the layout in *schema*; 0 where it is new, and then it is made inside a transaction."""
+    """The version of the tables in *schema*; 0 where it is new, and then it is made inside a transaction."""
     table = f"{quoted(schema)}.turnwheel_layout"
     found = await db.fetchrow(_WHAT_IS_THERE, table, schema)
     if found["ours"]:
         version = int(await db.fetchval(f"select max(version) from {table}") or 0)  # noqa: S608  # quoted
-        if version > (known := len(steps())):
+        if version > SCHEMA_VERSION:
             where = f"the layout of schema {schema!r} of {place}"
-            raise NewerVersion(where, version, known)
+            raise NewerVersion(where, version, SCHEMA_VERSION)
         return version
     if found["used"]:
         msg = f"schema {schema!r} of {place} has tables of another program; name another schema"

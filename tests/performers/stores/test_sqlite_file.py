@@ -67,7 +67,7 @@ def connection(db: sqlite3.Connection) -> sqlite3.Connection:
         (sqlite3.SQLITE_BUSY, "another process kept it for 5 seconds; end that or try again", True),
         (sqlite3.SQLITE_CANTOPEN, "is it a directory, or one you may not write in? name another path", False),
         (sqlite3.SQLITE_CORRUPT, "take a backup, or save what can be read with sqlite3's .recover", False),
-        (sqlite3.SQLITE_ERROR, "a version between two releases wrote the file, or another program", False),
+        (sqlite3.SQLITE_ERROR, "another program changed the file", False),
         (sqlite3.SQLITE_FULL, "free some space and try again; nothing was written", True),
         (sqlite3.SQLITE_IOERR, "the disk or its quota failed; look at the system's log", False),
         (sqlite3.SQLITE_IOERR_WRITE, "the disk or its quota failed; look at the system's log", False),
