@@ -229,34 +229,28 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         over = Done(reason=DoneReason.END_TURN) if run is None else run.state
         return Machine(self.config, over, memory)
 
-    def snapshot(self, key: bytes | None = None) -> bytes:
+    def snapshot(self) -> bytes:
         """
-        This machine as JSON, without its history and its configuration, which are kept elsewhere once.
+        This machine as JSON, without its history and its configuration; `restore` takes all three.
 
-        It names the length and the revision of the history it goes with; `restore` takes all three. It is
-        small however long the conversation, and a convenience: a journal folds to the same machine. With a
-        *key* of 32 bytes or more it is signed, and so is the history it goes with; without one, `restore`
-        believes no more of it than of a stranger's word. A signature says who wrote it and not when: an older
-        one is as good, so keep the latest yourself where that matters.
+        A snapshot has a few kilobytes however long the conversation. It holds what was allowed, so store it
+        where only your processes can write.
         """
         from .snapshots import dump  # noqa: PLC0415  # the converter costs more than the rest of the engine
 
-        return dump(self.state, self.memory, key)
+        return dump(self.state, self.memory)
 
     @classmethod
-    def restore(cls, data: bytes, config: Config, history: History, key: bytes | None = None) -> Machine:
+    def restore(cls, data: bytes, config: Config, history: History) -> Machine:
         """
-        The machine that `snapshot` gave *data* of, over *history* and under *config*.
+        The machine of which *data* is the snapshot, over *history* and under *config*.
 
-        With the *key* that it was signed with it is that very machine. Without one it is a run of its own
-        that goes on with what was said, and *data* grants nothing: what was allowed, chosen and asked is not
-        any more, no request is open, calls without a result are judged anew, and one that was running is not
-        run again unless it only reads. Set it going with `advance`, and keep its own history from then on.
-        Raises `JournalError` for what is no snapshot, one of another history, or one that *key* did not sign.
+        Raises `NewerVersion` for a snapshot of a newer turnwheel, and `JournalError` for other bytes or
+        another history.
         """
         from .snapshots import load  # noqa: PLC0415  # as above
 
-        return cls(config, *load(data, config, history, key))
+        return cls(config, *load(data, history))
 
     def reconfigure(self, config: Config) -> None:
         """

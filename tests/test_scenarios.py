@@ -10,7 +10,6 @@ performers, what it cancelled there, and the notices that its stream gave.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -57,7 +56,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
-from turnwheel.engine.journal.fold import SessionState, fold, stepped
+from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
@@ -92,9 +91,6 @@ PAGE = 5
 
 SOON = 20
 """Turns after which it is given real time, for a store with a thread."""
-
-KEY = secrets.token_bytes(32)
-"""What snapshots are signed with here."""
 
 
 # Hosts without an event loop
@@ -139,7 +135,7 @@ class PureHost:
         effects = self.advanced(machine, event)
         self.effects += effects
         if not ignored(effects):
-            self.wrote(stepped(event, machine.state.label, effects))
+            self.wrote(Stepped(event=event, label=machine.state.label))
 
     async def faults(self, world: ScenarioWorld) -> list[str]:
         found = differences(self.machine, self.effects, world.machine, world.effects)
@@ -191,7 +187,7 @@ class SnapshotHost(PureHost):
         history = machine.memory.history
         messages = decode(encode(list(history), list[Message]), list[Message])
         again = History.of(*messages, revision=history.revision)
-        return Machine.restore(machine.snapshot(KEY), machine.config, again, KEY)
+        return Machine.restore(machine.snapshot(), machine.config, again)
 
 
 @final

@@ -16,9 +16,6 @@ OVER_BUDGET = "Cancelled: the budget of this run is used up."
 CUT_OFF = "Not run: the answer ended before its calls could be trusted."
 MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
 LOST = "The process stopped while this tool was running: it may have run. Check before running it again."
-FROM_OUTSIDE = (
-    "Not run: this conversation was taken up again from outside. Ask again where it is still wanted."
-)
 CONTINUE = "Continue where you left off."
 
 

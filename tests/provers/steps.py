@@ -11,14 +11,10 @@ from turnwheel.states.state import State
 Happening = Event | Config
 """An event, or a configuration under which the machine continues."""
 
-SNAPSHOT_KEY = bytes(range(32))
-"""A key for tests, which is no secret."""
-
 
 def restore_from_snapshot(machine: Machine) -> Machine:
-    """The machine that a process makes of the signed snapshot of *machine*, as if that process had died."""
-    snapshot = machine.snapshot(SNAPSHOT_KEY)
-    return Machine.restore(snapshot, machine.config, machine.memory.history, SNAPSHOT_KEY)
+    """The machine that another process makes of the snapshot of *machine*."""
+    return Machine.restore(machine.snapshot(), machine.config, machine.memory.history)
 
 
 def stopping(state: State) -> Stopping:

@@ -278,7 +278,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
     "read again": (
         "a hook at the end",
         ("engine/snapshots.py", "part(RunProgress)", "attrs.evolve(part(RunProgress), continues=0)"),
-        "read again it is",
+        "restored it is",
     ),
     "stepped by hand": (
         "stepped by hand, 1 inputs",

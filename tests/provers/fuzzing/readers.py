@@ -22,7 +22,6 @@ import attrs
 
 from provers.fuzzing.mutations import one_in
 from provers.fuzzing.reading import body_faults, refusal_faults
-from provers.invariants import state_faults
 from provers.streams import DIALECTS, seeds
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import ConfigError, JournalError
@@ -214,10 +213,6 @@ def _folded(data: bytes, number: int) -> list[str]:
     return []
 
 
-KEY = bytes(range(32))
-"""Signs some of the snapshots. It opens nothing."""
-
-
 @cache
 def _asking() -> Machine:
     """A machine that waits for people, with calls that have no results yet."""
@@ -231,25 +226,19 @@ def _asking() -> Machine:
 
 
 def snapshots() -> list[bytes]:
-    """One that is signed, and one that is not."""
-    return [_asking().snapshot(), _asking().snapshot(KEY)]
+    """The snapshot of a machine that waits for people."""
+    return [_asking().snapshot()]
 
 
-def reads_snapshot(data: bytes, number: int) -> Found:
-    """A snapshot: the very machine where a key says so, or one that is granted nothing; or `JournalError`."""
+def reads_snapshot(data: bytes, _: int) -> Found:
+    """A snapshot: a machine that can be written down again, or `JournalError`."""
     machine = _asking()
-    key = KEY if number % 2 else None
     try:
-        restored = Machine.restore(data, machine.config, machine.memory.history, key)
+        restored = Machine.restore(data, machine.config, machine.memory.history)
     except JournalError:
         return [], "JournalError"
-    if key is not None:
-        return ([] if restored == machine else [f"signed, and yet {restored!r:.300}"]), "signed"
-    faults = state_faults(restored.state, restored.memory)
-    if restored.memory.session.granted:
-        faults.append(f"granted were {restored.memory.session.granted!r:.300}")
-    restored.advance()
-    return [*faults, *state_faults(restored.state, restored.memory)], "foreign"
+    again = Machine.restore(restored.snapshot(), machine.config, machine.memory.history)
+    return ([] if again == restored else [f"restored again it is {again!r:.300}"]), "machine"
 
 
 def reads_about(data: bytes, _: int) -> Found:

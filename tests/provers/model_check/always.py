@@ -33,8 +33,8 @@ from provers.invariants import (
     untouched_faults,
     waits_faults,
 )
-from provers.model_check.rereading import distrusted_faults, reread_faults
 from provers.model_check.search import ended_faults
+from provers.model_check.snapshots import snapshot_faults
 from provers.model_check.takeover import takeover_faults
 from provers.simulation.absorbing import absorbed_faults
 from turnwheel.states.rules.history_check import history_faults
@@ -84,7 +84,7 @@ PROMISES: Mapping[int, Promise] = {
     ),
     7: Promise(
         "The same events lead to the same, also where the machine was written down and read at every place.",
-        (reread_faults, untouched_faults),
+        (snapshot_faults, untouched_faults),
     ),
     8: Promise(
         "A summary never splits a call from its result; it makes the conversation smaller, or says it "
@@ -98,7 +98,7 @@ PROMISES: Mapping[int, Promise] = {
     10: Promise(
         "Nothing from outside grants anything: an answer is for a request that is open, and only a tool that "
         "was offered in that very request runs.",
-        (absorbed_faults, distrusted_faults, CallBook, SettingBook),
+        (absorbed_faults, CallBook, SettingBook),
     ),
     11: Promise(
         "Whoever takes over asks again for all that was open, or answers it; unsafe work is not done twice, "

@@ -18,13 +18,13 @@ import attrs
 from provers.audit.run_auditor import RunAuditor
 from provers.invariants import waits_faults
 from provers.model_check.keys import key
-from provers.model_check.rereading import distrusted_faults, reread, reread_faults
+from provers.model_check.snapshots import snapshot_faults
 from provers.model_check.takeover import taken_over, takeover_faults
 from provers.model_check.ways import AT, events
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.story import Claim
 from provers.simulation.watched import PromiseBroken, Row, happen
-from provers.steps import Happening
+from provers.steps import Happening, restore_from_snapshot
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Answer, Entered, Event
@@ -247,11 +247,9 @@ class _Search:
             self._absorbed += 1
             if faults := absorbed_faults(run, event):
                 raise self._broken(faults, run, claim=Claim(absorbed_faults, (event,)))
-        machine = reread(run.machine)
+        machine = restore_from_snapshot(run.machine)
         if machine != run.machine:
-            raise self._broken(reread_faults(run), run, claim=Claim(reread_faults))
-        if faults := distrusted_faults(run, AT):
-            raise self._broken(faults, run, claim=Claim(distrusted_faults, (AT,)))
+            raise self._broken(snapshot_faults(run), run, claim=Claim(snapshot_faults))
         # From here on with what was written down: whatever that does otherwise, the ledger sees.
         return At(machine, run.ledger, run.trail)
 
