@@ -196,7 +196,6 @@ class Policy:
     answer_within: float | None = attrs.field(default=None, validator=positive)
     continues: int = attrs.field(default=3, validator=not_negative)
     coalesce: float = attrs.field(default=0.0, validator=not_negative)
-    # Off by default for good: a journal that does not name it may be older than it.
     coalesce_longest: float = attrs.field(default=0.0, validator=not_negative)
     # A machine that is restarted now and then, or a few deployments, may cut the same long call three times.
     # What cuts a fourth try is most likely the call itself.

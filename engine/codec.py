@@ -14,7 +14,7 @@ from typing import Any
 
 import cattrs
 import msgspec
-from cattrs.gen import make_dict_unstructure_fn, override
+from cattrs.gen import make_dict_unstructure_fn
 from cattrs.strategies import configure_tagged_union
 
 from .. import effects, states
@@ -24,29 +24,6 @@ from ..states.context import AsConfigured, NotBegun
 from .journal.entries import Entry
 
 TAG = "type"
-
-# A class may be renamed at any time, a tag never: journals, snapshots and sockets have the first name.
-# Without an entry here, a rename would make every older journal unreadable.
-# The tags of classes that have another name in code.
-STORED_NAMES: dict[type, str] = {
-    effects.ApprovalResolved: "ApprovalAnswered",
-    effects.CallSettled: "ToolEnded",
-    effects.HookEnded: "HookReplied",
-    effects.ToolOutput: "ToolProgress",
-    effects.RequestDelayed: "ModelHeld",
-    effects.FallbackUsed: "FellBack",
-    states.HookRound: "Hearing",
-    states.AwaitingHooks: "Hooked",
-    states.AllowedAwaitingHooks: "Vetted",
-    states.RunningChild: "Delegated",
-}
-
-
-def tag_of(kind: type) -> str:
-    """The tag by which a value of *kind* is known in everything that is stored or sent."""
-    # The name of the class as a rule: a table of all classes is one that a new class could be missing from.
-    return STORED_NAMES.get(kind, kind.__name__)
-
 
 # Every closed union that is stored or sent, innermost first: its members are converted with the hooks that
 # exist when it is configured.
@@ -87,15 +64,6 @@ SETTINGS = (
     *(effects.Compaction, effects.Loops, effects.Rule, effects.HookSpec, effects.ChildSpec, effects.Config),
 )
 
-# Settings that came in the midst of a version. They are left out at their default, which says what was done
-# before them.
-NEWER_FIELDS: dict[type, dict[str, Any]] = {
-    effects.HookSpec: {"on_error": override(omit_if_default=True)},
-    effects.ToolSpec: {"searches": override(omit_if_default=True)},
-    effects.Policy: {name: override(omit_if_default=True) for name in ("coalesce_longest", "takeovers")},
-    effects.Config: {"ceiling": override(omit_if_default=True)},
-}
-
 
 def _unstructure_rope(rope: effects.Rope) -> dict[str, Any]:
     # As a flat list: how a rope is cut into chunks is of no concern to a reader, and may change.
@@ -129,7 +97,6 @@ def _structure_passed_on(value: dict[str, Any], _: type[effects.AgentNoticed]) -
 
 def _structure_shared(made: cattrs.Converter) -> Callable[[dict[str, Any], type], effects.Config]:
     """A hook of *made* by which equal configurations are one object."""
-    # What it was taught for older ones, if anything: they are shared as what they are now.
     structure_new = made.get_structure_hook(effects.Config)
     known: dict[bytes, effects.Config] = {}
 
@@ -149,18 +116,11 @@ def _structure_shared(made: cattrs.Converter) -> Callable[[dict[str, Any], type]
     return structure_config
 
 
-def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> cattrs.Converter:
-    """
-    A new converter for all values and states, to which hooks may be added.
-
-    *taught* adds hooks for members of unions first.
-    """
+def make_converter() -> cattrs.Converter:
+    """A new converter for all values and states, to which hooks may be added."""
     # An unknown key is refused: passing over a field of a newer version would lose what it says.
     # Defaults are left out: most fields have theirs, and a journal has an entry for each step.
     made = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
-    # First, since a union takes the hooks that exist when it is configured and sees none that come later.
-    if taught is not None:
-        taught(made)
     # As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
     made.register_unstructure_hook(Decimal, str)
     made.register_structure_hook(Decimal, _structure_decimal)
@@ -171,15 +131,14 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     made.register_structure_hook(effects.Rope, _structure_rope)
     for settings in SETTINGS:
         # In full: a default that changes one day must not change the settings of an old run.
-        later = NEWER_FIELDS.get(settings, {})
-        made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made, **later))
+        made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
     made.register_structure_hook(effects.Config, _structure_shared(made))
     # A notice may hold a notice, so its hooks cannot wait for those of the union.
     made.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
     made.register_structure_hook(effects.AgentNoticed, _structure_passed_on)
     for union in UNIONS:
         # Without a default class: an unknown tag is an error, and never read as some other event.
-        configure_tagged_union(union, made, tag_name=TAG, tag_generator=tag_of)
+        configure_tagged_union(union, made, tag_name=TAG)
     return made
 
 
@@ -238,12 +197,12 @@ def decode(data: bytes, as_type: Any, where: str = "this text") -> Any:  # noqa:
     Raises `JournalError` for bytes that are no JSON, have an unknown tag, or lack or exceed the fields known
     here: written by a newer version, or not by this library.
     """
-    # Rows and snapshots may come from others: their size is checked before memory is spent on them.
+    # Check the size before memory is spent: rows and snapshots may come from others.
     if len(data) > MAX_ENTRY:
         msg = f"{where} has {len(data):,} bytes, and may have {MAX_ENTRY:,}"
         raise effects.JournalError(msg)
     try:
-        # In two steps: msgspec reads the JSON, but knows no stored names and no older records.
+        # msgspec reads the JSON; cattrs has the hooks for ropes, money and tagged unions.
         return structure(msgspec.json.decode(data), as_type)
     except UNREADABLE as error:
         # The beginning only: an entry may have megabytes, and the error ends up in logs.

@@ -8,16 +8,16 @@ from typing import Any, cast, get_args
 from ...effects import events
 from ...effects.errors import CallerError
 from ...effects.records import Change
-from ...engine.codec import TAG, UNREADABLE, converter, structure, tag_of
+from ...engine.codec import TAG, UNREADABLE, converter, structure
 from ...engine.inspect.fork import Replacement
 from .problems import Refused
 
 # Each kind by its tag. What a machine makes for itself is none of them.
-EVENTS = {tag_of(kind): events.Event for kind in get_args(events.Event) if kind is not events.Entered}
+EVENTS = {kind.__name__: events.Event for kind in get_args(events.Event) if kind is not events.Entered}
 REPLACEMENTS: dict[str, Any] = {
     **EVENTS,
-    **{tag_of(kind): events.Decision for kind in get_args(events.Decision)},
-    **{tag_of(kind): Change for kind in get_args(Change)},
+    **{kind.__name__: events.Decision for kind in get_args(events.Decision)},
+    **{kind.__name__: Change for kind in get_args(Change)},
 }
 
 

@@ -22,7 +22,7 @@ from ..codec import encode
 from ..inputs import Input, approval_event, control_event
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
-from ..journal.fold import SessionState, apply_entry, fold, is_foreign, stepped
+from ..journal.fold import SessionState, apply_entry, fold, is_foreign
 from ..journal.summary import SessionSummary, summarize
 from ..machine import Machine, calls_at, ignored, links_of, questions
 from .replay import replayed
@@ -188,7 +188,7 @@ def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entr
         kind, label = type(event).__name__, machine.state.label
         msg = f"{kind} has no effect at step {point.at} (state {label})"
         raise effects.ConfigError(msg)
-    yield stepped(event, tried.state.label, made)
+    yield Stepped(event=event, label=tried.state.label)
     # Without this, a tool that follows from the replacement would count as lost: it may have run, it did not.
     asked = {effect.id for effect in made if effects.is_request(effect)}
     if unbegun := tuple([name for name in tried.state.open if name in asked]):

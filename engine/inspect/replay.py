@@ -21,7 +21,7 @@ from ...effects.events import Event, ModelStreamed
 from ...effects.usage import Spent
 from ...states.context import Memory
 from ...states.state import State
-from ..codec import TAG, converter, in_json, tag_of
+from ..codec import TAG, converter, in_json
 from ..journal.entries import Entry, Forked, Posted, RunOpened, Stepped, time_of
 from ..journal.fold import SessionState, entries_of, initial_state, read
 from ..machine import ChildLink, Machine, links_of
@@ -89,12 +89,11 @@ class ReplayedStep(Displayed):
         # Nothing follows a piece of an answer, nor the opening of a run that a bug of ours kept at its start.
         if first == self.label and (isinstance(entry, RunOpened) or isinstance(entry.event, ModelStreamed)):
             return (first,)
-        # A handler that failed would fail again.
-        failed = isinstance(entry, Stepped) and entry.failed
-        made = () if failed else transitions(self.began, self.event, at=self.at)
-        way = (first, *[one.following.label for one in made])
-        # That one, and older turnwheels that decided otherwise, went straight to the end.
-        return way if way[-1] == self.label else (first, self.label)
+        # A handler that failed would fail again; the run went straight to its end.
+        if isinstance(entry, Stepped) and entry.failed:
+            return (first, self.label)
+        steps = transitions(self.began, self.event, at=self.at)
+        return (first, *[step.following.label for step in steps])
 
     @property
     def run(self) -> str:
@@ -172,7 +171,7 @@ def path_of(steps: Iterable[ReplayedStep]) -> Counter[tuple[str, str]]:
 
 def plain_effects(effects: Iterable[Effect]) -> list[dict[str, Any]]:
     """*effects* as what JSON is made of, with their tags."""
-    return [{TAG: tag_of(type(one)), **converter.unstructure(one)} for one in effects]
+    return [{TAG: type(one).__name__, **converter.unstructure(one)} for one in effects]
 
 
 def as_plain(step: ReplayedStep) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """
 The state of a session as bytes and back: a fold begins there, and not at the first entry.
 
-Theory of operation. A checkpoint is a cache of what its journal leads to. So none is ever migrated: one that
-is damaged, of another version or of another journal is passed over. A history only grows, except where a
-summary or a branch begins another one. So a checkpoint has the messages since the one that it goes on from,
-and all of the rest: it costs what is new, however long the session. Messages are decoded when they are looked
-at. It is believed as the journal is, which grants the same.
+Theory of operation. A checkpoint is a cache of what its journal leads to. One that is damaged, of another
+version or of another journal is passed over. A history only grows, except where a summary or a branch begins
+another one. So a checkpoint has the messages since the one that it goes on from, and all of the rest: it
+costs what is new, however long the session. Messages are decoded when they are looked at. A checkpoint is as
+trusted as the journal, which grants the same.
 """
 
 from __future__ import annotations
@@ -26,13 +26,9 @@ from ...effects.history import DeferredItems, History, Log
 from ...effects.messages import Message
 from ..codec import UNREADABLE, converter, in_json, structure
 from ..machine import Machine
-from ..snapshots import SNAPSHOT_VERSION, Snapshot, flat, grouped
+from ..snapshots import Snapshot, flat, grouped
 from .entries import VERSION
 from .fold import FullResults, ResultPlace, SessionState
-
-# Raise it when a field of `SessionState` or `FullResults` comes, goes or means something else. With it go the
-# versions of what else is in a checkpoint: the state and the memory of the machine, and the settings.
-CHECKPOINT_VERSION = (1, SNAPSHOT_VERSION, VERSION)
 
 # Bytes of a digest: enough to tell damage, and journals of one name apart.
 DIGEST = 16
@@ -50,7 +46,7 @@ APART: dict[str, Any] = dict.fromkeys(
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
     """A checkpoint without its messages, of which there are so many in each line as *counts* says."""
 
-    version: tuple[int, ...]
+    version: int
     # The number of entries that led here, and the digest of the last one.
     position: int
     entry: str
@@ -135,7 +131,7 @@ def checkpoint(
         for begin in range(known, len(history), MESSAGES_TOGETHER)
     ]
     head = {
-        "version": CHECKPOINT_VERSION,
+        "version": VERSION,
         "position": position,
         "entry": digest(entry).hex(),
         "after": chain.last if chain else 0,
@@ -237,8 +233,8 @@ def _taken_apart(body: bytes) -> _Part:
     except UNREADABLE as error:
         msg = f"a checkpoint cannot be read, another version may have written it: {error}"
         raise JournalError(msg) from error
-    if found.version != CHECKPOINT_VERSION:
-        msg = f"a checkpoint has version {found.version}, known here is {CHECKPOINT_VERSION}"
+    if found.version != VERSION:
+        msg = f"a checkpoint has version {found.version}, known here is {VERSION}"
         raise JournalError(msg)
     return _Part(body, found, lines)
 

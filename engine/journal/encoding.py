@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ...effects.errors import JournalError, TooLarge
+from ...effects.errors import JournalError, NewerVersion, TooLarge
 from ...effects.validators import MAX_ENTRY
 from ..codec import UNREADABLE, converter, in_json, structure
 from .entries import VERSION, Entry
@@ -14,8 +14,8 @@ from .entries import VERSION, Entry
 # The key of the version.
 MARK: Final = "v"
 
-# The version of an entry without that key.
-UNMARKED = 2
+# Versions will stay far below this number, so an entry with a higher one is damaged.
+NONSENSE = 1_000_000
 
 # Bytes of an unreadable entry, and characters of the reason, that an error shows.
 MAX_QUOTED_ENTRY = 200
@@ -33,10 +33,9 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(data: bytes, where: str = "this entry") -> Entry:
     """
-    The entry that *data* is, of any version; *where* names the place in an error.
+    The entry that *data* holds; *where* names the place in an error.
 
-    Raises `NewerVersion` for one that a later turnwheel wrote, and `JournalError` for bytes that no turnwheel
-    did.
+    Raises `NewerVersion` for an entry of a newer turnwheel, and `JournalError` for other bytes.
     """
     # Before it is parsed: a store may be filled by others, and a huge document costs memory to read.
     if len(data) > MAX_ENTRY:
@@ -44,17 +43,10 @@ def decode_entry(data: bytes, where: str = "this entry") -> Entry:
         raise JournalError(msg)
     try:
         plain = msgspec.json.decode(data)
-        # Each entry has its version, so a journal that two versions wrote needs no rewriting.
-        # Taken out, since the converter refuses a key that is no field.
-        version = plain.pop(MARK, UNMARKED)
-        if version == VERSION:
-            entry: Entry = structure(plain, Entry)
-            return entry
-        # The records of older versions take a converter of their own, which most processes never need.
-        from .migrations import migrated  # noqa: PLC0415  # see above
-
-        return migrated(plain, version, where)
-    # What `migrated` says of a version tells the reader what to do, and must not be wrapped.
+        # Removed, since the converter refuses a key that is not a field.
+        _check_version(plain.pop(MARK, None), where)
+        entry: Entry = structure(plain, Entry)
+    # The messages about the version name a fix; do not wrap them.
     except JournalError:
         raise
     # Valid JSON of another shape fails in as many ways as a converter has; to a caller they are one.
@@ -62,3 +54,14 @@ def decode_entry(data: bytes, where: str = "this entry") -> Entry:
         shown = f"{data[:MAX_QUOTED_ENTRY]!r} ({str(error)[:MAX_QUOTED_ENTRY]})"
         msg = f"{where} cannot be read: {shown}; it is damaged, or not turnwheel's: restore it from a backup"
         raise JournalError(msg) from error
+    return entry
+
+
+def _check_version(version: object, where: str) -> None:
+    # Not isinstance: a bool is an int.
+    if type(version) is not int or not 0 < version < NONSENSE:
+        msg = f"{where} has version {version!r:.20}; it is damaged, restore it from a backup"
+        raise JournalError(msg)
+    # Refused whatever it holds: a newer version may give the same fields another meaning.
+    if version > VERSION:
+        raise NewerVersion(where, version, VERSION)

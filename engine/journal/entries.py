@@ -15,24 +15,13 @@ from ...effects.config import Config
 from ...effects.events import Event, Post
 from ...effects.usage import Spent
 
-# Raise it once in a release with anything that an older turnwheel could not read or would misread: a word, a
-# field or a value that is new, means something else or leads elsewhere. Then state in `migrations` what the
-# older version wrote, and what it did where the journal does not say.
+# The version of entries, snapshots and checkpoints; each has it, and a newer one is not read. Once a version
+# is released, raise it with the first change after which an older turnwheel would misread an entry, and
+# have `encoding.decode_entry` read the older one.
 #
-# Five other formats have versions of their own:
-# - `snapshots.SNAPSHOT_VERSION`: raise it when a state or the memory changes. An older snapshot is refused,
-#   since the journal leads to the same machine.
-# - `checkpoints.CHECKPOINT_VERSION`: raise it when what a session knows changes. This version and that of
-#   snapshots are in it. One of any other version is passed over.
-# - `export.FORMAT_VERSION`: raise it when a part of the document goes or means something else. An addition is
-#   no new version.
-# - `sqlite_file.LAYOUT_VERSION`, of an SQLite file: raise it with every change of its tables, and state there
-#   how older files are upgraded. A table that means something else needs another name, for processes
-#   that have the file open.
-# - A row of a store, `SessionSummary`, has none: an unreadable one is made again from the journal. So a field
-#   that means something else needs another name.
-# The version of the entries written here, which each entry has; an older one is migrated when it is read.
-VERSION = 4
+# Formats with versions of their own: `export.FORMAT_VERSION`, and the layouts of the stores' tables. A
+# summary row has none, since an unreadable one is made again from the journal.
+VERSION = 1
 
 
 @final
@@ -86,11 +75,8 @@ class Stepped:
     # The label is a check: a fold that ends up elsewhere is not the run that was journaled.
     event: Event
     label: str
-    # The error. A later turnwheel may have mended the bug, and must not go on where the run ended.
+    # The error message. A turnwheel in which the bug is fixed must still end the run here.
     failed: str = ""
-    # Older turnwheels went on otherwise from here, which no label tells: calls that were summarised did not
-    # count as repetitions any more, and a run whose model refused ended as any other.
-    newer: bool = False
 
 
 @final

@@ -20,14 +20,14 @@ from ...effects.config import READER
 from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
-from ...effects.notices import CallSettled, DoneReason, RunEnded
+from ...effects.notices import CallSettled
 from ...effects.permissions import PermissionMode
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
-from ...states.context import Context, SessionMemory
+from ...states.context import SessionMemory
 from ...states.rules.inputs import next_prompt
-from ..machine import Machine, apply_inputs, overtaken, questions, transition
+from ..machine import Machine, apply_inputs, overtaken, questions
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
 # Characters of full results that are held in memory, where no journal has them; the oldest go first.
@@ -35,9 +35,6 @@ MOST_HELD = 50_000_000
 
 # Characters of a prompt by which a person recognises a run or a session.
 MAX_OPENING = 500
-
-# Ends of a run that could not pay for a request.
-BUDGETS = frozenset({DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET})
 
 # Where a full result is: the number of its entry, or the text itself where no journal has it.
 ResultPlace = int | str
@@ -394,76 +391,18 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
         return ()
 
 
-def stepped(event: events.Event, label: str, made: Iterable[Effect], failed: str = "") -> Stepped:
-    """The entry of *event*, which led to *label* and *made* these effects."""
-    newer = False
-    for effect in made:
-        if type(effect) is RunEnded:
-            newer |= effect.reason is DoneReason.REFUSAL
-        elif type(effect) is ReplaceHistory:
-            newer |= bool(effect.summarised)
-    return Stepped(event=event, label=label, failed=failed, newer=newer)
-
-
 def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
     event = entry.event
-    lost = events.Failure.LOST
-    if isinstance(event, events.ModelFailed) and event.failure is not lost and entry.label == "done":
-        # Older turnwheels gave up after thinking as after text. Where the run ended, it was not tried again.
-        event = attrs.evolve(event, should_retry=False)
-    state, memory = machine.state, machine.memory
-    effects = machine.fail(event, entry.failed) if entry.failed else _applied(machine, event, entry)
-    if machine.state.label != entry.label or isinstance(state, states.Done):
-        older = _without_bound(Machine(machine.config, state, memory), event.at)
-        effects = _applied(older, event, entry)
-        machine.state, machine.memory = older.state, older.memory
+    effects = machine.fail(event, entry.failed) if entry.failed else machine.advance(event)
     # A machine that decides otherwise than the one that wrote would perform requests with no trace in the
     # journal, or skip some that were performed.
     if machine.state.label != entry.label:
-        kind, here = type(entry.event).__name__, machine.state.label
+        kind, here = type(event).__name__, machine.state.label
         msg = (
             f"{where}: {kind} leads to {here}, but the journal says {entry.label}; was another version used?"
         )
         raise JournalError(msg)
     return effects
-
-
-def _applied(machine: Machine, event: events.Event, entry: Stepped) -> tuple[Effect, ...]:
-    """What *event* leads to; where *entry* is an older one, as it did then."""
-    summary = isinstance(machine.state, states.Compacting) and isinstance(event, events.ModelFinished)
-    if entry.newer or not summary:
-        effects = machine.advance(event)
-        return effects if entry.newer else _unrefused(machine, effects)
-    memory = machine.memory
-    machine.state, made = transition(machine.state, Context(machine.config, memory, event))
-    older = [attrs.evolve(one, summarised=()) if isinstance(one, ReplaceHistory) else one for one in made]
-    machine.memory = memory.record(older)
-    return (*older, *machine.advance(at=event.at))
-
-
-def _unrefused(machine: Machine, made: tuple[Effect, ...]) -> tuple[Effect, ...]:
-    """The effects *made*, where *machine* ends as with older turnwheels, which knew no refusal."""
-    over = machine.state
-    if not isinstance(over, states.Done) or over.reason is not DoneReason.REFUSAL:
-        return made
-    machine.state = attrs.evolve(over, reason=DoneReason.END_TURN)
-    return tuple(
-        [attrs.evolve(one, reason=DoneReason.END_TURN) if isinstance(one, RunEnded) else one for one in made]
-    )
-
-
-def _without_bound(machine: Machine, at: float) -> Machine:
-    """*machine* as older turnwheels had it: asking as long as anything of a budget was left."""
-    config = machine.config
-    limits, session = [
-        attrs.evolve(each, usd=None, tokens=None) for each in (config.limits, config.session_limits)
-    ]
-    machine.config = attrs.evolve(config, limits=limits, session_limits=session)
-    if isinstance(machine.state, states.Done) and machine.state.reason in BUDGETS:
-        # They had made the first request of the run, which no step tells: the journal has its answer.
-        machine.state = states.Thinking(stage=states.Go())
-        machine.advance(at=at)
-    return machine
 
 
 def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:

@@ -24,7 +24,7 @@ from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
-from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text, stepped
+from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 from .checkpointing import Checkpoints, FoundState, find_state
 from .parking import PARK_AFTER, Parked, parked
@@ -362,7 +362,7 @@ class SessionLog:
 
         # Progress changes no state, and a chatty tool would fill the store with it.
         if self.kept and (failed or not isinstance(event, ToolProgressed)):
-            step = stepped(event, label, effects, failed)
+            step = Stepped(event=event, label=label, failed=failed)
             self._last_step = LastStep.WRITING
             try:
                 await self.write(*self._held_back(), step, about=about)

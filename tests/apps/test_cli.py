@@ -34,7 +34,7 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
 )
-from turnwheel.engine.codec import decode, tag_of
+from turnwheel.engine.codec import decode
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal import entries
 
@@ -312,5 +312,5 @@ def test_what_a_step_says_is_short_also_where_another_version_wrote_it(
 
 def test_what_is_told_in_words_of_its_own_is_there() -> None:
     modules = (notices, records, requests, events, entries)
-    there = {tag_of(kind) for module in modules for kind in vars(module).values() if isinstance(kind, type)}
+    there = {kind.__name__ for module in modules for kind in vars(module).values() if isinstance(kind, type)}
     assert set(WORDS) - there == set()

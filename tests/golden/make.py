@@ -1,14 +1,12 @@
 """
 The golden journals: sessions that are played the same each time, and what is kept of them.
 
-    make.py                   play them all with the turnwheel that is on the path, written beside this
-    make.py FOLDER [SEEDS]    into FOLDER; with the few of so many random runs that take all rows of the table
+    make.py [FOLDER]    play them all, written into FOLDER or beside this
 
-For each session there is a file of its journal, an entry a line, as the store has it: ``steering.s.jsonl`` is
-the session ``s`` of the scenario ``steering``. What they lead to stands in ``expected.json``, in words that
-do not change with those of the journal; what entries and snapshots are made of in ``words.json`` and in
-``snapshot.json``. Journals of a version that is out are never written again: they are what people have in
-their stores. The random runs are for a version that is about to be left behind.
+Each session has a file with its journal, one entry a line, as the store has it: ``steering.s.jsonl`` is the
+session ``s`` of the scenario ``steering``. ``expected.json`` says what each leads to, in words that do not
+change with those of the journal; ``words.json`` and ``snapshot.json`` list the fields of entries and of
+snapshots. Journals of a released version are never written again: they are what people have in their stores.
 """
 
 from __future__ import annotations
@@ -20,15 +18,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
 from functools import partial
-from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, final, get_args, get_type_hints
 
 import attrs
-from provers.choices import Seeded
-from provers.simulation.player import Player
-from provers.simulation.watched import Row, as_kept, copied
 
 from turnwheel import MemoryStore, Session
 from turnwheel.effects.config import (
@@ -63,7 +57,6 @@ from turnwheel.effects.events import (
     ModelFinished,
     TimerFired,
     ToolFinished,
-    ToolProgressed,
 )
 from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
@@ -82,10 +75,7 @@ from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, FireHook, InspectCall, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inspect.transitions import steps
-from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, TakenOver
-from turnwheel.engine.journal.fold import stepped
+from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.snapshots import Snapshot
@@ -895,12 +885,6 @@ async def expected(session: Session) -> dict[str, Any]:
     return {**told(session), "runs": runs}
 
 
-def shortened(leads: Mapping[str, Any]) -> dict[str, Any]:
-    """What a session *leads* to, with a digest in place of the conversation."""
-    history = json.dumps(leads["history"]).encode()
-    return {**leads, "history": [len(leads["history"]), sha256(history).hexdigest()]}
-
-
 def reader(store: Store, name: str) -> Session:
     config = Config(model=MODEL)
     setting = Environment(
@@ -916,47 +900,11 @@ async def played(name: str) -> tuple[dict[str, tuple[bytes, ...]], dict[str, Any
     return kept, {session: await expected(await reader(world.store, session).load()) for session in kept}
 
 
-# Random runs
-
-
-def random_run(seed: int) -> tuple[list[Entry], set[Row]]:
-    """The journal of the run that *seed* determines, and the rows of the table that it takes."""
-    player = Player(Seeded(seed))
-    run = player.play()
-    machine = copied(run.began)
-    entries: list[Entry] = [Posted(event=post) for post in player.posts]
-    entries.append(RunOpened(at=0.0, run="r", config=run.began.config))
-    taken = {step.row for step in steps(machine, None)}
-    machine.advance()
-    for what in as_kept(run.journal):
-        if isinstance(what, Config):
-            machine.reconfigure(what)
-            entries.append(TakenOver(at=0.0, config=what))
-        elif not isinstance(what, ToolProgressed):
-            taken |= {step.row for step in steps(machine, what)}
-            made = machine.advance(what)
-            entries.append(stepped(what, machine.state.label, made))
-    return entries, taken
-
-
-def chosen(seeds: int) -> dict[int, list[bytes]]:
-    """Of so many random runs those that take every row that any takes, few and short ones, by their seeds."""
-    runs = {seed: random_run(seed) for seed in range(seeds)}
-    journals = {seed: [encode_entry(entry) for entry in entries] for seed, (entries, _) in runs.items()}
-    sizes = {seed: 2_000 + sum([len(line) for line in journal]) for seed, journal in journals.items()}
-    left, found = {row for _, taken in runs.values() for row in taken}, dict[int, list[bytes]]()
-    while left:
-        worth = {seed: len(taken & left) / sizes[seed] for seed, (_, taken) in runs.items()}
-        best = max(worth, key=worth.__getitem__)
-        found[best], left = journals[best], left - runs[best][1]
-    return found
-
-
 # Writing it all
 
 
-async def write(folder: Path, seeds: int) -> None:
-    """Write all journals into *folder*, and what they lead to; with the best of so many random runs."""
+async def write(folder: Path) -> None:
+    """Write all journals into *folder*, and what they lead to."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
@@ -966,11 +914,6 @@ async def write(folder: Path, seeds: int) -> None:
         for session, entries in kept.items():
             leads[f"{name}.{session}"] = told_of[session]
             (folder / f"{name}.{session}.jsonl").write_bytes(in_lines(entries))
-    for seed, journal in chosen(seeds).items():
-        store = MemoryStore()
-        await store.append("s", 0, journal)
-        leads[f"random-{seed}.s"] = shortened(await expected(await reader(store, "s").load()))
-        (folder / f"random-{seed}.s.jsonl").write_bytes(in_lines(journal))
     (folder / "expected.json").write_text(in_json(leads), "utf-8")
     (folder / "words.json").write_text(in_json(words(Entry)), "utf-8")
     (folder / "snapshot.json").write_text(in_json(words(Snapshot)), "utf-8")
@@ -991,23 +934,9 @@ def classes(*roots: Any) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-RENAMED = {
-    "AllowedAwaitingHooks": "Vetted",
-    "AwaitingHooks": "Hooked",
-    "Basis": "Ground",
-    "FallbackUsed": "FellBack",
-    "HookRound": "Hearing",
-    "MailKind": "Lane",
-    "PriorAttempt": "Tried",
-    "RequestDelayed": "ModelHeld",
-    "RunningChild": "Delegated",
-}
-"""Classes by the names that the committed lists of words have for them."""
-
-
 def words(*roots: Any) -> dict[str, list[str]]:
     return {
-        RENAMED.get(name, name): [field.name for field in attrs.fields(word)]
+        name: [field.name for field in attrs.fields(word)]
         if attrs.has(word)
         else [str(each.value) for each in word]
         for name, word in classes(*roots).items()
@@ -1027,4 +956,4 @@ def in_json(leads: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     to = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name(f"v{VERSION}")
-    asyncio.run(write(to, int("".join(sys.argv[2:]) or "0")))
+    asyncio.run(write(to))

@@ -57,11 +57,8 @@ CONVERTERS = {
     "encoding.py": {"msgspec"},
     "export.py": {"msgspec"},
     "codec.py": {"base64", "cattrs", "msgspec"},
-    "migrations.py": {"cattrs", "msgspec"},
     "checkpoints.py": {"cattrs", "hashlib", "msgspec"},
-}
-SIGNATURES = {
-    "snapshots.py": {"weakref", "cattrs", "hashlib", "hmac", "msgspec"},
+    "snapshots.py": {"msgspec"},
 }
 IMPURE_NODES = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Global, ast.Nonlocal)
 # id and hash differ from process to process.
@@ -100,11 +97,10 @@ def test_words_and_decisions_are_pure() -> None:
 
 
 def test_the_pure_part_of_the_engine_awaits_and_opens_nothing() -> None:
-    more = {**CONVERTERS, **SIGNATURES}
     faults = [
         fault
         for path in PURE_ENGINE
-        for fault in impurities(path, frozenset(more.get(path.name, ())))
+        for fault in impurities(path, frozenset(CONVERTERS.get(path.name, ())))
         if "default factory" not in fault
     ]
     assert faults == []

@@ -81,9 +81,7 @@ class New{union}:
 # `Done` alone is not listed: a run is over in this state and in no other.
 SINGLE_STATES = {
     "apps/server/feed.py: look": "of all notices, deltas alone are lost here, and Streaming alone sends them",
-    "engine/journal/fold.py: _applied": "asks about journals of older versions, which had no newer state",
     "engine/journal/fold.py: _first_prompt": "a match of all states follows, which ends in assert_never",
-    "engine/snapshots.py: _between": "a match follows, which takes all other states for a run to begin again",
     "states/done.py: _drop_answer": "type checkers compare: its argument is Streaming or Compacting",
 }
 

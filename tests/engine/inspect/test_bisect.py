@@ -129,7 +129,7 @@ async def test_a_fork_differs_where_it_ends_or_something_else_happened(store: Me
     assert found is not None
     assert found.other is not None
     assert (found.other["entry"]["event"]["content"], found.other["label"]) == ("saw nothing", "streaming")
-    assert found.other["effects"][0]["type"] == "ToolEnded"
+    assert found.other["effects"][0]["type"] == "CallSettled"
     await session.fork("u", at=3, instead=SetModel(model="another"))
     assert sides(await bisect(store, "s", "u"))[3] == ("event.type",)
 

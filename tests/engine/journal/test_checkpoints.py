@@ -17,7 +17,6 @@ from turnwheel.effects.history import DeferredItems, History, Log
 from turnwheel.effects.messages import Message, user
 from turnwheel.engine.journal.checkpoints import (
     APART,
-    CHECKPOINT_VERSION,
     DIGEST,
     CheckpointChain,
     Restored,
@@ -28,7 +27,6 @@ from turnwheel.engine.journal.checkpoints import (
 from turnwheel.engine.journal.entries import VERSION
 from turnwheel.engine.journal.fold import FullResults, SessionState, branch_targets, initial_state, read
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.snapshots import SNAPSHOT_VERSION
 from turnwheel.testing.harness import config
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -105,7 +103,6 @@ def test_a_checkpoint_has_all_of_a_state() -> None:
     assert [field.name for field in attrs.fields(FullResults)] == ["most", "places", "ended", "held"]
     # `test_snapshots` holds the memory to it; the settings and the state of a machine are written whole.
     assert Machine.__slots__ == ("config", "memory", "state")
-    assert CHECKPOINT_VERSION == (1, SNAPSHOT_VERSION, VERSION)
 
 
 def at_work(machine: Machine) -> SessionState:
@@ -259,10 +256,10 @@ def test_a_checkpoint_that_is_none_is_refused_though_it_is_whole(more: dict[str,
     body, _ = checkpoint(at_work(Machine.start(config(), "go", run="r")), 1, b"1")
     with pytest.raises(JournalError, match=r"^a checkpoint cannot be read"):
         restored([headed(body, **more)])
-    assert head_of(body)["version"] == [1, SNAPSHOT_VERSION, VERSION]
+    assert head_of(body)["version"] == VERSION
     assert body[:16] == digest(body[16:])
-    with pytest.raises(JournalError, match=r"^a checkpoint has version \(1,\), known here is"):
-        restored([headed(body, version=[1])])
+    with pytest.raises(JournalError, match=r"^a checkpoint has version 2, known here is 1"):
+        restored([headed(body, version=VERSION + 1)])
 
 
 # What is read, and when

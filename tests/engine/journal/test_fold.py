@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 
 from turnwheel.effects import events
-from turnwheel.effects.config import READER, Config, Limits, ModelSpec, Price, Steering, ToolSpec
+from turnwheel.effects.config import READER, Config, ModelSpec, Steering, ToolSpec
 from turnwheel.effects.errors import JournalError
 from turnwheel.effects.history import Rope, TextPiece
 from turnwheel.effects.messages import Message, Outcome, Role, ToolCall, ToolResult, user
-from turnwheel.effects.notices import CallSettled, DoneReason, RunEnded, RunStarted
+from turnwheel.effects.notices import CallSettled, RunStarted
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import AppendMessage, ReplaceHistory, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import (
+    VERSION,
     Branched,
     Entry,
     Forked,
@@ -41,7 +40,6 @@ from turnwheel.engine.journal.fold import (
     initial_state,
     is_foreign,
     read,
-    stepped,
     try_name,
 )
 from turnwheel.engine.machine import Machine
@@ -63,7 +61,7 @@ from turnwheel.states import (
     Thinking,
 )
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / f"v{VERSION}"
 CONFIG = Config(model=ModelSpec(name="m"))
 PROMPT = events.UserSent(at=1.0, id="p", text="go")
 STEER = events.UserSteered(at=1.0, id="s", text="left", how=Steering.NOW)
@@ -78,7 +76,7 @@ def answered(run: str = "r", text: str = "ok", at: float = 2.0) -> Stepped:
     ended = events.ModelFinished(
         at=at, request=f"{run}-1", stop="end_turn", usage=USED, pieces=(TextPiece(text),)
     )
-    return Stepped(event=ended, label="done", newer=True)
+    return Stepped(event=ended, label="done")
 
 
 def folded(*entries: Entry) -> SessionState:
@@ -174,38 +172,6 @@ def test_a_run_begins_at_the_time_of_its_entry() -> None:
     assert [effect.at for effect in effects if isinstance(effect, RunStarted)] == [7.0]
 
 
-@pytest.mark.parametrize(
-    ("limits", "of_session"),
-    [
-        (Limits(tokens=1), Limits()),
-        (Limits(usd=Decimal(1)), Limits()),
-        (Limits(), Limits(tokens=USED.total)),
-        (Limits(), Limits(usd=Decimal(USED.total))),
-        (Limits(), Limits()),
-    ],
-)
-def test_an_older_run_that_asked_although_its_budget_was_used_up_has_its_answer(
-    limits: Limits, of_session: Limits
-) -> None:
-    """As did those that asked as long as anything of a budget was left."""
-    priced = ModelSpec(name="m", price=Price(input=Decimal(1_000_000), output=Decimal(1_000_000)))
-    settings = attrs.evolve(CONFIG, model=priced, limits=limits, session_limits=of_session)
-    more = attrs.evolve(PROMPT, id="q", text="more")
-    begun: list[Entry] = [
-        Posted(event=PROMPT),
-        opened(settings=attrs.evolve(CONFIG, model=priced)),
-        answered(),
-    ]
-    then: list[Entry] = [Posted(event=more), opened("r2", 3.0, settings)]
-    state = folded(*begun, *then)
-    assert state.unfinished is (limits == of_session)
-    assert state.machine is not None
-    state = folded(*begun, *then, attrs.evolve(answered("r2", "more of it", at=4.0), newer=False))
-    assert state.machine is not None
-    assert [one.text for one in state.machine.memory.history] == ["go", "ok", "more", "more of it"]
-    assert (state.spent.turns, state.unfinished) == (2, False)
-
-
 def test_the_cost_of_a_title_is_paid_once() -> None:
     paid = Spent(usage=USED, unpriced=15)
     title = Titled(at=3.0, title="t", spent=paid)
@@ -217,16 +183,15 @@ def test_the_cost_of_a_title_is_paid_once() -> None:
     assert (later.unbilled, later.spent) == (Spent(), before.spent)
 
 
-@pytest.mark.parametrize("version", ["v2", "v3", "v4"])
-def test_the_entries_with_the_latest_summary_and_with_a_full_result_are_known(version: str) -> None:
+def test_the_entries_with_the_latest_summary_and_with_a_full_result_are_known() -> None:
     summaries = list[int]()
-    entries = (GOLDEN / version / "compaction.s.jsonl").read_bytes().splitlines()
+    entries = (GOLDEN / "compaction.s.jsonl").read_bytes().splitlines()
     state = initial_state(entries)
     for number, (_, effects) in enumerate(read(entries, "s", state)):
         summaries += [number for effect in effects if isinstance(effect, ReplaceHistory)]
         assert state.summary == (summaries[-1] if summaries else 0)
     assert len(summaries) == 3
-    entries = (GOLDEN / version / "long-result.s.jsonl").read_bytes().splitlines()
+    entries = (GOLDEN / "long-result.s.jsonl").read_bytes().splitlines()
     state = fold(entries, "s")
     [(call, place)] = state.full_results.places.items()
     assert isinstance(place, int)
@@ -467,26 +432,6 @@ def test_a_copy_of_a_childs_session_may_be_put_in_a_wider_mode_than_the_childs_p
 
 
 # What an entry says of its effects
-
-
-OVER = RunEnded(run="r", reason=DoneReason.END_TURN, spent=Spent(), at=1.0)
-TOLD = user("told")
-
-
-@pytest.mark.parametrize(
-    ("effects", "newer"),
-    [
-        ((), False),
-        ((OVER,), False),
-        ((attrs.evolve(OVER, reason=DoneReason.REFUSAL),), True),
-        ((ReplaceHistory(head=(TOLD,), keep=1),), False),
-        ((ReplaceHistory(head=(TOLD,), keep=1, summarised=(TOLD,)),), True),
-        ((attrs.evolve(OVER, reason=DoneReason.REFUSAL), OVER), True),
-    ],
-)
-def test_an_entry_says_where_older_ones_went_on_otherwise(effects: Any, *, newer: bool) -> None:
-    entry = stepped(STEER, "done", effects, "a fault")
-    assert entry == Stepped(event=STEER, label="done", failed="a fault", newer=newer)
 
 
 # Full results

@@ -14,7 +14,7 @@ from turnwheel.engine.inspect.explain import Wishes, account, find_wish
 from turnwheel.engine.inspect.replay import ReplayedStep
 from turnwheel.engine.journal import fold
 from turnwheel.engine.journal.checkpoints import checkpoint
-from turnwheel.engine.journal.entries import Entry
+from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state, read
 from turnwheel.engine.session.archive import explain, replay
 
@@ -77,7 +77,7 @@ async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path)
 
 async def test_a_page_is_read_from_the_checkpoint_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no further than its end."""
-    store = await stored((GOLDEN / "v4" / "approvals.s.jsonl").read_bytes().splitlines())
+    store = await stored((GOLDEN / f"v{VERSION}" / "approvals.s.jsonl").read_bytes().splitlines())
     seen: list[int] = []
 
     def counted(state: SessionState, entry: Entry, number: int, session: str) -> tuple[Effect, ...]:
@@ -91,7 +91,7 @@ async def test_a_page_is_read_from_the_checkpoint_before_it(monkeypatch: pytest.
 
 
 async def test_a_page_behind_the_end_is_empty_and_one_of_no_session_is_refused() -> None:
-    store = await stored((GOLDEN / "v4" / "approvals.s.jsonl").read_bytes().splitlines())
+    store = await stored((GOLDEN / f"v{VERSION}" / "approvals.s.jsonl").read_bytes().splitlines())
     assert await page(store, 1_000) == []
     with pytest.raises(UnknownSession):
         await page(MemoryStore(), 3, 1)

@@ -18,6 +18,7 @@ from turnwheel.effects.errors import (
     UnknownSession,
 )
 from turnwheel.engine.codec import encode
+from turnwheel.engine.journal.entries import VERSION
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
 from turnwheel.engine.session.archive import (
     bisect,
@@ -142,7 +143,7 @@ class Counted(StoreOver):
         return await super().append(session, expected, entries, about, incarnation)
 
 
-JOURNAL = (GOLDEN / "v4" / "approvals.s.jsonl").read_bytes().splitlines()
+JOURNAL = (GOLDEN / f"v{VERSION}" / "approvals.s.jsonl").read_bytes().splitlines()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.notices import Notice, TextDelta, ToolStarted
 from turnwheel.engine.journal.checkpoints import restored
+from turnwheel.engine.journal.entries import VERSION
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session import checkpointing, session_log
 from turnwheel.engine.session.checkpointing import Checkpoints
@@ -147,7 +148,7 @@ async def test_one_that_does_not_go_with_the_journal_is_logged_and_passed_over(
     for place, body in enumerate(there):
         await kept.keep_checkpoint("s", 1_000 + place, body, 1_000)
     if how == "of another version":
-        monkeypatch.setattr("turnwheel.engine.journal.checkpoints.CHECKPOINT_VERSION", (0, 0, 0))
+        monkeypatch.setattr("turnwheel.engine.journal.checkpoints.VERSION", VERSION + 1)
     folded.clear()
     length = len(await kept.load("s"))
     with capture_logs() as logs:

@@ -136,7 +136,7 @@ def test_killed_while_a_tool_runs(desk: Desk) -> None:
     assert not desk.stored().done
     code, notices, err = desk.resume()
     assert (code, "may have run and is not run again" in err) == (0, True)
-    assert [ended["outcome"] for ended in of_kind(notices, "ToolEnded")] == ["unknown"]
+    assert [ended["outcome"] for ended in of_kind(notices, "CallSettled")] == ["unknown"]
     ((outcome, content),) = desk.ended_well()
     assert (outcome, "it may have run" in content) == (Outcome.UNKNOWN, True)
     assert desk.ran() == "again\n"
