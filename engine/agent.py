@@ -24,7 +24,7 @@ from ..performers.models.errors import without_login
 from ..performers.models.rate_limits import RateLimit
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
-from ..performers.stores.base import Store
+from ..performers.stores.base import Store, checked_store
 from ..performers.tools.decorator import Tool
 from ..performers.tools.inspection import Inspector
 from ..performers.tools.names import check_names
@@ -271,9 +271,10 @@ PROTECTED = ("*/.git", "*/.git/*", "*/turnwheel.toml")
 
 def _protected_by(agent: Agent) -> tuple[str, ...]:
     """The globs of paths whose edits are asked about: `PROTECTED`, and the files of the agent's store."""
-    path = getattr(agent.store, "path", None)
+    if agent.store is None or not agent.store.path:
+        return PROTECTED
     # A bracket in a name is no range of characters here.
-    return (*PROTECTED, f"{escape(path)}*") if isinstance(path, str) else PROTECTED
+    return (*PROTECTED, f"{escape(agent.store.path)}*")
 
 
 def _config_of(agent: Agent) -> effects.Config:
@@ -367,7 +368,7 @@ class Agent:
     # A caller's own client stays the caller's: `aclose` leaves it open.
     client: Client = None
     prices: PriceList | None = None
-    store: Store | None = None
+    store: Store | None = attrs.field(default=None, converter=checked_store)
     titles: Titles = attrs.field(default=Titles.INLINE, converter=Titles)
     watch: Delivery = Delivery()
     cwd: str | Path = "."
@@ -409,7 +410,7 @@ class Agent:
         # Not `fresh`, even where the id is generated: a caller may hand its name to another process at once.
         name = _new_session() if id is None else id
         session_named(name)
-        return self._session(name, self.store if store is None else store, {})
+        return self._session(name, self.store if store is None else checked_store(store), {})
 
     def _session(
         self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False

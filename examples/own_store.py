@@ -23,11 +23,11 @@ from typing import Any
 from uuid import uuid4
 
 from turnwheel.effects import SessionGone, StoreConflict, StoreError
-from turnwheel.performers import Entries, SessionInfo
+from turnwheel.performers import Entries, SessionInfo, Store
 from turnwheel.testing import store_contract
 
 
-class FileStore:
+class FileStore(Store):
     """Keeps sessions in *folder*. It is simple, not quick: it blocks, and reads a session to append to it."""
 
     def __init__(self, folder: str | Path) -> None:

@@ -29,16 +29,10 @@ from .models.wire import (
 )
 from .secrets import MemoryVault as MemoryVault, Vault as Vault
 from .stores.base import (
-    CallingStore as CallingStore,
-    CheckpointingStore as CheckpointingStore,
-    DeadlineStore as DeadlineStore,
     Durability as Durability,
     Entries as Entries,
-    LeasingStore as LeasingStore,
-    MeteringStore as MeteringStore,
     SessionInfo as SessionInfo,
     Store as Store,
-    TellingStore as TellingStore,
 )
 from .stores.memory import MemoryStore as MemoryStore
 from .stores.postgres.store import PostgresStore as PostgresStore

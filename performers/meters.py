@@ -9,8 +9,8 @@ are the store's. A store without meters, or none at all, leaves a process with a
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -18,6 +18,7 @@ from .stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from .base import Clock
+    from .stores.base import Store
 
 T = TypeVar("T")
 
@@ -25,28 +26,17 @@ T = TypeVar("T")
 MeterChange: TypeAlias = Callable[["bytes | None", float], tuple["bytes | None", T]]
 
 
-class Meters(Protocol):
-    """A store, as far as it keeps meters."""
-
-    def meter(
-        self, name: str, held: bytes | None, wanted: bytes | None
-    ) -> Awaitable[tuple[bytes | None, float]]:
-        """See `MeteringStore.meter`."""
-        ...
-
-
-def meters_of(store: object) -> Meters | None:
+def meters_of(store: Store | None) -> Store | None:
     """*store*, where it keeps meters."""
-    # It is optional, so no class of stores says it for all.
-    return store if hasattr(store, "meter") else None  # pyright: ignore[reportReturnType]  # as said
+    return store if store is not None and store.keeps_meters else None
 
 
-def own_meters(clock: Clock) -> Meters:
+def own_meters(clock: Clock) -> Store:
     """Meters of this process alone."""
     return MemoryStore(now=clock.now)
 
 
-async def change(meters: Meters, name: str, work: MeterChange[T]) -> T:
+async def change(meters: Store, name: str, work: MeterChange[T]) -> T:
     """What *work* made of the meter *name*, once its next one stands."""
     there, now = await meters.meter(name, None, None)
     while True:

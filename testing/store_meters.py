@@ -15,24 +15,23 @@ _DAY = 86_400.0
 async def _metered(store: Store, held: bytes | None = None, wanted: bytes | None = None) -> bytes | None:
     """The meter ``m`` that was there before *wanted* took the place of *held*."""
     found: bytes | None
-    found, _ = await store.meter("m", held, wanted)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it is optional
+    found, _ = await store.meter("m", held, wanted)
     return found
 
 
 async def a_meter_goes_only_from_the_one_that_is_there(store: Store) -> None:
     """By any name, with the time of the store; it belongs to no session, and is no lease."""
-    meter = getattr(store, "meter", None)
-    if meter is None:
+    if not store.keeps_meters:
         return
     for name in ("", "a", "A", "a\0", "naïve 🦊"):
-        same("a meter that was not there", (await meter(name, None, b"a"))[0], None)
+        same("a meter that was not there", (await store.meter(name, None, b"a"))[0], None)
     steps = [(None, b"b", b"a"), (b"b", None, b"a"), (None, None, b"a"), (b"a", b"\0'", b"a")]
     for held, wanted, found in [*steps, (b"\0'", b"", b"\0'"), (b"", None, b""), (b"", b"c", None)]:
-        same("the meter that was there", (await meter("a", held, wanted))[0], found)
+        same("the meter that was there", (await store.meter("a", held, wanted))[0], found)
     await store.append("s", 0, [b"x"])
-    same("the meter with the name of a session", (await meter("s", None, b"m"))[0], None)
+    same("the meter with the name of a session", (await store.meter("s", None, b"m"))[0], None)
     await store.delete("s")
-    found, now = await meter("s", None, None)
+    found, now = await store.meter("s", None, None)
     same("a meter with the name of a session that was deleted", found, b"m")
     same("whether its time counts from the epoch", abs(now - time.time()) < _DAY, promised=True)
     same("the sessions", list(await store.list()), [])
@@ -41,7 +40,7 @@ async def a_meter_goes_only_from_the_one_that_is_there(store: Store) -> None:
 async def of_many_that_change_a_meter_none_is_lost(share: Opened) -> None:
     """Each sees what the one before made of it."""
     opened = [await share() for _ in range(6)]
-    if not hasattr(opened[0], "meter"):
+    if not opened[0].keeps_meters:
         return
 
     async def count(store: Store) -> None:

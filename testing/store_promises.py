@@ -16,14 +16,17 @@ from inspect import isawaitable, iscoroutinefunction, signature
 
 from ..effects.errors import SessionGone, StoreConflict, StoreError
 from ..performers.stores.base import Mark, SessionInfo, Store
+from .store_checkpoints import (
+    a_store_says_what_it_keeps,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    of_checkpoints_those_between_the_first_and_the_new_one_stay,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+)
 from .store_deadlines import (
-    a_deadline_is_there_for_others,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # one of the checks below
+    a_deadline_is_there_for_others,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     a_session_is_overdue_from_its_deadline_on,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     of_many_that_are_overdue_some_are_told,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
 )
 from .store_leases import (
     a_lease_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
-    leased as _leased,  # an underscore tells it from the checks
     leases_are_renewed_together,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     of_many_that_want_a_lease_one_gets_it,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     the_leases_are_those_that_are_held,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
@@ -354,8 +357,11 @@ async def a_session_keeps_its_incarnation(store: Store) -> None:
 
 async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
     """Also where another one has its name, with as many entries; nothing is read or written then."""
-    optional = {"lease": (None, b"mine"), "keep_checkpoint": (1, b"x", 1), "checkpoints": ()}
-    more = [(getattr(store, name), given) for name, given in optional.items() if hasattr(store, name)]
+    more: list[tuple[Callable[..., Awaitable[object]], tuple[object, ...]]] = []
+    if store.keeps_leases:
+        more.append((store.lease, (None, b"mine")))
+    if store.keeps_checkpoints:
+        more += [(store.keep_checkpoint, (1, b"x", 1)), (store.checkpoints, ())]
     known: set[str] = set()
     for number in range(4):
         incarnation = await store.append("s", 0, [b"old", b"older"])
@@ -382,33 +388,8 @@ async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
             else:
                 broken(f"{call.__name__} of a deleted session with {given}", found, SessionGone)
         same("what is kept", await _everything(store), before)
-        same("its lease", await _leased(store, "s", None, None), None)
+        same("its lease", await store.lease("s", None, None), None)
         await store.delete("s")
-
-
-# Checkpoints, of a store that has them
-
-
-async def of_checkpoints_those_between_the_first_and_the_new_one_stay(store: Store) -> None:
-    """They are given by position; they are no entries, and a deleted session has none."""
-    keep, kept = [getattr(store, name, None) for name in ("keep_checkpoint", "checkpoints")]
-    if keep is None or kept is None:
-        return
-    await keep("s", 1, b"x", 1)
-    same("the checkpoints of a session that is not there", list(await kept("s")), [])
-    for session in ("s", "t"):
-        await store.append(session, 0, [b"e"] * 9)
-    for position, first in [(1, 1), (3, 1), (8, 1)]:
-        await keep("s", position, b"\0%d" % position, first)
-        await keep("t", position, b"t", first)
-    same("the checkpoints", list(await kept("s")), [b"\x001", b"\x003", b"\x008"])
-    await keep("s", 7, b"7", 2)
-    same("those from the first on and before a new one", list(await kept("s")), [b"\x003", b"7"])
-    same("the checkpoints of another session", list(await kept("t")), [b"t"] * 3)
-    same("the entries", await _kept(store, "s"), [b"e"] * 9)
-    await store.delete("s")
-    await store.append("s", 0, [b"x"])
-    same("the checkpoints of a session that was deleted", list(await kept("s")), [])
 
 
 # News, of a store that tells them
@@ -416,13 +397,13 @@ async def of_checkpoints_those_between_the_first_and_the_new_one_stay(store: Sto
 
 async def _news(store: Store, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, list[str]]:
     """The mark and the sessions, sorted, that `news` of *store* tells."""
-    mark, found = await store.news(sessions, since)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it is optional
+    mark, found = await store.news(sessions, since)
     return mark, sorted({*found})
 
 
 async def news_are_of_what_was_written_or_deleted(store: Store) -> None:
     """By name, after a mark; also where a session goes on by itself, is begun anew or was never there."""
-    if not hasattr(store, "news"):
+    if not store.tells_news:
         return
     names = ("a", "b", "c", "none")
     # The first mark may be of a store that has no session yet.
@@ -472,19 +453,17 @@ async def a_closed_store_says_so(store: Store) -> None:
         "info": ("s",),
         "delete": ("s",),
     }
-    if hasattr(store, "lease"):
-        calls["lease"] = ("s", None, b"mine")
-    if hasattr(store, "meter"):
+    if store.keeps_leases:
+        calls |= {"lease": ("s", None, b"mine"), "renew": ({"s": (b"a", b"b")},), "leases": ()}
+    if store.keeps_meters:
         calls["meter"] = ("m", None, b"mine")
-    if hasattr(store, "leases"):
-        calls["leases"] = ()
-    if hasattr(store, "overdue"):
+    if store.keeps_deadlines:
         calls |= {"set_deadline": ("s", 1.0), "overdue": (1.0,)}
-    if hasattr(store, "keep_checkpoint"):
+    if store.keeps_checkpoints:
         calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
-    if hasattr(store, "news"):
+    if store.tells_news:
         calls["news"] = (("s",), None)
-    if hasattr(store, "on_news"):
+    if store.calls_on_news:
         calls["on_news"] = (lambda _: None,)
     for name, given in calls.items():
         try:
@@ -626,7 +605,7 @@ async def of_writers_in_many_stores_one_goes_on(share: Opened) -> None:
 async def what_others_write_is_told(share: Opened) -> None:
     """To each store that is open, at once."""
     store, other = await share(), await share()
-    if not hasattr(store, "news"):
+    if not store.tells_news:
         return
     await other.append("s", 0, [b"a"])
     mark, _ = await _news(store, ("s", "t"), None)
@@ -645,11 +624,10 @@ CALLED_WITHIN, MOST_CALLED = 10.0, 20
 async def who_listens_is_called_where_another_one_wrote(share: Opened) -> None:
     """From any thread, with what is true of that session, until they listen no more."""
     store, other = await share(), await share()
-    on_news = getattr(store, "on_news", None)
-    if on_news is None:
+    if not store.calls_on_news:
         return
     loop, calls = asyncio.get_running_loop(), asyncio.Queue[Callable[[str], bool]]()
-    stop = on_news(lambda concerns: loop.call_soon_threadsafe(calls.put_nowait, concerns))
+    stop = store.on_news(lambda concerns: loop.call_soon_threadsafe(calls.put_nowait, concerns))
     for session in ("s", "t"):
         heard = await _heard(other, session, calls)
         same(f"whether it called where {session!r} was written to", heard, promised=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 from ..effects.errors import StoreError
-from ..performers.base import noop
-from ..performers.stores.base import Entries, Hear, Mark, SessionInfo, Store, renew_each
+from ..performers.stores.base import Entries, Hear, Mark, SessionInfo, Store
 from ..performers.stores.memory import MemoryStore
 
 
-class StoreOver:
+class StoreOver(Store):
     """
     A store that passes each call on to the store *kept*, by default one in memory.
 
@@ -21,6 +19,17 @@ class StoreOver:
 
     def __init__(self, kept: Store | None = None) -> None:
         self.kept: Store = MemoryStore() if kept is None else kept
+        self.keeps_leases = self.kept.keeps_leases
+        self.keeps_deadlines = self.kept.keeps_deadlines
+        self.keeps_checkpoints = self.kept.keeps_checkpoints
+        self.keeps_meters = self.kept.keeps_meters
+        self.tells_news = self.kept.tells_news
+        self.calls_on_news = self.kept.calls_on_news
+
+    @property
+    def path(self) -> str:
+        """The file of *kept*."""
+        return self.kept.path
 
     async def append(
         self,
@@ -54,57 +63,46 @@ class StoreOver:
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
     ) -> bytes | None:
-        """Put the lease *wanted* in the place of *held*; where *kept* has no leases, any is granted."""
-        keeps = getattr(self.kept, "lease", None)
-        return wanted if keeps is None else await keeps(session, held, wanted, incarnation)
+        """Put the lease *wanted* in the place of *held*."""
+        return await self.kept.lease(session, held, wanted, incarnation)
 
-    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
-        """Put *wanted* in the place of *held* as a meter; where *kept* has none, that is always done."""
-        keeps = getattr(self.kept, "meter", None)
-        return (held, time.time()) if keeps is None else await keeps(name, held, wanted)
+    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        """Put leases in the place of others."""
+        return await self.kept.renew(renewals)
+
+    async def leases(self) -> Mapping[str, bytes]:
+        """The leases of all sessions."""
+        return await self.kept.leases()
 
     async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
-        """Keep the deadline of *session*, where *kept* keeps any."""
-        keeps = getattr(self.kept, "set_deadline", None)
-        if keeps is not None:
-            await keeps(session, due, incarnation)
+        """Keep the deadline of *session*."""
+        await self.kept.set_deadline(session, due, incarnation)
 
     async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
-        """The sessions whose deadline is over; none where *kept* keeps none."""
-        keeps = getattr(self.kept, "overdue", None)
-        return () if keeps is None else await keeps(moment, skip)
+        """The sessions whose deadline is over."""
+        return await self.kept.overdue(moment, skip)
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
-        """Keep a checkpoint, where *kept* keeps any."""
-        keeps = getattr(self.kept, "keep_checkpoint", None)
-        if keeps is not None:
-            await keeps(session, position, body, first, incarnation)
+        """Keep a checkpoint."""
+        await self.kept.keep_checkpoint(session, position, body, first, incarnation)
 
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
-        """The checkpoints of *session*; none where *kept* keeps none."""
-        keeps = getattr(self.kept, "checkpoints", None)
-        return () if keeps is None else await keeps(session, incarnation)
+        """The checkpoints of *session*."""
+        return await self.kept.checkpoints(session, incarnation)
 
-    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
-        """Put leases in the place of others, one by one."""
-        return await renew_each(self.lease, renewals)
-
-    async def leases(self) -> Mapping[str, bytes]:
-        """The leases of all sessions; none where *kept* has none."""
-        there = getattr(self.kept, "leases", None)
-        return {} if there is None else await there()
+    async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
+        """Put *wanted* in the place of *held* as a meter."""
+        return await self.kept.meter(name, held, wanted)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to; where *kept* does not tell, it may be all."""
-        tells = getattr(self.kept, "news", None)
-        return ((), sessions) if tells is None else await tells(sessions, since)
+        """Those of *sessions* that were written to."""
+        return await self.kept.news(sessions, since)
 
     def on_news(self, hear: Hear) -> Callable[[], None]:
-        """Have *hear* called, where *kept* calls."""
-        calls = getattr(self.kept, "on_news", None)
-        return noop if calls is None else calls(hear)
+        """Have *hear* called where another process wrote."""
+        return self.kept.on_news(hear)
 
     async def close(self) -> None:
         """Close *kept*."""

@@ -44,6 +44,7 @@ from ...engine.agent import Agent
 from ...engine.session.lapsed import LeaseWatch
 from ...engine.session.tenant_bound import TenantBound
 from ...performers.base import warn
+from ...performers.stores.base import checked_store
 from .sleepers import BusyElsewhere, Sleepers
 from .turn_queue import QUEUE, TURN, TurnParams
 
@@ -179,9 +180,8 @@ class AbsurdWorker:
     _busy: BusyElsewhere = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # A store without leases is one of which only the turns here are known, which are counted till they
-        # end.
-        watch = LeaseWatch(self.store, _name(), self.claim)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # see above
+        checked_store(self.store)
+        watch = LeaseWatch(self.store, _name(), self.claim)
         self._bound = TenantBound(watch, self.tenant_working, tuple)
         self._sleepers = Sleepers(self.tenant_working)
         self._busy = BusyElsewhere(self.claim)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeAlias, TypeVar, final
 
@@ -17,7 +17,7 @@ import attrs
 import msgspec
 
 from ...effects.errors import SessionGone, StoreConflict, StoreError, TooLarge
-from ...performers.stores.base import Entries, SessionInfo
+from ...performers.stores.base import Entries, SessionInfo, Store
 from ...performers.worker_pool import finish
 
 # Bytes of entries in one message. A turn gets an input twice, and with all that it reads it may hold 32 MiB
@@ -62,7 +62,7 @@ class Look(_Word):
 
 @final
 class KeepCheckpoint(_Word):
-    """As `CheckpointingStore.keep_checkpoint`."""
+    """As `Store.keep_checkpoint`."""
 
     session: str
     position: int
@@ -73,7 +73,7 @@ class KeepCheckpoint(_Word):
 
 @final
 class LoadCheckpoints(_Word):
-    """As `CheckpointingStore.checkpoints`."""
+    """As `Store.checkpoints`."""
 
     session: str
     incarnation: str
@@ -211,8 +211,10 @@ A = TypeVar("A")
 
 
 @attrs.define(eq=False)
-class AskingStore(ABC):
+class AskingStore(Store):
     """A store, without `list`, whose methods are asks."""
+
+    keeps_checkpoints = True
 
     _closed: bool = attrs.field(default=False, init=False)
     # How many asks are under way, and whether it is none.

@@ -210,6 +210,8 @@ class TurnStore(AskingStore):
     input was taken in since.
     """
 
+    tells_news = True
+
     _queue: deque[tuple[Ask, asyncio.Future[AskAnswer]]] = attrs.field(factory=deque, init=False)
     # Those of the latest step, which wait for their answers.
     _given: Sequence[tuple[Ask, asyncio.Future[AskAnswer]]] = attrs.field(default=(), init=False)
@@ -325,10 +327,15 @@ class TurnStore(AskingStore):
         written(id(self), session, None)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that others wrote to after the mark *since*; see `TellingStore.news`."""
+        """Those of *sessions* that others wrote to after the mark *since*; see `Store.news`."""
         known = since[0] if since else 0
         return (len(self._written),), [one for one in sessions if one in self._written[known:]]
 
-    async def list(self, *_: object, **__: object) -> Sequence[SessionInfo]:
+    async def list(
+        self,
+        limit: int | None = None,  # noqa: ARG002  # see below
+        after: int | None = None,  # noqa: ARG002  # as above
+        prefix: str = "",  # noqa: ARG002  # as above
+    ) -> Sequence[SessionInfo]:
         """Nothing: a `RestateStore` lists the sessions of all objects."""
         return ()

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, TurnwheelError
 from ...engine.session.watching import position
 from ...performers.base import warn
+from ...performers.stores.base import checked_store
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
@@ -358,6 +359,7 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
 
     Mounted into another app, it needs that app's lifespan: ``async with app.state.server: yield``.
     """
+    checked_store(store)
     by_name = agents if isinstance(agents, Mapping) else {"default": agents}
     access = Access(tokens=dict(tokens or {}), hosts=tuple(hosts), origins=tuple(origins))
     server = AgentServer(

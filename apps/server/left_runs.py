@@ -27,7 +27,7 @@ from ...engine.journal.summary import SessionStatus
 from ...engine.session.lapsed import LeaseWatch
 from ...engine.session.listing import described
 from ...performers.base import warn
-from ...performers.stores.base import MOST_OVERDUE
+from ...performers.stores.base import MAX_OVERDUE
 
 if TYPE_CHECKING:
     from ...engine.session.listing import Listed
@@ -72,8 +72,7 @@ class LeftRuns:
 
     def __init__(self, store: Store, worker: str, seconds: float) -> None:
         self._store = store
-        # A store without leases is one without lapsed ones.
-        self.watch = LeaseWatch(store, worker, seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # see above
+        self.watch = LeaseWatch(store, worker, seconds)
         self._debts: dict[str, Debt] = {}
         # The sessions whose deadline is over, or some of many; when the store is asked for them again, and
         # how many it is to pass over then.
@@ -94,7 +93,7 @@ class LeftRuns:
 
     async def lost(self, session: str, error: StoreConflict) -> None:
         """A run of *session* ended here with *error*: another process has it, or it failed."""
-        if not hasattr(self._store, "lease"):
+        if not self._store.keeps_leases:
             # Nothing tells the two apart, and a run that another process has must not be taken back.
             return
         with suppress(WorldError):
@@ -153,7 +152,7 @@ class LeftRuns:
     async def seen_to(self, row: Listed) -> None:
         """The session *row* is over, and what the store keeps is no deadline of it any more."""
         self._overdue -= {row.session}
-        await self._store.set_deadline(row.session, None, row.incarnation)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # it told this one
+        await self._store.set_deadline(row.session, None, row.incarnation)
 
     async def rests(self, row: Listed) -> bool:
         """Whether the session *row* waits for people only: its worker may wait with it and needs no lease."""
@@ -174,8 +173,8 @@ class LeftRuns:
 
     async def due(self, *, deadlines: bool) -> dict[str, bytes | None]:
         """The sessions to take up now, each with the lapsed lease that is there; perhaps for *deadlines*."""
-        leases = await self.watch.look(self._debts)
-        if deadlines and self.watch.tells_all:
+        leases = await self.watch.look()
+        if deadlines and self._store.keeps_leases:
             await self._look_at_deadlines()
         free = [name for name in (*self._debts, *self._overdue) if name not in leases.there]
         found = {*leases.lapsed, *free}
@@ -183,11 +182,10 @@ class LeftRuns:
         return {name: leases.there.get(name) for name in found if self._debts.get(name, none).due <= now}
 
     async def _look_at_deadlines(self) -> None:
-        overdue = getattr(self._store, "overdue", None) if time.monotonic() >= self._asks_at else None
-        if overdue is not None:
+        if time.monotonic() >= self._asks_at:
             # A process that counts the time itself gets that of a lease to begin.
-            found = await overdue(time.time() - self.watch.seconds, self._skips)
+            found = await self._store.overdue(time.time() - self.watch.seconds, self._skips)
             # Those of other servers may stay for long, and must not hide the ones behind them.
-            self._skips = self._skips + len(found) if len(found) >= MOST_OVERDUE else 0
+            self._skips = self._skips + len(found) if len(found) >= MAX_OVERDUE else 0
             self._overdue = frozenset(found)
             self._asks_at = time.monotonic() + DEADLINES_EVERY

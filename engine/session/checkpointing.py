@@ -59,8 +59,7 @@ async def find_state(
 
     None where all of the journal has to be read.
     """
-    kept = getattr(store, "checkpoints", None)
-    bodies: Sequence[bytes] = () if kept is None else await kept(session, incarnation)
+    bodies = await store.checkpoints(session, incarnation)
     if not bodies:
         return None
     # Most sessions are short, and need no converter for it.
@@ -87,11 +86,10 @@ async def find_state(
 
 async def copy_checkpoints(store: Store, found: FoundState, session: str, incarnation: str) -> None:
     """Keep those that *found* was had from for *session*, too, which begins with the same entries."""
-    keep, bodies = getattr(store, "keep_checkpoint", None), found.restored.bodies
-    if keep is not None:
-        with suppress(WorldError):
-            for position, body in bodies:
-                await keep(session, position, body, bodies[0][0], incarnation)
+    bodies = found.restored.bodies
+    with suppress(WorldError):
+        for position, body in bodies:
+            await store.keep_checkpoint(session, position, body, bodies[0][0], incarnation)
 
 
 async def _prepare() -> None:
@@ -111,11 +109,11 @@ async def _prepare() -> None:
 class Checkpoints:
     """Keeps the checkpoints of *session* in *store*, where there is one that keeps any."""
 
-    __slots__ = ("_chain", "_keep", "_keeping", "_session", "due")
+    __slots__ = ("_chain", "_keeping", "_session", "_store", "due")
 
     def __init__(self, session: str, store: Store | None) -> None:
         self._session = session
-        self._keep: Callable[..., Awaitable[None]] | None = getattr(store, "keep_checkpoint", None)
+        self._store = store if store is not None and store.keeps_checkpoints else None
         # The length of the journal from which on one is due.
         self.due = EVERY
         # What the next one goes on from.
@@ -135,7 +133,7 @@ class Checkpoints:
         """
         machine, results = state.machine, state.full_results
         # Not in the middle of a batch, which has the results at full length: the next steps end it.
-        if self._keep is None or self._keeping or machine is None or calls_at(machine.state):
+        if self._store is None or self._keeping or machine is None or calls_at(machine.state):
             return
         if results.held > MOST_TEXTS:
             return
@@ -147,7 +145,7 @@ class Checkpoints:
             posted=[*state.posted],
             full_results=attrs.evolve(results, places={**results.places}),
         )
-        keep = partial(self._keep, self._session, length, incarnation=incarnation)
+        keep = partial(self._store.keep_checkpoint, self._session, length, incarnation=incarnation)
         self._keeping = asyncio.ensure_future(self._kept(keep, then, length, entry))
 
     async def _kept(

@@ -11,7 +11,7 @@ reads the journal. An observer that dies then leaves a record that lapses, too.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
@@ -22,7 +22,7 @@ from ...effects.errors import Workplace, WorldError
 from .lease import decoded, encoded, held_here
 
 if TYPE_CHECKING:
-    from ...performers.stores.base import LeasingStore
+    from ...performers.stores.base import Store
 
 # The claims of this process behind which work is about to begin.
 _beginning_here: set[bytes] = set()
@@ -42,25 +42,14 @@ class Leases:
 class LeaseWatch:
     """Looks at the leases of *store*; *seconds* is how long a claim of *worker* holds."""
 
-    store: LeasingStore
+    store: Store
     worker: str
     seconds: float
     # By session: the record that was there at the latest look, and when it was seen first.
     _seen: dict[str, tuple[bytes, float]] = attrs.field(factory=dict, init=False)
 
-    @property
-    def tells_all(self) -> bool:
-        """Whether the store can tell all leases."""
-        return hasattr(self.store, "leases")
-
-    async def look(self, wanted: Iterable[str] = ()) -> Leases:
-        """
-        The leases of now. One that lapses is found by the second look that sees it, at the latest.
-
-        Of a store that cannot tell all leases, those of the sessions *wanted*, and none as lapsed.
-        """
-        if not self.tells_all:
-            return Leases({name: data for name in wanted if (data := await self.lease(name)) is not None})
+    async def look(self) -> Leases:
+        """The leases of now. One that lapses is found by the second look that sees it, at the latest."""
         before, now = self._seen, time.monotonic()
         there = await self.store.leases()
         self._seen = {
@@ -72,8 +61,8 @@ class LeaseWatch:
         return Leases(there, frozenset([name for name in stood if _lapsed(*self._seen[name], now)]))
 
     async def lease(self, session: str) -> bytes | None:
-        """The lease of *session*, lapsed or not; None without one, and of a store that has none."""
-        return await self.store.lease(session, None, None) if hasattr(self.store, "lease") else None
+        """The lease of *session*, lapsed or not; None without one."""
+        return await self.store.lease(session, None, None)
 
     async def claim(self, session: str, lapsed: bytes | None) -> bytes | None:
         """A record of this process, put in the place of the *lapsed* one; None where another is there."""
@@ -85,11 +74,11 @@ class LeaseWatch:
         """
         Claim *session* for work that is to begin inside; whether there was no lease of it.
 
-        The work puts its own lease in the place of the claim. A store without leases has none to find.
+        The work puts its own lease in the place of the claim.
         """
-        claim = await self.claim(session, None) if self.tells_all else None
+        claim = await self.claim(session, None)
         if claim is None:
-            yield not self.tells_all
+            yield False
             return
         _beginning_here.add(claim)
         try:

@@ -178,15 +178,15 @@ class SessionLease:
         return uuid4().hex
 
     @property
-    def _lease(self) -> Callable[..., Awaitable[bytes | None]] | None:
-        # Looked up when it is wanted, since most sessions wait.
-        leases = self.log.kept and self.environment.task is None
-        return getattr(self.log.store, "lease", None) if leases else None
+    def _leases(self) -> bool:
+        """Whether this session has a lease: a child is its parent's work."""
+        return self.log.kept and self.environment.task is None and self.log.store.keeps_leases
 
     async def _swap(self, held: bytes | None, wanted: bytes | None) -> bytes | None:
-        """See `LeasingStore.lease`; where there are none, any is granted."""
-        lease = self._lease
-        return wanted if lease is None else await lease(self.log.session, held, wanted, self.log.incarnation)
+        """See `Store.lease`; where there are none, any is granted."""
+        if not self._leases:
+            return wanted
+        return await self.log.store.lease(self.log.session, held, wanted, self.log.incarnation)
 
     @property
     def session(self) -> str:
@@ -201,7 +201,7 @@ class SessionLease:
     @property
     def due(self) -> bool:
         """Whether it has to be taken or renewed now, since the next look may come too late for that."""
-        return self._lease is not None and time.monotonic() + self.pause > self._due
+        return self._leases and time.monotonic() + self.pause > self._due
 
     @property
     def pause(self) -> float:
@@ -215,7 +215,7 @@ class SessionLease:
         Raises `SessionBusy`. It waits up to the time of a lease for a process of another machine.
         """
         # Between two runs it is here, and young.
-        if self._lease is None or time.monotonic() < self._due:
+        if not self._leases or time.monotonic() < self._due:
             return
         async with self._lock:
             found = await self._put(_any if takeover else self._over)
@@ -266,9 +266,9 @@ class SessionLease:
 
     async def _tell_deadline(self) -> None:
         """Tell the store when a process is wanted again, where that has changed."""
-        due, told = self._first_due(), getattr(self.log.store, "set_deadline", None)
-        if due != self._deadline and told is not None:
-            await told(self.log.session, due, self.log.incarnation)
+        due = self._first_due()
+        if due != self._deadline:
+            await self.log.store.set_deadline(self.log.session, due, self.log.incarnation)
             self._deadline = due
 
     async def _give_up(self) -> None:

@@ -105,11 +105,10 @@ class Poller:
         self._fresh.add(one.session)
         if self._timer is None:
             self._timer = self.loop.call_later(self.pause, self._begin)
-        on_news = None if self._stop_calls else getattr(self.store, "on_news", None)
-        if on_news is not None:
+        if self._stop_calls is None:
             # It is away: the first that comes when it is there again has another try.
             with suppress(WorldError):
-                self._stop_calls = on_news(self._hear)
+                self._stop_calls = self.store.on_news(self._hear)
         # It has none yet, or takes it back: not to be left to the next look.
         if one.lease is not None and one.lease.due and one.works:
             self._start(one.lease.keep())
@@ -197,12 +196,11 @@ class Poller:
     async def _news(self) -> set[str]:
         """The sessions that may have been written to since the look before."""
         fresh, self._fresh = self._fresh, set()
-        news = getattr(self.store, "news", None)
-        if news is None:
+        if not self.store.tells_news:
             return {*self.waiting}
         before, named = self._mark, tuple([name for name in self.waiting if name != ANY_SESSION])
         try:
-            self._mark, found = await news(named, before)
+            self._mark, found = await self.store.news(named, before)
         except WorldError:
             # It fails now and then; what came meanwhile is found by the next look.
             self._fresh |= fresh
@@ -229,18 +227,16 @@ class Poller:
 
 
 async def renew(store: Store, leases: Sequence[Lease]) -> None:
-    """Take or renew *leases*, which are due: all that are held in one step, where *store* can."""
+    """Take or renew *leases*, which are due: all that are held in one step."""
     renewals: dict[str, tuple[bytes, bytes]] = {}
-    together = getattr(store, "renew", None)
-    if together is not None:
-        # One for each session: a second object of a session has no lease of it.
-        held = {lease.session: lease for lease in leases if lease.held}
-        with suppress(WorldError):
-            async with AsyncExitStack() as stack:
-                for lease in held.values():
-                    await stack.enter_async_context(lease.renewing(renewals))
-                for session in await together(renewals) if renewals else ():
-                    del renewals[session]
+    # One for each session: a second object of a session has no lease of it.
+    held = {lease.session: lease for lease in leases if lease.held}
+    with suppress(WorldError):
+        async with AsyncExitStack() as stack:
+            for lease in held.values():
+                await stack.enter_async_context(lease.renewing(renewals))
+            for session in await store.renew(renewals) if renewals else ():
+                del renewals[session]
     # Those that another process has, or that were not held yet, each by itself.
     await asyncio.gather(*[lease.keep() for lease in leases if lease.session not in renewals])
 

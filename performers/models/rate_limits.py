@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
@@ -24,9 +24,12 @@ from ...effects.requests import CallModel, Transcript
 from ...effects.validators import not_empty, positive
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN, history_size
 from ..base import PerformContext, Performer
-from ..meters import Bucket, MeterChange, Meters, change, meters_of, own_meters, taking, taking_after
+from ..meters import Bucket, MeterChange, change, meters_of, own_meters, taking, taking_after
 from ..worker_pool import CancelShield
 from .throttle import patience_of
+
+if TYPE_CHECKING:
+    from ..stores.base import Store
 
 T = TypeVar("T")
 
@@ -56,7 +59,7 @@ class RateLimiter:
 
     def __init__(self, limits: Iterable[RateLimit]) -> None:
         self._buckets = {limit.model: limit.buckets for limit in limits}
-        self._own: Meters | None = None
+        self._own: Store | None = None
 
     async def ask(
         self, inner: Performer[CallModel], account: str, request: CallModel, scene: PerformContext

@@ -7,10 +7,14 @@ has an incarnation, which no other one ever has, and every call may name the one
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Literal, Protocol, Self, TypeAlias, final
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, Self, TypeAlias, final
 
 import attrs
+
+from ...effects.errors import ConfigError
 
 # What an entry survives: the end of everything but the disk, or the end of the process only.
 Durability = Literal["power", "process"]
@@ -49,7 +53,17 @@ class Entries(tuple[bytes, ...]):  # noqa: SLOT001  # no tuple has room for a sl
         return made
 
 
-class Store(Protocol):
+# How far the writing of a store had come; means something to that store only.
+Mark: TypeAlias = tuple[int, ...]
+
+# Called with what says whether a session may have been written to; from any thread.
+Hear: TypeAlias = Callable[[Callable[[str], bool]], object]
+
+# The most sessions that `overdue` gives at once.
+MAX_OVERDUE = 100
+
+
+class Store(ABC):
     """
     Keeps bytes; knows nothing of what they mean.
 
@@ -65,9 +79,34 @@ class Store(Protocol):
     Every method raises `StoreError` where the store cannot be reached or was closed. Cancelling one leaves
     its work in no doubt: it is done before the cancellation goes on.
 
-    All of this is in `turnwheel.testing.store_contract`, as checks that a store of one's own can be put to.
+    The abstract methods make a store. All others have a default, for a store that does not keep what they are
+    about; a store that keeps it overrides them and sets the attribute that says so.
+
+    `turnwheel.testing.store_contract` has all of this as checks for a store of your own.
     """
 
+    # Leases say who is at work on a session. Without them, any process that resumes a session takes it over.
+    keeps_leases: bool = False
+    # Deadlines say when a process is wanted for a session. Without them, the deadline of a question passes
+    # unseen where the process that counted the time is gone, until the session's next input.
+    keeps_deadlines: bool = False
+    # Checkpoints are what a session was after so many entries. Without them, each object of a session reads
+    # its journal from the first entry.
+    keeps_checkpoints: bool = False
+    # Meters are what all processes on the store count together. Without them, each process counts for itself.
+    keeps_meters: bool = False
+    # `news` says which sessions were written to. Without it, each session that waits reads its journal every
+    # half second.
+    tells_news: bool = False
+    # `on_news` calls at once where another process wrote.
+    calls_on_news: bool = False
+
+    @property
+    def path(self) -> str:
+        """The file that this store keeps; empty for none. Agents are not to edit it unasked."""
+        return ""
+
+    @abstractmethod
     async def append(
         self,
         session: str,
@@ -87,12 +126,12 @@ class Store(Protocol):
         Raises `StoreConflict` where the session has another length, and writes nothing then. It may send all
         entries along that are behind the expected ones, as `load` would give them.
         """
-        ...
 
+    @abstractmethod
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from index *start* on; empty for a session that is not there."""
-        ...
 
+    @abstractmethod
     async def list(
         self, limit: int | None = None, after: int | None = None, prefix: str = ""
     ) -> Sequence[SessionInfo]:
@@ -103,65 +142,20 @@ class Store(Protocol):
         next page follows. A session that is written between two pages moves to the front, and may be missing
         behind. All at once may take a second, in which no append is done.
         """
-        ...
 
+    @abstractmethod
     async def info(self, session: str) -> SessionInfo | None:
         """*session* as `list` has it; None where it is not there."""
-        ...
 
+    @abstractmethod
     async def delete(self, session: str, incarnation: str = "") -> bool:
         """Forget *session*; whether there was one."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Let go of files and threads, when the calls before are done. Closing twice is fine."""
-        ...
 
-
-# How far the writing of a store had come; means something to that store only.
-Mark: TypeAlias = tuple[int, ...]
-
-
-class TellingStore(Store, Protocol):
-    """
-    A `Store` that also tells which sessions were written to, by any process.
-
-    A store may do without: all sessions that wait for news then read their journals every half second.
-    """
-
-    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """
-        Those of *sessions* that were written to or deleted after the mark *since*, and the mark of now.
-
-        The marks come from earlier calls; without one, it may be all. It may be one too many at any time, and
-        never one too few. It should cost about the same for a thousand sessions as for one.
-        """
-        ...
-
-
-# Called with what says whether a session may have been written to; from any thread.
-Hear: TypeAlias = Callable[[Callable[[str], bool]], object]
-
-
-class CallingStore(TellingStore, Protocol):
-    """
-    A `TellingStore` that also calls as soon as another process wrote, so that no look has to be waited for.
-
-    A store may do without, and a call may be lost: it is looked at every half second in any case.
-    """
-
-    def on_news(self, hear: Hear) -> Callable[[], None]:
-        """Call *hear* soon after another process wrote, until the function that is returned is called."""
-        ...
-
-
-class LeasingStore(Store, Protocol):
-    """
-    A `Store` that also keeps leases: for each session one record, which says who is at work on it.
-
-    A store may do without: a session at work is then taken over by any process that resumes it. Where it has
-    no `renew`, each lease is renewed by itself. Where it has no `leases`, a server takes over when it starts.
-    """
+    # Leases: for each session one record, which says who is at work on it.
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
@@ -170,17 +164,22 @@ class LeasingStore(Store, Protocol):
         Put *wanted* in the place of *held* as the lease of *session*, None for none; what is there now.
 
         Where another one than *held* is there, it stays. Comparing and writing are one step. A session need
-        not be there, and one that is deleted loses its lease. A lease may be lost with the power.
+        not be there, and one that is deleted loses its lease. A lease may be lost with the power. By default
+        each lease is granted.
         """
-        ...
+        return wanted
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """
         As `lease` for each session of *renewals*, with its *held* and *wanted*; where another one is there.
 
-        All in one step, for a process with a thousand sessions at work.
+        All in one step, for a process with a thousand sessions at work; by default one after the other.
         """
-        ...
+        return [
+            name
+            for name, (held, wanted) in renewals.items()
+            if await self.lease(name, held, wanted) != wanted
+        ]
 
     async def leases(self) -> Mapping[str, bytes]:
         """
@@ -188,23 +187,9 @@ class LeasingStore(Store, Protocol):
 
         A server asks a few times a second: it should cost no more than to read them.
         """
-        ...
+        return {}
 
-
-async def renew_each(
-    lease: Callable[[str, bytes, bytes], Awaitable[bytes | None]], renewals: Mapping[str, tuple[bytes, bytes]]
-) -> Sequence[str]:
-    """As `LeasingStore.renew`, by *lease*, one after the other: where each costs next to nothing."""
-    return [name for name, (held, wanted) in renewals.items() if await lease(name, held, wanted) != wanted]
-
-
-class DeadlineStore(LeasingStore, Protocol):
-    """
-    A `LeasingStore` that also keeps deadlines: for each session the moment at which a process is wanted.
-
-    A store may do without: a question with a deadline then waits for the process that counts the time, and
-    where that one is gone, for the session's next input.
-    """
+    # Deadlines: for each session the moment at which a process is wanted.
 
     async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
         """
@@ -212,28 +197,18 @@ class DeadlineStore(LeasingStore, Protocol):
 
         A session that is not there gets none, and one that is deleted loses it.
         """
-        ...
 
     async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """
-        Sessions whose deadline is *moment* or before, the earliest first; a hundred at most, behind *skip*.
+        The first `MAX_OVERDUE`, behind *skip*, of the sessions whose deadline is *moment* or before.
 
-        A server asks every few seconds: it should cost nothing for those that are due later.
+        The earliest come first. A server asks every few seconds: it should cost nothing for those that are
+        due later.
         """
-        ...
+        return ()
 
-
-# The most sessions that `overdue` gives at once.
-MOST_OVERDUE = 100
-
-
-class CheckpointingStore(Store, Protocol):
-    """
-    A `Store` that also keeps checkpoints: what a session was after so many entries, to begin reading there.
-
-    A store may do without: a session is then read from its first entry. The engine finds out and passes over
-    one that is damaged or does not go with the journal.
-    """
+    # Checkpoints: what a session was after so many entries. The engine passes over one that is damaged or
+    # does not go with the journal.
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
@@ -243,19 +218,12 @@ class CheckpointingStore(Store, Protocol):
 
         A session that is not there gets none. A checkpoint may be lost with the power.
         """
-        ...
 
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*, by their positions; a session that is deleted loses them."""
-        ...
+        return ()
 
-
-class MeteringStore(Store, Protocol):
-    """
-    A `Store` that also keeps meters: small records, by name, of what all processes on it count together.
-
-    A store may do without: each process then counts for itself.
-    """
+    # Meters: small records, by name, of what all processes on the store count together.
 
     async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
         """
@@ -264,4 +232,40 @@ class MeteringStore(Store, Protocol):
         Where another one than *held* was there, it stays. Comparing and writing are one step. The time is the
         store's, in seconds since the epoch: that of all processes. A meter may be lost with the power.
         """
-        ...
+        return held, time.time()
+
+    # News: which sessions were written to, by any process.
+
+    async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+        """
+        Those of *sessions* that were written to or deleted after the mark *since*, and the mark of now.
+
+        The marks come from earlier calls; without one, it may be all. It may be one too many at any time, and
+        never one too few. It should cost about the same for a thousand sessions as for one.
+        """
+        return (), sessions
+
+    def on_news(self, hear: Hear) -> Callable[[], None]:
+        """
+        Call *hear* soon after another process wrote, until the function that is returned is called.
+
+        A call may be lost: sessions that wait look every half second in any case. By default it is never
+        called.
+        """
+        return _stop_nothing
+
+
+def _stop_nothing() -> None:
+    """End the calls of a store that never calls."""
+
+
+def checked_store(store: Store | None) -> Store | None:
+    """*store*; raises `ConfigError` where it does not derive from `Store`."""
+    given: object = store
+    if given is None or isinstance(given, Store):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may have no type checker
+        return given
+    msg = (
+        f"store: {type(given).__name__} does not derive from turnwheel.performers.Store; "
+        "derive it, and set the attributes that say what it keeps"
+    )
+    raise ConfigError(msg)

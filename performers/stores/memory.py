@@ -12,7 +12,7 @@ from typing import final
 import attrs
 
 from ...effects.errors import SessionGone, StoreConflict, StoreError
-from .base import MOST_OVERDUE, Entries, Mark, SessionInfo, renew_each
+from .base import MAX_OVERDUE, Entries, Mark, SessionInfo, Store
 
 
 @final
@@ -45,12 +45,18 @@ SWEEP = 64
 
 
 @final
-class MemoryStore:
+class MemoryStore(Store):
     """
     Keeps everything in this process, as a `Store`. *now* gives the time, in seconds since the epoch.
 
     Event loops in several threads may share one.
     """
+
+    keeps_leases = True
+    keeps_deadlines = True
+    keeps_checkpoints = True
+    keeps_meters = True
+    tells_news = True
 
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -154,20 +160,20 @@ class MemoryStore:
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
     ) -> bytes | None:
-        """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
+        """Put the lease *wanted* in the place of *held*; see `Store.lease`."""
         with self._lock:
             self._find(session, incarnation)
             there = _swapped(self._leases, session, held, wanted)
             return wanted if there == held else there
 
     async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
-        """Put *wanted* in the place of *held* as the meter *name*; see `MeteringStore.meter`."""
+        """Put *wanted* in the place of *held* as the meter *name*; see `Store.meter`."""
         with self._lock:
             self._open()
             return _swapped(self._meters, name, held, wanted), self._now()
 
     async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
-        """Keep *due* as the deadline of *session*; see `DeadlineStore.set_deadline`."""
+        """Keep *due* as the deadline of *session*; see `Store.set_deadline`."""
         with self._lock:
             there = self._find(session, incarnation) is not None
             if there and due is not None:
@@ -176,16 +182,16 @@ class MemoryStore:
                 self._deadlines.pop(session, None)
 
     async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
-        """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
+        """Sessions whose deadline is *moment* or before; see `Store.overdue`."""
         with self._lock:
             self._open()
             found = [(due, name) for name, due in self._deadlines.items() if due <= moment]
-            return [name for _, name in sorted(found)[skip : skip + MOST_OVERDUE]]
+            return [name for _, name in sorted(found)[skip : skip + MAX_OVERDUE]]
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
-        """Keep *body* as a checkpoint of *session*; see `CheckpointingStore.keep_checkpoint`."""
+        """Keep *body* as a checkpoint of *session*; see `Store.keep_checkpoint`."""
         with self._lock:
             if (kept := self._find(session, incarnation)) is not None:
                 before = {at: one for at, one in kept.checkpoints.items() if first <= at < position}
@@ -197,18 +203,14 @@ class MemoryStore:
             kept = self._find(session, incarnation)
             return [*kept.checkpoints.values()] if kept else []
 
-    async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
-        """Put leases in the place of others; see `LeasingStore.renew`."""
-        return await renew_each(self.lease, renewals)
-
     async def leases(self) -> Mapping[str, bytes]:
-        """The leases of all sessions that have one; see `LeasingStore.leases`."""
+        """The leases of all sessions that have one; see `Store.leases`."""
         with self._lock:
             self._open()
             return dict(self._leases)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
+        """Those of *sessions* that were written to or deleted since then; see `Store.news`."""
         with self._lock:
             there, before = self._open(), since or (0, 0)
             now = self._stamps[-1] if self._stamps else 0, self._deletions

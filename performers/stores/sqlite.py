@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, fin
 import attrs
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
-from .base import Durability, Entries, Mark, SessionInfo
+from .base import Durability, Entries, Mark, SessionInfo, Store
 from .sqlite_records import check_incarnation, lease, leases, meter, number_of, overdue, renew, set_deadline
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ JobKind = Literal["read", "write", "lease", "meter", "checkpoint", "end"]
 
 
 @final
-class SQLiteStore:
+class SQLiteStore(Store):
     """
     Keeps sessions in the SQLite file at *path*, as a `Store`; the file and its directories are made.
 
@@ -69,6 +69,12 @@ class SQLiteStore:
     has to do so before that. It is made once: where it is deleted, emptied or replaced under an open store,
     that is an error and no new beginning.
     """
+
+    keeps_leases = True
+    keeps_deadlines = True
+    keeps_checkpoints = True
+    keeps_meters = True
+    tells_news = True
 
     def __init__(
         self,
@@ -140,19 +146,19 @@ class SQLiteStore:
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
     ) -> bytes | None:
-        """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
+        """Put the lease *wanted* in the place of *held*; see `Store.lease`."""
         work = partial(lease, session, held, wanted, incarnation)
         return await self._do(work, "read" if held == wanted else "lease")
 
     async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
-        """Put *wanted* in the place of *held* as the meter *name*; see `MeteringStore.meter`."""
+        """Put *wanted* in the place of *held* as the meter *name*; see `Store.meter`."""
         work = partial(meter, name, held, wanted, self._now)
         return await self._do(work, "read" if held == wanted else "meter")
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
-        """Keep *body* as a checkpoint of *session*; see `CheckpointingStore.keep_checkpoint`."""
+        """Keep *body* as a checkpoint of *session*; see `Store.keep_checkpoint`."""
         new = NewCheckpoint(session, position, body, first, incarnation)
         await self._do(partial(keep_checkpoint, new, self._chain), "checkpoint")
 
@@ -161,23 +167,23 @@ class SQLiteStore:
         return await self._do(partial(checkpoints, session, incarnation, self._chain))
 
     async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
-        """Keep *due* as the deadline of *session*; see `DeadlineStore.set_deadline`."""
+        """Keep *due* as the deadline of *session*; see `Store.set_deadline`."""
         await self._do(partial(set_deadline, session, due, incarnation), "write")
 
     async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
-        """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
+        """Sessions whose deadline is *moment* or before; see `Store.overdue`."""
         return await self._do(partial(overdue, moment, skip))
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
-        """Put leases in the place of others, in one transaction; see `LeasingStore.renew`."""
+        """Put leases in the place of others, in one transaction; see `Store.renew`."""
         return await self._do(partial(renew, dict(renewals)), "lease")
 
     async def leases(self) -> Mapping[str, bytes]:
-        """The leases of all sessions that have one; see `LeasingStore.leases`."""
+        """The leases of all sessions that have one; see `Store.leases`."""
         return await self._do(leases)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
+        """Those of *sessions* that were written to or deleted since then; see `Store.news`."""
         return await self._do(partial(news, tuple(sessions), since))
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...effects.errors import SessionGone
-from .base import MOST_OVERDUE
+from .base import MAX_OVERDUE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -86,4 +86,4 @@ def set_deadline(session: str, due: float | None, incarnation: str, db: sqlite3.
 def overdue(moment: float, skip: int, db: sqlite3.Connection) -> list[str]:
     """The sessions whose deadline is *moment* or before, the earliest first, behind *skip*."""
     asked = "select session from deadlines where due <= ? order by due limit ? offset ?"
-    return [session for (session,) in db.execute(asked, (moment, MOST_OVERDUE, skip))]
+    return [session for (session,) in db.execute(asked, (moment, MAX_OVERDUE, skip))]

@@ -694,6 +694,18 @@ def test_an_agent_does_not_show_its_keys() -> None:
     assert not any(word in repr(agent) for word in ("hidden", "approvals", "at_work"))
 
 
+def test_a_store_that_does_not_derive_from_store_is_refused_when_the_agent_is_made() -> None:
+    class Other:
+        """It has no method of a store."""
+
+    other: Any = Other()
+    why = r"^store: Other does not derive from turnwheel\.performers\.Store; derive it"
+    with pytest.raises(ConfigError, match=why):
+        Agent(model="m", store=other)
+    with pytest.raises(ConfigError, match=why):
+        Agent(model="m").session("s", other)
+
+
 async def test_a_session_may_have_a_store_of_its_own() -> None:
     usual, other = MemoryStore(), MemoryStore()
     agent, _ = scripted(says("one"), says("two"), store=usual)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ....effects.errors import ConfigError, SessionGone, StoreError
 from ...worker_pool import finish
-from ..base import MOST_OVERDUE, Entries, Hear, Mark, SessionInfo
+from ..base import MAX_OVERDUE, Entries, Hear, Mark, SessionInfo, Store
 from .address import SCHEMES, place_of
 from .server import DatabaseRow
 
@@ -69,7 +69,7 @@ _LONGEST_NAME = 63
 
 
 @final
-class PostgresStore:
+class PostgresStore(Store):
     """
     Keeps sessions in the PostgreSQL database that *dsn* names, as a `Store`.
 
@@ -81,6 +81,13 @@ class PostgresStore:
     or the server is, a call is sent again for *patience* seconds, and done once. It connects with the first
     call; a process that forks has to do so before that.
     """
+
+    keeps_leases = True
+    keeps_deadlines = True
+    keeps_checkpoints = True
+    keeps_meters = True
+    tells_news = True
+    calls_on_news = True
 
     def __init__(
         self, dsn: str, *, schema: str = "turnwheel", connections: int = 8, patience: float = 20.0
@@ -166,7 +173,7 @@ class PostgresStore:
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
     ) -> bytes | None:
-        """Put the lease *wanted* in the place of *held*; see `LeasingStore.lease`."""
+        """Put the lease *wanted* in the place of *held*; see `Store.lease`."""
         given = (self._bytes(session), held, wanted, incarnation)
         ((body, there),) = await self._call("select * from lease($1, $2, $3, $4)", *given)
         if incarnation:
@@ -175,7 +182,7 @@ class PostgresStore:
         return lease
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
-        """Put leases in the place of others, in one transaction; see `LeasingStore.renew`."""
+        """Put leases in the place of others, in one transaction; see `Store.renew`."""
         names, pairs = [*renewals], [*renewals.values()]
         rows = await self._call(
             "select * from renew($1, $2, $3)",
@@ -187,7 +194,7 @@ class PostgresStore:
 
     async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
         """
-        Put *wanted* in the place of *held* as the meter *name*; see `MeteringStore.meter`.
+        Put *wanted* in the place of *held* as the meter *name*; see `Store.meter`.
 
         One whose answer was lost is sent again, and may find its own: it counts twice then, and never less.
         """
@@ -195,25 +202,25 @@ class PostgresStore:
         return body, at
 
     async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
-        """Keep *due* as the deadline of *session*; see `DeadlineStore.set_deadline`."""
+        """Keep *due* as the deadline of *session*; see `Store.set_deadline`."""
         given = (self._bytes(session), due, incarnation)
         ((there,),) = await self._call("select * from set_deadline($1, $2, $3)", *given)
         _check_incarnation(session, incarnation, there)
 
     async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
-        """Sessions whose deadline is *moment* or before; see `DeadlineStore.overdue`."""
+        """Sessions whose deadline is *moment* or before; see `Store.overdue`."""
         asked = "select session from deadlines where due <= $1 order by due limit $2 offset $3"
-        return [name.decode() for (name,) in await self._call(asked, moment, MOST_OVERDUE, skip)]
+        return [name.decode() for (name,) in await self._call(asked, moment, MAX_OVERDUE, skip)]
 
     async def leases(self) -> Mapping[str, bytes]:
-        """The leases of all sessions that have one; see `LeasingStore.leases`."""
+        """The leases of all sessions that have one; see `Store.leases`."""
         rows = await self._call("select session, body from leases")
         return {name.decode(): body for name, body in rows}
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
-        """Keep *body* as a checkpoint of *session*; see `CheckpointingStore.keep_checkpoint`."""
+        """Keep *body* as a checkpoint of *session*; see `Store.keep_checkpoint`."""
         given = (self._bytes(session), position, body, first, incarnation)
         ((there,),) = await self._call("select * from keep_checkpoint($1, $2, $3, $4, $5)", *given)
         _check_incarnation(session, incarnation, there)
@@ -224,7 +231,7 @@ class PostgresStore:
         return _found(session, incarnation, rows)[0]
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to or deleted since then; see `TellingStore.news`."""
+        """Those of *sessions* that were written to or deleted since then; see `Store.news`."""
         if since is None:
             ((now,),) = await self._call("select pg_current_snapshot()::text")
             return _mark(now), sessions
@@ -236,7 +243,7 @@ class PostgresStore:
         return _mark(now), [*found]
 
     def on_news(self, hear: Hear) -> Callable[[], None]:
-        """Call *hear* where another process wrote; see `CallingStore.on_news`."""
+        """Call *hear* where another process wrote; see `Store.on_news`."""
         self._asked(lambda thread: thread.do(lambda parts: parts.listener.add(hear)))
 
         def stop() -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import pytest
 from support.http_server import scripted, serving
 from support.patience import PATIENCE
@@ -419,22 +418,19 @@ async def test_a_child_that_is_being_stopped_takes_no_answer(*, at_parent: bool)
         assert "was withdrawn by an interrupt" in refused["detail"]
 
 
-@attrs.define
-class PagesHeldBack:
-    """*store*, of which lists have no page behind the first before *more* is set."""
+class PagesHeldBack(StoreOver):
+    """A store of which lists have no page behind the first before *more* is set."""
 
-    store: Store
-    more: asyncio.Event = attrs.field(factory=asyncio.Event)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
+    def __init__(self, kept: Store) -> None:
+        super().__init__(kept)
+        self.more = asyncio.Event()
 
     async def list(
         self, limit: int | None = None, after: int | None = None, prefix: str = ""
     ) -> Sequence[SessionInfo]:
         if after is not None:
             await self.more.wait()
-        return await self.store.list(limit, after, prefix)
+        return await super().list(limit, after, prefix)
 
 
 async def test_a_server_answers_before_it_has_looked_at_all_sessions() -> None:

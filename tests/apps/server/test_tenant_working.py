@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from support.http_server import Asking, scripted, serving
 from support.patience import PATIENCE
+from support.plain_store import PlainStore
 from support.session_stage import until
 
 from turnwheel import Agent, MemoryStore
@@ -52,15 +53,6 @@ class Model:
         stop = StopReason.END_TURN
         words = (TextPiece("done"),)
         return ModelFinished(at=now(), request=request.id, usage=usage, stop=stop, pieces=words)
-
-
-class WithoutLeases:
-    """A store that keeps journals alone."""
-
-    def __init__(self) -> None:
-        kept = MemoryStore()
-        self.append, self.load, self.list = kept.append, kept.load, kept.list
-        self.info, self.delete, self.close = kept.info, kept.delete, kept.close
 
 
 @asynccontextmanager
@@ -197,7 +189,7 @@ async def test_the_runs_of_a_dead_server_have_no_place_and_are_taken_up_all_the_
         await until(lambda: model.working == 3)
 
 
-@pytest.mark.parametrize("store", [WithoutLeases(), StoreOver(WithoutLeases())])
+@pytest.mark.parametrize("store", [PlainStore(), StoreOver(PlainStore())])
 async def test_of_a_store_without_leases_a_server_counts_its_own(store: Store) -> None:
     model = Model()
     async with served(model, store) as one:

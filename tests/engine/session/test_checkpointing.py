@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from provers.tasks import turns
 from structlog.testing import capture_logs
+from support.plain_store import PlainStore
 from support.session_stage import House, Watch, said, until
 
 from turnwheel import MemoryStore
@@ -24,7 +25,6 @@ from turnwheel.engine.session.checkpointing import Checkpoints
 from turnwheel.engine.session.delivery import Position
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.watching import JournalReader
-from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import Reply, calls, says
 from turnwheel.testing.stores import StoreOver
 
@@ -405,15 +405,7 @@ async def test_checkpoints_grow_with_the_journal_and_not_with_its_square(one: Ho
 
 
 async def test_a_store_may_do_without(folded: list[int]) -> None:
-    class Plain:
-        """The methods of a store that every one has."""
-
-        def __init__(self) -> None:
-            kept = MemoryStore()
-            self.append, self.load, self.list, self.info = kept.append, kept.load, kept.list, kept.info
-            self.delete, self.close = kept.delete, kept.close
-
-    store: Store = Plain()
+    store = PlainStore()
     house = House(store)
     async with house.process(*rounds(12)) as session:
         await session.run("go")

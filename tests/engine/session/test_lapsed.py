@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.plain_store import PlainStore
 
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import SessionGone, StoreError
@@ -47,19 +48,6 @@ def token() -> Iterator[str]:
     held_here.discard("mine")
 
 
-class Few:
-    """A store that can tell the lease of one session, and not all."""
-
-    def __init__(self, leases: Mapping[str, bytes]) -> None:
-        self._leases = leases
-
-    async def lease(
-        self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
-    ) -> bytes | None:
-        assert (held, wanted, incarnation) == (None, None, "")
-        return self._leases.get(session)
-
-
 def watch_of(store: Any) -> LeaseWatch:
     return LeaseWatch(store, "worker", TIME)
 
@@ -85,19 +73,18 @@ async def test_all_leases_are_told_with_those_that_have_lapsed(now: Now, token: 
         await put(store, data, session=session)
     watch = watch_of(store)
     leases = await watch.look()
-    assert (watch.tells_all, leases.there, leases.lapsed) == (True, there, frozenset({"a"}))
+    assert (leases.there, leases.lapsed) == (there, frozenset({"a"}))
     now.seconds += TIME
     # That of another machine lapses where it was not renewed while it was watched.
     assert await found(watch) == {"a", "d"}
 
 
-async def test_a_store_that_cannot_tell_all_is_asked_for_those_that_are_wanted() -> None:
-    there = {"a": record(), "b": record()}
-    watch = watch_of(Few(there))
-    leases = await watch.look(["a", "c"])
-    assert (watch.tells_all, leases.there, leases.lapsed) == (False, {"a": there["a"]}, frozenset())
-    assert (await watch_of(object()).look(["a"])).there == {}
-    assert await watch_of(object()).lease("a") is None
+async def test_a_store_without_leases_has_none_and_grants_each_claim() -> None:
+    watch = watch_of(PlainStore())
+    assert (await watch.look()).there == {}
+    assert await watch.lease("a") is None
+    async with watch.claiming("a") as claimed:
+        assert claimed
 
 
 async def test_a_lease_that_was_renewed_between_two_looks_is_of_a_process_at_work(now: Now) -> None:
@@ -173,12 +160,6 @@ async def test_the_lease_of_the_work_stays_where_its_claim_is_over(token: str) -
     async with watch.claiming("s"):
         await put(store, mine, await watch.lease("s"))
     assert await watch.lease("s") == mine
-
-
-async def test_without_leases_there_is_none_to_find() -> None:
-    for store in Few({"s": record()}), object():
-        async with watch_of(store).claiming("s") as begins:
-            assert begins
 
 
 async def test_a_claim_that_could_not_be_given_up_lapses(monkeypatch: pytest.MonkeyPatch) -> None:

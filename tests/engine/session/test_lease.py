@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 from provers.tasks import turns
 from support.patience import PATIENCE
+from support.plain_store import PlainStore
 from support.session_stage import CHILDREN, House, Tape, Watch, outcomes, said, until
 
-from turnwheel import MemoryStore, Policy, Singleton
+from turnwheel import Policy, Singleton
 from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
-from turnwheel.engine.session.lapsed import LeaseWatch
 from turnwheel.engine.session.lease import born, decoded, machine
-from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import calls, says
 
@@ -341,34 +340,8 @@ async def test_the_record_that_is_there_is_given_up_where_it_is_ours(one: House,
     assert await lease_of(one) == (None if token is None else there)
 
 
-class Plain:
-    """A store without leases."""
-
-    def __init__(self) -> None:
-        kept = MemoryStore()
-        self.append, self.load, self.list = kept.append, kept.load, kept.list
-        self.info, self.delete, self.close = kept.info, kept.delete, kept.close
-
-
-class Single(Plain):
-    """A store that tells the lease of one session, and not all leases."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lease = MemoryStore().lease
-
-
-@pytest.mark.parametrize("store", [Plain(), Single(), MemoryStore()])
-async def test_of_a_store_that_cannot_tell_all_leases_those_that_are_asked_for_are_told(store: Any) -> None:
-    watch = LeaseWatch(store, "worker", 30.0)
-    if not isinstance(store, Plain):
-        await store.append("s", 0, [b"{}"])
-    has = await watch.claim("s", None) if hasattr(store, "lease") else None
-    assert (await watch.look(["s", "t"])).there == ({} if has is None else {"s": has})
-
-
 async def test_without_leases_the_journal_alone_decides() -> None:
-    store: Store = Plain()
+    store = PlainStore()
     house = House(store)
     here, there = house.process(DIGS), house.process(says("mine"))
     watch = Watch(here)

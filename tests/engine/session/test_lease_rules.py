@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from provers.tasks import turns
+from support.plain_store import PlainStore
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import SessionBusy, StoreError, Workplace
@@ -21,6 +22,7 @@ from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.lease import SessionLease, born, decoded, encoded, held_here, machine, runs
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.stores import StoreOver
 
 # By the clock of this test, which all times here are of.
 NOW = 1_000.0
@@ -58,10 +60,11 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     return made
 
 
-class Leases:
+class Leases(StoreOver):
     """A store that keeps the lease of one session, *there*, and *fails* where it is told to."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.there: bytes | None = None
         self.asked: list[tuple[bytes | None, bytes | None]] = []
         self.fails = False
@@ -265,16 +268,12 @@ def test_it_is_looked_at_at_least_as_often_as_it_has_to_be_renewed(poll: float, 
     assert lease_over(Leases(), poll=poll).pause == pause
 
 
-class Plain:
-    """A store without leases."""
-
-
 TASK = Input(id="i", text="do it")
 
 
 @pytest.mark.parametrize(
     ("store", "settings"),
-    [(None, {}), (Plain(), {}), (Leases(), {"task": TASK})],
+    [(None, {}), (PlainStore(), {}), (Leases(), {"task": TASK})],
     ids=["no store", "a store without leases", "a child"],
 )
 @pytest.mark.usefixtures("now")
@@ -594,15 +593,6 @@ async def test_without_a_lease_no_deadline_is_told() -> None:
     lease = lease_over(store, due=lambda: 50.0)
     await lease.release()
     assert store.told == []
-
-
-@pytest.mark.usefixtures("now")
-async def test_a_store_that_keeps_no_deadlines_is_told_none() -> None:
-    store = Leases()
-    lease = lease_over(store, due=lambda: 50.0)
-    await lease.take()
-    await lease.release()
-    assert store.there is None
 
 
 @pytest.mark.usefixtures("now")

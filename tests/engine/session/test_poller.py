@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from provers.tasks import turns
 from support.patience import PATIENCE
+from support.plain_store import PlainStore
 from support.session_stage import until
 
 from turnwheel import Agent, Session, Singleton, SQLiteStore, tool
@@ -51,7 +52,7 @@ class Asked(StoreOver):
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         self.asked["renew"] += 1
         self.asked["renewed"] += len(renewals)
-        return await self.kept.renew(renewals)  # type: ignore[attr-defined, no-any-return]  # pyright: ignore[reportAttributeAccessIssue]  # both stores here have it
+        return await self.kept.renew(renewals)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         self.asked["news"] += 1
@@ -182,25 +183,16 @@ async def test_leases_of_all_that_work_are_renewed_in_one_transaction(tmp_path: 
     await store.close()
 
 
-class Silent:
-    """A store that tells no news: only what every store has."""
-
-    def __init__(self) -> None:
-        self.over = Asked()
-        for name in ("append", "load", "list", "info", "delete", "close"):
-            setattr(self, name, getattr(self.over, name))
-
-
 async def test_a_store_that_tells_no_news_is_read_for_each_at_each_look() -> None:
-    store: Any = Silent()
+    store = Asked(PlainStore())
     agent = worker(store, *[calls(("pay", {}))] * 5)
     sessions, tasks = await parked(agent, 5)
-    before = store.over.asked["load"]
+    before = store.asked["load"]
     [poller] = POLLERS[id(store)]
     assert isinstance(poller, Poller)
-    await until(lambda: store.over.asked["load"] >= before + 10)
+    await until(lambda: store.asked["load"] >= before + 10)
     [question] = sessions[3].waiting
-    there = worker(store.over.kept).session("s3")
+    there = worker(store.kept).session("s3")
     await there.approve(question.id)
     await until(lambda: not sessions[3].resting)
     await ended(agent, tasks)
@@ -332,18 +324,18 @@ async def test_those_that_wait_are_woken_when_the_store_calls_and_not_when_they_
 
 
 async def test_a_call_while_a_look_is_under_way_has_another_one_follow() -> None:
-    store = Calling()
+    begun, going = asyncio.Event(), asyncio.Event()
+
+    class Slow(Calling):
+        async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
+            found = await super().news(sessions, since)
+            begun.set()
+            await going.wait()
+            return found
+
+    store = Slow()
     poller, one = Poller.of(store, 60.0), Waits("a")
-    news, begun, going = store.news, asyncio.Event(), asyncio.Event()
-
-    async def slow(sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        found = await news(sessions, since)
-        begun.set()
-        await going.wait()
-        return found
-
     poller.add(one)
-    store.__dict__["news"] = slow
     await store.call("a")
     await asyncio.wait_for(begun.wait(), PATIENCE)
     await store.append("a", 0, [b"{}"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+from support.plain_store import PlainStore
 
 from turnwheel import Agent, ModelSpec, SQLiteStore
 from turnwheel.effects.config import Config, Retries
@@ -235,7 +236,7 @@ async def test_where_no_tokens_are_limited_a_store_is_asked_before_a_request_onl
 async def test_a_store_without_meters_leaves_a_process_to_count_for_itself() -> None:
     clock, asked = AutoClock(), Asked()
     models = Models(wires={"own": asked}, rates=[TEN])
-    store: Any = object()
+    store = PlainStore()
     for number in range(2):
         await models(asking(number), scene_of(clock, store))
     assert asked.times == [0.0, 6.0]

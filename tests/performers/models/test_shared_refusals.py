@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 from hypothesis import given, strategies as st
+from support.plain_store import PlainStore
 
 from turnwheel import ModelSpec
 from turnwheel.effects.config import Config, Retries
@@ -122,10 +123,6 @@ async def test_a_process_that_remembers_a_refusal_hears_of_the_next_one_without_
     assert [at for at, _ in world.sent] == [0, 0, 20, 30]
 
 
-class Unmetered:
-    """A store without meters, as `Store` has none."""
-
-
 async def test_a_request_that_a_refusal_elsewhere_puts_back_leaves_its_place_to_others() -> None:
     """The request counts as under way again only when its turn comes."""
     clock = ManualClock(0.0)
@@ -142,7 +139,7 @@ async def test_a_request_that_a_refusal_elsewhere_puts_back_leaves_its_place_to_
 async def test_where_a_store_has_no_meters_each_process_waits_by_itself() -> None:
     world = World(lambda now, _: 5.0 if now == 0 else None)
     process = world.process()
-    store: Any = Unmetered()  # no type has it: it would need all other methods
+    store: Any = PlainStore()  # no type has it: it would need all other methods
     assert isinstance(await world.ask(process, store), ModelFailed)
     assert isinstance(await world.ask(process, store), ModelFinished)
     assert [at for at, _ in world.sent] == [0, 5]

@@ -29,6 +29,9 @@ class Mistaken(StoreOver):
     def __init__(self, kept: Store, mistake: str = "") -> None:
         super().__init__(kept)
         self.mistake = mistake
+        if mistake.startswith("does not say that it "):
+            setattr(self, mistake.rpartition(" ")[2], False)
+        self.calls_on_news = mistake == "listens when closed"
         self.memo: dict[str, Any] = {}
         self.closed = False
 
@@ -332,6 +335,7 @@ class Mistaken(StoreOver):
         return kept
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
+        self._open()
         refused = await super().renew(renewals)
         return [] if self.mistake == "renews none" else refused
 
@@ -396,6 +400,10 @@ LISTENERS: list[tuple[StoreOver, Hear]] = []
 
 class Calling(Mistaken):
     """One that calls those who listen at the others over the same store."""
+
+    def __init__(self, kept: Store, mistake: str = "") -> None:
+        super().__init__(kept, mistake)
+        self.calls_on_news = True
 
     async def append(self, session: str, *rest: Any, **named: Any) -> str:
         kept = await super().append(session, *rest, **named)
@@ -479,6 +487,10 @@ MISTAKES = {
         "deletes any",
     ],
     "an unknown session is empty": ["says yes"],
+    "a store says what it keeps": [
+        f"does not say that it {what}"
+        for what in ("keeps_leases", "keeps_deadlines", "keeps_checkpoints", "keeps_meters")
+    ],
     "a closed store says so": ["stays open", "complains", "listens when closed"],
     "a lease goes only from the one that is there": ["leases to all", "leases once"],
     "a meter goes only from the one that is there": [

@@ -21,12 +21,13 @@ from turnwheel.effects.events import ApprovalGiven
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Posted, Stepped
 from turnwheel.performers.stores.sqlite import SQLiteStore
+from turnwheel.testing.stores import StoreOver
 
 if TYPE_CHECKING:
     from mmap import mmap
 
     from turnwheel.performers import Durability
-    from turnwheel.performers.stores.base import Entries, Mark, SessionInfo
+    from turnwheel.performers.stores.base import Entries, Mark
 
 PAGE = 4_096
 """Bytes of the memory in which a process counts: a number and the name of the moment."""
@@ -133,7 +134,7 @@ def pointed_statements(points: Points) -> None:
 
 
 @final
-class PointedStore:
+class PointedStore(StoreOver):
     """
     The store in the file *path*, with *points* around each call.
 
@@ -142,10 +143,10 @@ class PointedStore:
     """
 
     def __init__(self, path: Path, durability: Durability, points: Points, who: str = "") -> None:
+        super().__init__(SQLiteStore(path, durability))
         self.lengths: dict[str, int] = {}
         self._points = points
         self._who = who
-        self._kept = SQLiteStore(path, durability)
 
     @contextmanager
     def _busy(self) -> Generator[None, None, None]:
@@ -167,7 +168,7 @@ class PointedStore:
         name = f"{self._who}{expected} of {session}"
         self._points(f"append {name}: before")
         with self._busy():
-            there = await self._kept.append(session, expected, entries, about, incarnation)
+            there = await super().append(session, expected, entries, about, incarnation)
         self.lengths[session] = expected + len(entries)
         self._points(f"append {name}: after")
         return there
@@ -175,20 +176,10 @@ class PointedStore:
     async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
         """The entries of *session* from *start* on."""
         with self._busy():  # the first that is asked of a store makes its file
-            entries = await self._kept.load(session, start, incarnation)
+            entries = await super().load(session, start, incarnation)
         self._points(f"load {session} from {start}")
         self.lengths[session] = start + len(entries)
         return entries
-
-    async def list(
-        self, limit: int | None = None, after: int | None = None, prefix: str = ""
-    ) -> Sequence[SessionInfo]:
-        """The sessions, last written first."""
-        return await self._kept.list(limit, after, prefix)
-
-    async def info(self, session: str) -> SessionInfo | None:
-        """*session* as `list` has it."""
-        return await self._kept.info(session)
 
     async def settled(self) -> Sequence[str]:
         """The questions whose answers are kept."""
@@ -201,54 +192,46 @@ class PointedStore:
                         found.append(entry.event.request)
         return found
 
-    async def delete(self, session: str, incarnation: str = "") -> bool:
-        """Forget *session*."""
-        return await self._kept.delete(session, incarnation)
-
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""
     ) -> bytes | None:
         """As a store does; what it writes to the file are moments, too."""
         with self._busy():
-            return await self._kept.lease(session, held, wanted, incarnation)
+            return await super().lease(session, held, wanted, incarnation)
 
     async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
         """As a store does; what it writes to the file are moments, too."""
         with self._busy():
-            return await self._kept.meter(name, held, wanted)
+            return await super().meter(name, held, wanted)
 
     async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
         """As a store does; what it writes to the file are moments, too."""
         with self._busy():
-            await self._kept.set_deadline(session, due, incarnation)
+            await super().set_deadline(session, due, incarnation)
 
     async def overdue(self, moment: float, skip: int = 0) -> Sequence[str]:
         """As a store does."""
         with self._busy():
-            return await self._kept.overdue(moment, skip)
+            return await super().overdue(moment, skip)
 
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """As a store does."""
         with self._busy():
-            return await self._kept.renew(renewals)
+            return await super().renew(renewals)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """As a store does."""
         with self._busy():
-            return await self._kept.news(sessions, since)
+            return await super().news(sessions, since)
 
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
         """As a store does; what it writes to the file are moments, too."""
         with self._busy():
-            await self._kept.keep_checkpoint(session, position, body, first, incarnation)
+            await super().keep_checkpoint(session, position, body, first, incarnation)
 
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
         """The checkpoints of *session*."""
         with self._busy():
-            return await self._kept.checkpoints(session, incarnation)
-
-    async def close(self) -> None:
-        """Let go."""
-        await self._kept.close()
+            return await super().checkpoints(session, incarnation)

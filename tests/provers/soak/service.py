@@ -43,12 +43,13 @@ from turnwheel.performers import ToolContext, tool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, hook
 from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.stores import StoreOver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from turnwheel.engine.session.session import Handle, Session
-    from turnwheel.performers.stores.base import Entries, SessionInfo, Store
+    from turnwheel.performers.stores.base import Store
 
 LONGEST = 25
 """Turns after which a conversation is over, and another one begins, under a name of its own."""
@@ -79,11 +80,11 @@ TOLD = (CallerError, SessionGone, StoreConflict, StoreError)
 
 
 @final
-class FlakyStore:
+class FlakyStore(StoreOver):
     """A *store* of which one append in *share* fails, half of those after it took effect; 0 for none."""
 
     def __init__(self, store: Store, choices: Choices, share: int) -> None:
-        self.store = store
+        super().__init__(store)
         self.share = share
         self._choices = choices
 
@@ -99,7 +100,7 @@ class FlakyStore:
         fails = bool(self.share) and not self._choices.below(self.share)
         if fails and chance(self._choices, 50):
             self._fail()
-        there = await self.store.append(session, expected, entries, about, incarnation)
+        there = await super().append(session, expected, entries, about, incarnation)
         if fails:
             self._fail()
         return there
@@ -108,42 +109,13 @@ class FlakyStore:
         msg = "the store has a bad day"
         raise StoreError(msg)
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from *start* on."""
-        return await self.store.load(session, start, incarnation)
-
-    async def list(
-        self, limit: int | None = None, after: int | None = None, prefix: str = ""
-    ) -> Sequence[SessionInfo]:
-        """The sessions, last written first."""
-        return await self.store.list(limit, after, prefix)
-
-    async def info(self, session: str) -> SessionInfo | None:
-        """*session* as `list` has it."""
-        return await self.store.info(session)
-
-    async def delete(self, session: str, incarnation: str = "") -> bool:
-        """Forget *session*."""
-        return await self.store.delete(session, incarnation)
-
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
         """As a store does, or fail."""
         if self.share and not self._choices.below(self.share):
             self._fail()
-        keeps = getattr(self.store, "keep_checkpoint", None)
-        if keeps is not None:
-            await keeps(session, position, body, first, incarnation)
-
-    async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:
-        """The checkpoints of *session*, where there are any."""
-        keeps = getattr(self.store, "checkpoints", None)
-        return () if keeps is None else await keeps(session, incarnation)
-
-    async def close(self) -> None:
-        """Let go."""
-        await self.store.close()
+        await super().keep_checkpoint(session, position, body, first, incarnation)
 
 
 @final
