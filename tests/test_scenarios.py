@@ -43,6 +43,7 @@ from turnwheel.effects.messages import Message
 from turnwheel.effects.notices import Notice, RunEnded
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.inspect.replay import replayed
+from turnwheel.engine.journal import stored_checkpoints
 from turnwheel.engine.journal.checkpoints import checkpoint, restored
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import (
@@ -57,15 +58,14 @@ from turnwheel.engine.journal.entries import (
     TakenOver,
 )
 from turnwheel.engine.journal.fold import SessionState, fold
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
-from turnwheel.engine.session import checkpointing
 from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.delivery import PASSING, Delivery, Position, Subscription
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session import Session
-from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.stores.base import Store
@@ -555,7 +555,7 @@ class SessionHost:
             while (notice := await watcher.next()) is not None:
                 if watcher.at is not None and not isinstance(notice, PASSING):
                     shown.append((watcher.at, notice))
-        kept = [each async for each in JournalReader(SessionLog("story", self._store), 0).news()]
+        kept = [each async for each in JournalReader(Journal("story", self._store), 0).news()]
         return [] if shown == kept else [f"told: {shown}; not {kept}"]
 
     async def close(self) -> None:
@@ -643,7 +643,7 @@ def test_a_session_leads_to_what_was_recorded(
     scenario = read(path)
     if host == "resumed":
         # Each object begins where the one before has left a checkpoint, and not at the first entry.
-        monkeypatch.setattr(checkpointing, "EVERY", 1)
+        monkeypatch.setattr(stored_checkpoints, "EVERY", 1)
     folder: Path | None = request.getfixturevalue("tmp_path") if host == "sqlite" else None
     assert asyncio.run(in_a_session(scenario, folder, resumes=host == "resumed")) == scenario.recorded
 

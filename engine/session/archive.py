@@ -19,8 +19,8 @@ from ..inspect.explain import Explanation, Wishes, account, find_wish
 from ..inspect.export import export_entries
 from ..inspect.replay import ReplayedStep, replayed
 from ..journal.fold import branch_targets
+from ..journal.stored_checkpoints import find_state
 from ..journal.summary import SessionStatus
-from .checkpointing import find_state
 from .listing import described, in_turns, listed, parent_of
 
 if TYPE_CHECKING:

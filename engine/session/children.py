@@ -75,13 +75,13 @@ class Children:
     @cached_property
     def _memory(self) -> MemoryStore | None:
         # A child always has a journal: it may be opened twice in one run, and must know what it did.
-        return None if self.log.kept else MemoryStore()
+        return None if self.log.journal.kept else MemoryStore()
 
     @property
     def links(self) -> tuple[ChildLink, ...]:
         """The running children, in call order."""
         machine = self.log.state.machine
-        return () if machine is None else links_of(machine.state, self.log.session)
+        return () if machine is None else links_of(machine.state, self.log.journal.session)
 
     @property
     def known(self) -> list[ChildSession]:
@@ -149,8 +149,8 @@ class Children:
     def _made(self, call: str, environment: Environment) -> ChildSession:
         # The hooks of the session's end are the parent's: a child is part of its work.
         environment = attrs.evolve(environment, ended=None)
-        store = self.log.store if self._memory is None else self._memory
-        made: ChildSession = self._opens(f"{self.log.session}.{call}", environment, store)
+        store = self.log.journal.store if self._memory is None else self._memory
+        made: ChildSession = self._opens(f"{self.log.journal.session}.{call}", environment, store)
         return made
 
     async def load(self) -> None:

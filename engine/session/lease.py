@@ -33,8 +33,8 @@ from ...effects.errors import SessionBusy, SessionOwner, Workplace, WorldError
 from ...performers.worker_pool import finish
 
 if TYPE_CHECKING:
+    from ..journal.journal import Journal
     from .environment import Environment
-    from .session_log import SessionLog
 
 # Renewals within the time of a lease: one that comes late loses nothing.
 RENEWALS = 3
@@ -153,12 +153,12 @@ def runs(pid: int, began: str) -> bool:
 @attrs.define(eq=False)
 class SessionLease:
     """
-    The lease of the session of *log*, which works in *environment*; it does nothing where there are none.
+    The lease of the session of *journal*, which works in *environment*; it does nothing where there are none.
 
     *first_due* says when the first question of the run is over. A child has none: it is its parent's work.
     """
 
-    log: SessionLog
+    journal: Journal
     environment: Environment
     _first_due: Callable[[], float | None]
     _since: float = attrs.field(default=0.0, init=False)
@@ -180,18 +180,18 @@ class SessionLease:
     @property
     def _leases(self) -> bool:
         """Whether this session has a lease: a child is its parent's work."""
-        return self.log.kept and self.environment.task is None and self.log.store.keeps_leases
+        return self.journal.kept and self.environment.task is None and self.journal.store.keeps_leases
 
     async def _swap(self, held: bytes | None, wanted: bytes | None) -> bytes | None:
         """See `Store.lease`; where there are none, any is granted."""
         if not self._leases:
             return wanted
-        return await self.log.store.lease(self.log.session, held, wanted, self.log.incarnation)
+        return await self.journal.store.lease(self.journal.session, held, wanted, self.journal.incarnation)
 
     @property
     def session(self) -> str:
         """The name of its session."""
-        return self.log.session
+        return self.journal.session
 
     @property
     def held(self) -> bool:
@@ -240,10 +240,10 @@ class SessionLease:
             if (held := self._record) is not None:
                 # Kept before the store has it, as in `_put`.
                 self._record = made = self._made()
-                renewals[self.log.session] = held, made
+                renewals[self.journal.session] = held, made
             yield
             # It is out again where another record was there.
-            if self.log.session in renewals:
+            if self.journal.session in renewals:
                 self._renewed()
 
     def _renewed(self) -> None:
@@ -268,7 +268,7 @@ class SessionLease:
         """Tell the store when a process is wanted again, where that has changed."""
         due = self._first_due()
         if due != self._deadline:
-            await self.log.store.set_deadline(self.log.session, due, self.log.incarnation)
+            await self.journal.store.set_deadline(self.journal.session, due, self.journal.incarnation)
             self._deadline = due
 
     async def _give_up(self) -> None:
@@ -328,7 +328,7 @@ class SessionLease:
 
     def _busy(self, found: LeaseRecord) -> SessionBusy:
         where = Workplace.HERE if found.at_work is Workplace.HERE else Workplace.ELSEWHERE
-        return SessionBusy(self.log.session, where, found.owner)
+        return SessionBusy(self.journal.session, where, found.owner)
 
 
 async def _any(_: LeaseRecord) -> bool:

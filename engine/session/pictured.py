@@ -32,7 +32,7 @@ class Pictured(Displayed):
         from ..inspect.pictures import picture_of  # noqa: PLC0415  # see above
         from ..inspect.replay import replayed  # noqa: PLC0415  # as above
 
-        return picture_of(replayed(await self._log.load(), self.id), kind)
+        return picture_of(replayed(await self._log.journal.load(), self.id), kind)
 
     def _card(self) -> Card:
         state = self._log.state

@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 @attrs.define(eq=False)
 class Polled:
     """
-    Within it, what others write to the session of the log *writer* is taken in, and its *lease* kept.
+    Within it, what others write to the session of *log* is taken in, and its *lease* kept.
 
     The lease is wanted while *works* says so. Where the session is another process's now, was deleted, or has
     an unreadable entry, *stop* gets the error: the run stays as it is journaled.
     """
 
-    # The log itself takes in what others wrote before it writes.
-    writer: SessionLog
+    log: SessionLog
     lease: SessionLease
     _works: Callable[[], bool]
     _stop: Callable[[WorldError], None]
@@ -40,7 +39,12 @@ class Polled:
     @property
     def session(self) -> str:
         """Its name."""
-        return self.writer.session
+        return self.log.journal.session
+
+    @property
+    def writer(self) -> object:
+        """The journal, which has all that it wrote itself."""
+        return self.log.journal
 
     @property
     def works(self) -> bool:
@@ -62,7 +66,7 @@ class Polled:
         while self._news:
             self._news = False
             try:
-                await self.writer.look()
+                await self.log.look()
             except (StoreConflict, SessionGone, JournalError) as error:
                 # No look follows: the run is over.
                 self._stop(error)
@@ -78,9 +82,9 @@ class Polled:
 
     async def __aenter__(self) -> None:
         # Without a store there is no other process.
-        if self.writer.kept:
+        if self.log.journal.kept:
             self.lease.wanted = True
-            self._poller = Poller.of(self.writer.store, self.lease.pause)
+            self._poller = Poller.of(self.log.journal.store, self.lease.pause)
             self._poller.add(self)
 
     async def __aexit__(self, *_: object) -> None:

@@ -25,7 +25,7 @@ def check_runner(log: SessionLog, environment: Environment) -> None:
     # Its tools and limits are what the parent grants, and only the parent's process knows them.
     agent = environment.config.agent if log.state.machine is None else log.state.agent
     if agent and (agent != environment.config.agent or environment.task is None):
-        raise child_refusal(log.session)
+        raise child_refusal(log.journal.session)
 
 
 def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> None:
@@ -40,10 +40,11 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
         # A guard that is not here cannot deny what it is there to look at.
         "hooks": [*guards(machine.config) - {hook.name for hook in config.hooks}],
     }
-    for kind, names in lacking.items():
-        if gone := sorted({*names} - {*environment.retired}):
+    for kind, absent in lacking.items():
+        if gone := sorted({*absent} - {*environment.retired}):
             way = "resume it where they are, or name them in Agent(retired=...)"
-            msg = f"session {log.session!r} has {kind} that are not here: {', '.join(map(repr, gone))}; {way}"
+            session, names = log.journal.session, ", ".join(map(repr, gone))
+            msg = f"session {session!r} has {kind} that are not here: {names}; {way}"
             raise errors.ConfigError(msg)
 
 
@@ -62,7 +63,7 @@ def check_reader(log: SessionLog, environment: Environment, event: Post) -> None
     if log.state.machine is None:
         # A child that was named but never begun has no journal yet: its task has to be the first entry.
         if environment.config.agent and environment.task is None:
-            raise errors.UnknownSession(log.session)
+            raise errors.UnknownSession(log.journal.session)
     elif log.state.agent and log.state.machine.done:
-        msg = f"child session {log.session!r} has ended; speak to its parent"
+        msg = f"child session {log.journal.session!r} has ended; speak to its parent"
         raise errors.ConfigError(msg)

@@ -108,11 +108,11 @@ class SessionRunner:
     )
 
     def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
-        self.id = log.session
+        self.id = log.journal.session
         self.log = log
         self.environment = environment
         self.children = Children(self.log, environment, opens)
-        self.lease = SessionLease(log, environment, self.children.first_due)
+        self.lease = SessionLease(log.journal, environment, self.children.first_due)
         self.broker = Broker(environment.watch.buffer)
         self.owner = Owner.NONE
         # None while no run goes on in this process.
@@ -247,7 +247,7 @@ class SessionRunner:
             try:
                 await self.lease.release()
                 # Last: it may be cut off, and a lease that stayed would keep others out.
-                await self.log.settled()
+                await self.log.journal.checkpoints.settled()
             finally:
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)
@@ -396,7 +396,7 @@ class SessionRunner:
         config = with_denials(environment.config, before, environment.lifted)
         # Stale until the run is over: a run that stops in the middle may leave `state` different from the
         # journal.
-        log.stale = log.kept
+        log.stale = log.journal.kept
         events: tuple[Event, ...] = ()
         if unfinished is not None:
             first, events = await take_over(log, unfinished, config, at)
@@ -408,7 +408,7 @@ class SessionRunner:
             name = environment.new_id() if task is None else task.id
             titled = self._titles is Titles.INLINE
             first = await log.open_run(name, config, at, prompt, titled=titled)
-            entry = log.begun if log.kept else None
+            entry = log.begun if log.journal.kept else None
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.owner is Owner.CLOSED:
             raise errors.SessionClosed(self.id)
@@ -419,7 +419,7 @@ class SessionRunner:
             journal=log,
             clock=environment.clock,
             full_result=log.full_result,
-            store=log.store if log.kept else None,
+            store=log.journal.store if log.journal.kept else None,
             rested=environment.rested,
             entry=entry,
         )

@@ -30,8 +30,8 @@ from ...performers.base import warn
 from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
+from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
-from .checkpointing import copy_checkpoints
 from .delivery import Subscription
 from .environment import Environment, Result
 from .pictured import Pictured
@@ -208,7 +208,7 @@ class Session(Pictured):
         Runs of other processes are read from the store every half second, without deltas. It ends when this
         object is closed. Raises `ConfigError` without a store.
         """
-        _, behind = self._log.store, position(since)
+        _, behind = self._log.journal.store, position(since)
         return watch(self._runner, behind) if follow else kept(self._log, behind)
 
     async def load(self) -> Session:
@@ -231,7 +231,7 @@ class Session(Pictured):
         # Most processes never ask, and the converter costs more to set up than the rest of the engine.
         from ..inspect.run_tree import runs_of  # noqa: PLC0415  # see above
 
-        return runs_of(await self._log.load(), self.id)
+        return runs_of(await self._log.journal.load(), self.id)
 
     async def heads(self) -> tuple[RunInfo, ...]:
         """The ends of its branches: the runs that no other run follows."""
@@ -271,15 +271,15 @@ class Session(Pictured):
         if at is None:
             async with self._runner.at_rest() as log:
                 # Taken under the lock: the session may go on before its entries are loaded below.
-                at = log.length
+                at = log.journal.length
         check_replacement(instead)
         # From the store and not from the log: only what is written can be copied.
-        store, entries = self._log.store, await self._log.load()
+        store, entries = self._log.journal.store, await self._log.journal.load()
         # A person wrote it, and it may have a secret like any other input.
         if self._environment.redactor is not None:
             instead = await self._environment.redactor.redacted(instead)
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
-        found = await self._log.find(at)
+        found = await self._log.journal.find(at)
         before = found.state if found is not None and found.length == at else None
         copied, summary = fork_entries(entries, self.id, name, point, before)
         # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.

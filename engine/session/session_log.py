@@ -17,31 +17,24 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError, UnknownRun
+from ...effects.errors import SessionGone, StoreConflict, StoreError, UnknownRun
 from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
 from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
-from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
+from ..journal.fold import SessionState, apply_entry, branch_targets, fold
+from ..journal.journal import ConcurrentEntry, Journal, Summarizer
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
-from .checkpointing import Checkpoints, FoundState, find_state
 from .parking import PARK_AFTER, Parked, parked
 from .poller import written
 
 if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
-    from ...performers.stores.base import Entries, Store
-    from ..journal.summary import SummaryKey
+    from ...performers.stores.base import Store
     from .redactor import Redactor
-
-# An entry that any process may write while another one drives the session.
-ConcurrentEntry = Posted | Titled
-
-# Given an entry's number: the summary of the session after that entry, None where it has not changed.
-Summarizer = Callable[[int], SessionSummary | None]
 
 
 @final
@@ -67,27 +60,18 @@ class SessionLog:
 
     # As slots, since thousands of them may wait in one process.
     __slots__ = (
-        "_checkpoints",
-        "_encode",
         "_label",
-        "_last",
         "_last_step",
         "_parked",
         "_redactor",
-        "_store",
-        "_store_id",
         "_streamed",
-        "_summarized",
         "_taken_up",
         "_writing",
         "begun",
         "fresh",
         "in_use",
-        "incarnation",
-        "kept",
-        "length",
+        "journal",
         "listener",
-        "session",
         "stale",
         "state",
         "unsure",
@@ -96,18 +80,12 @@ class SessionLog:
     def __init__(
         self, session: str, store: Store | None, redactor: Redactor | None = None, *, fresh: bool = False
     ) -> None:
-        self.session = session
+        self.journal = Journal(session, store)
         self.state = SessionState()
-        self.kept = store is not None
         # `state` once it is packed: then it is no attribute, and the next look at it makes one.
         self._parked: Parked | None = None
         # Whether a run goes on here, or is about to.
         self.in_use = False
-        # The number of entries known here.
-        self.length = 0
-        # Which session of this name it is; empty until the store was first asked, or while there is none. It
-        # never becomes another one: what is known here goes with this one alone.
-        self.incarnation = ""
         # Whether an append of the owner failed or was cancelled. The store may have it all the same, which is
         # known once the journal is read.
         self.unsure = False
@@ -115,31 +93,18 @@ class SessionLog:
         self.begun = -1
         # A generated id has no journal to read. Where that is wrong, the first append names a length that the
         # store does not have, and is refused. Without a store, `state` could not differ from anything.
-        self.stale = self.kept and not fresh
+        self.stale = self.journal.kept and not fresh
         self.listener: Callable[[Event], None] | None = None
         self._redactor = redactor
-        self._store = store
-        self._store_id = id(store)
         # Whether no other process can know the session yet.
         self.fresh = fresh
         # How many entries of other processes were taken in.
         self._taken_up = 0
-        # The key of the summary in the store; None where another writer may have changed it.
-        self._summarized: SummaryKey | None = None
         # One append at a time: a second one would name a length that the first is about to change.
         self._writing = asyncio.Lock()
         self._streamed: list[ModelStreamed] = []
         self._label = ""
         self._last_step = LastStep.KEPT
-        self._checkpoints = Checkpoints(session, store)
-        # The last entry, as bytes, once one is written here.
-        self._last = b""
-        if self.kept:
-            # The converter costs more to set up than the rest of the engine: a session without a store never
-            # imports it. Not at each append, where even to look an import up costs more than a coroutine.
-            from ..journal.encoding import encode_entry  # noqa: PLC0415  # see above
-
-            self._encode: Callable[[Entry], bytes] = encode_entry
 
     if not TYPE_CHECKING:
         # Of no other attribute: as a property, each of many looks in a step would be a call.
@@ -163,43 +128,16 @@ class SessionLog:
             self._parked = parked(self.state, config)
             if self._parked is not None:
                 del self.state
-                # Only what is written next is looked at.
-                self._last = b""
-
-    @property
-    def store(self) -> Store:
-        """The store of the session; `ConfigError` where it has none."""
-        if self._store is None:
-            msg = f"session {self.session!r} has no store; pass store= to Agent or session()"
-            raise ConfigError(msg)
-        return self._store
-
-    async def load(self, start: int = 0) -> Entries:
-        """The entries of the journal from *start* on; `SessionGone` where it was deleted."""
-        entries = await self.store.load(self.session, start, self.incarnation)
-        self.incarnation = entries.incarnation
-        return entries
-
-    async def load_new(self, known: int) -> tuple[int, Entries]:
-        """
-        The entries behind the first *known*; all of them where a fold of those will not do.
-
-        The number says how many come before them.
-        """
-        entries = await self.load(known)
-        if known and branch_targets(entries):
-            # Another process went back to a run whose end is not kept here.
-            return 0, await self.load()
-        return known, entries
+                self.journal.forget_last()
 
     async def read(self) -> None:
         """Read the new entries of the journal, or all of them where `state` is stale."""
-        if self._store is None or self.fresh:
+        if not self.journal.kept or self.fresh:
             # Only the first read is saved: by the next one, other processes may know the id.
             self.fresh = False
             return
         if not self.stale or not await self._restored():
-            known, entries = await self.load_new(0 if self.stale else self.length)
+            known, entries = await self.journal.load_new(0 if self.stale else self.journal.length)
             # Most reads find nothing new, and what is known is folded already.
             if entries or not known:
                 self._take_in(entries, known, self.state if known else None)
@@ -208,19 +146,12 @@ class SessionLog:
         if self._parked is None:
             self.state.drop_ends()
 
-    async def find(self, most: int | None = None) -> FoundState | None:
-        """The state after *most* entries, or all, by the latest checkpoint; None where there is none."""
-        found = await find_state(self.store, self.session, self.incarnation, most)
-        if found is not None:
-            self.incarnation = found.incarnation
-        return found
-
     async def _restored(self) -> bool:
         """Whether `state` could be had from a checkpoint, and the entries since."""
-        found = await self.find()
+        found = await self.journal.find()
         if found is not None:
             self._take_in((), found.length, found.state)
-            self._checkpoints.begin(found.restored)
+            self.journal.checkpoints.begin(found.restored)
         return found is not None
 
     def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None = None) -> None:
@@ -230,13 +161,13 @@ class SessionLog:
         if before is not self.state:
             # What was held back belongs to a run that ended otherwise.
             self._streamed = []
-            self._checkpoints.begin(None)
-        self.state, self._parked = fold(entries, self.session, before, known), None
+            self.journal.checkpoints.begin(None)
+        self.state, self._parked = fold(entries, self.journal.session, before, known), None
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)
-        # A row of another writer may lack what is known here, so the next write gives one again.
-        self.length, self._summarized, self.stale = known + len(entries), None, False
+        self.journal.reached(known + len(entries))
+        self.stale = False
         self._last_step = LastStep.KEPT
 
     async def add(self, entry: ConcurrentEntry) -> bool:
@@ -249,20 +180,25 @@ class SessionLog:
         if self._redactor is not None and isinstance(given, ApprovalGiven):
             # A person may edit arguments, and so type a secret. It must not reach the store.
             entry = Posted(event=await self._redactor.answer(given, self.state.questions))
-        if self._store is not None:
+        if self.journal.kept:
             # Read before the lock: what arrives while this waits may be the same input from another process,
             # and writing it again would run a prompt twice.
             known, about = self._taken_up, self._about_after(entry)
             async with self._writing:
+                if self._taken_up != known:
+                    return False
                 try:
-                    if self._taken_up != known or not await self._append(self._store, [entry], about):
-                        return False
+                    came = await self.journal.append([entry], about, driven=self.in_use)
                 except StoreConflict as conflict:
                     # Of a run elsewhere. One that goes on here has lost the session, and its driver says so.
                     if self.in_use or not conflict.entries or branch_targets(conflict.entries):
                         raise
-                    self._take_in(conflict.entries, self.length, self.state)
+                    self._take_in(conflict.entries, self.journal.length, self.state)
                     return False
+                if came:
+                    self._take_up(came)
+                    return False
+            written(self.journal.store_id, self.journal.session, self.journal)
         # After the append: a store that fails leaves the driver without the input, as its sender expects.
         self._arrived(entry)
         return True
@@ -295,7 +231,7 @@ class SessionLog:
         # The summary of the last entry, made before any is applied: the append takes it along.
         left = len(waiting) - len(prompt_group(waiting, config.policy))
         return await self.own(
-            *entries, about=lambda _: summarize_opened(opened, title, self.state, self.session, left)
+            *entries, about=lambda _: summarize_opened(opened, title, self.state, self.journal.session, left)
         )
 
     async def branch(self, run: str, at: float) -> None:
@@ -305,7 +241,7 @@ class SessionLog:
         Raises `UnknownRun` where the journal has no such run.
         """
         # All of it, with the end of every run (`keeps=None`): `read` had dropped them.
-        entries = await self.load()
+        entries = await self.journal.load()
         self._take_in(entries, 0, SessionState(keeps=None))
         machine = self.state.machine
         here = "" if machine is None else machine.memory.run
@@ -316,7 +252,7 @@ class SessionLog:
         if run != here:
             entry = Branched(at=at, run=run)
             await self.own(entry, about=self._about_after(entry))
-            await self.settled()
+            await self.journal.checkpoints.settled()
         self.state.drop_ends()
 
     def _about_after(self, entry: Entry) -> Summarizer:
@@ -326,8 +262,8 @@ class SessionLog:
             # On a copy: the append may still be refused. A step would change the machine itself, which no
             # copy here protects; that is why `applied` does without this.
             ahead = attrs.evolve(self.state, posted=list(self.state.posted))
-            apply_entry(ahead, entry, number, self.session)
-            return summarize(ahead, self.session)
+            apply_entry(ahead, entry, number, self.journal.session)
+            return summarize(ahead, self.journal.session)
 
         return about
 
@@ -346,10 +282,10 @@ class SessionLog:
         if isinstance(event, ModelStreamed) and not failed:
             # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
             # append for every delta. Nothing that is looked at below comes of a piece.
-            if self.kept:
+            if self.journal.kept:
                 self._streamed.append(event)
                 self._label = label
-            return self.length - 1 if self.kept else None
+            return self.journal.length - 1 if self.journal.kept else None
         state = self.state
         summarised = state.stepped(event, effects)
 
@@ -358,10 +294,10 @@ class SessionLog:
             if summarised:
                 state.summary = number
             # Compared by key: building a summary for each step would cost more than the step.
-            return summarize(state, self.session) if self._summarized != summary_key(state) else None
+            return summarize(state, self.journal.session) if self.journal.row != summary_key(state) else None
 
         # Progress changes no state, and a chatty tool would fill the store with it.
-        if self.kept and (failed or not isinstance(event, ToolProgressed)):
+        if self.journal.kept and (failed or not isinstance(event, ToolProgressed)):
             step = Stepped(event=event, label=label, failed=failed)
             self._last_step = LastStep.WRITING
             try:
@@ -371,10 +307,10 @@ class SessionLog:
                 raise
             self._last_step = LastStep.KEPT
         # By the number of its entry, and so after the append: the full text of a result is read from there.
-        number = self.length - 1 if self.kept else None
+        number = self.journal.length - 1 if self.journal.kept else None
         state.note_results(event, effects, number)
-        if self.length >= self._checkpoints.due:
-            self._checkpoints.keep(state, self.length, self._last, self.incarnation)
+        if self.journal.length >= self.journal.checkpoints.due:
+            self.journal.keep_checkpoint(state)
         return number
 
     async def caught_up(self) -> None:
@@ -383,12 +319,9 @@ class SessionLog:
             async with self._writing:
                 pass
         if self._last_step is LastStep.REFUSED:
-            msg = f"session {self.session!r}: a step of its run could not be stored; look again in a moment"
+            session = self.journal.session
+            msg = f"session {session!r}: a step of its run could not be stored; look again in a moment"
             raise StoreError(msg)
-
-    async def settled(self) -> None:
-        """Wait for the checkpoint that is being kept."""
-        await self._checkpoints.settled()
 
     async def flush(self) -> None:
         """Keep the pieces of a stream that is being left."""
@@ -410,9 +343,9 @@ class SessionLog:
         """The full result of *call*, which the history truncates; None where there is none."""
         # The text itself where the session has no store, else the number of the entry that has it.
         where = self.state.full_results.where(call)
-        if not isinstance(where, int) or self._store is None:
+        if not isinstance(where, int) or not self.journal.kept:
             return where if isinstance(where, str) else None
-        return await read_entry(self._store, self.session, where, self.incarnation)
+        return await self.journal.full_result(where)
 
     # The writing end
 
@@ -423,103 +356,45 @@ class SessionLog:
         Raises `StoreConflict` where another process went on with this session, `SessionGone` where it was
         deleted.
         """
-        if self._store is not None:
+        if self.journal.kept:
             async with self._writing:
                 try:
-                    while not await self._append(self._store, entries, about):
-                        # Another process added an entry first. It cannot change what the owner writes, so the
-                        # same entries go behind it.
-                        pass
+                    # Entries that another process added first cannot change what the owner writes, so the
+                    # same entries go behind them.
+                    while came := await self.journal.append(entries, about, driven=self.in_use):
+                        self._take_up(came)
                 except (StoreConflict, SessionGone):
                     raise
                 except BaseException:
                     self.unsure = True
                     raise
-
-    async def _append(self, store: Store, entries: Sequence[Entry], about: Summarizer) -> bool:
-        """Append *entries* to *store*; False where it refused, and those of other processes are taken in."""
-        encoded = [self._encode(entry) for entry in entries]
-        summary, row = about(self.length + len(encoded) - 1), None
-        key = self._summarized if summary is None else summary.key
-        # A row is written only where a list of sessions would show something else: most steps change nothing.
-        if summary is not None and key != self._summarized:
-            from ..codec import encode  # noqa: PLC0415  # as in `__init__`
-
-            row = encode(summary, SessionSummary)
-        try:
-            self.incarnation = await store.append(self.session, self.length, encoded, row, self.incarnation)
-        except StoreConflict as conflict:
-            await self._catch_up(conflict)
-            return False
-        self.length += len(encoded)
-        written(self._store_id, self.session, self)
-        # Only now: a refused append wrote no row either.
-        self._summarized, self._last = key, encoded[-1]
-        return True
+            written(self.journal.store_id, self.journal.session, self.journal)
 
     async def look(self) -> None:
         """Take in the entries of other processes. Raises as `write` does."""
-        if self.kept:
+        if self.journal.kept:
             async with self._writing:
-                await self._catch_up(None)
+                self._take_up(await self.journal.catch_up(None, driven=self.in_use))
 
-    async def _catch_up(self, conflict: StoreConflict | None) -> None:
-        """Take in the entries added since; raise *conflict*, where there is one, if there are none."""
-        from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
-
-        # With the name of its incarnation, the append was refused by that very session.
-        news: Sequence[bytes] = conflict.entries if conflict is not None and self.incarnation else ()
-        # All of them, or it was deleted and begun anew while they were read.
-        if conflict is None or len(news) != conflict.actual - self.length:
-            news = await self.load(self.length)
-        added: list[ConcurrentEntry] = []
-        for number, data in enumerate(news, self.length):
-            entry = decode_entry(data, f"entry {number} of session {self.session!r}")
-            # A step, a takeover or a branch: another process is the owner. Checked for all entries before
-            # one is applied, so that a loser does not act on half of them.
-            if not isinstance(entry, ConcurrentEntry):
-                came = () if self.in_use else news
-                raise StoreConflict(self.session, self.length, self.length + len(news), came)
-            added.append(entry)
-        # No journal becomes shorter. A store that says so would have this try for ever.
-        if conflict is not None and not news:
-            raise conflict
-        if news:
-            self.length += len(news)
-            self._summarized, self._last = None, news[-1]
-        self._taken_up += len(news)
-        # Last: a listener may post at once, and must find the length that the store has.
-        for entry in added:
+    def _take_up(self, came: Sequence[ConcurrentEntry]) -> None:
+        """Take in the entries of other processes that the journal has now."""
+        self._taken_up += len(came)
+        for entry in came:
             self._arrived(entry)
 
     async def own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
         """Keep *entries*, which only the owner writes, and then apply them; their effects."""
         await self.write(*entries, about=about)
-        for number, entry in enumerate(entries, self.length - len(entries)):
+        for number, entry in enumerate(entries, self.journal.length - len(entries)):
             if isinstance(entry, RunOpened | TakenOver):
                 self.begun = number
         effects = tuple([effect for entry in entries for effect in self._follow(entry)])
-        if self.length >= self._checkpoints.due:
-            self._checkpoints.keep(self.state, self.length, self._last, self.incarnation)
+        if self.journal.length >= self.journal.checkpoints.due:
+            self.journal.keep_checkpoint(self.state)
         return effects
 
     def _follow(self, entry: Entry) -> tuple[Effect, ...]:
         """Apply *entry*, which was just written, to `state`."""
         # Entries of one append share the last number here: it names the entry in errors, and no entry before
         # the last can be a summary.
-        return apply_entry(self.state, entry, max(self.length - 1, 0), self.session)
-
-
-async def read_entry(store: Store, session: str, number: int, incarnation: str = "") -> str | None:
-    """
-    The result of a call in entry *number* of *session*; None where there is none.
-
-    Raises `JournalError` for an entry that cannot be read, and `SessionGone` where *incarnation* was deleted.
-    """
-    from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
-
-    entries = await store.load(session, number, incarnation)
-    if not entries:
-        return None
-    entry = decode_entry(entries[0], f"entry {number} of session {session!r}")
-    return result_text(entry.event) if isinstance(entry, Stepped) else None
+        return apply_entry(self.state, entry, max(self.journal.length - 1, 0), self.journal.session)

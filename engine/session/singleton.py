@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...effects.messages import Binary
+    from ..journal.journal import Journal
     from .delivery import Subscription
     from .session import Session
-    from .session_log import SessionLog
 
 
 @final
@@ -26,7 +26,7 @@ class _IdleWaiter:
     """Is woken where others than *writer* wrote to *session*: a `Waiter`."""
 
     session: str
-    writer: SessionLog
+    writer: Journal
     wake: Callable[[], None]
     lease: None = attrs.field(default=None, init=False)
     works: bool = attrs.field(default=False, init=False)
@@ -58,9 +58,9 @@ class Singleton:
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
-        self._log = session._log  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of the same room
+        self._journal = session._log.journal  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of the same room
         # What its own runs write is no news to it.
-        self._waiter = _IdleWaiter(session.id, self._log, self._news.set)
+        self._waiter = _IdleWaiter(session.id, self._journal, self._news.set)
         self._poller: Poller | None = None
 
     async def post(
@@ -170,8 +170,8 @@ class Singleton:
     async def __aenter__(self) -> Singleton:
         # Prompts that an earlier process accepted are in the journal: the loop begins with them.
         await self.session.load()
-        if self._log.kept:
-            self._poller = Poller.of(self._log.store, self._poll)
+        if self._journal.kept:
+            self._poller = Poller.of(self._journal.store, self._poll)
             self._poller.add(self._waiter)
         self._work = asyncio.ensure_future(self._loop())
         # However the loop ends: a caller in `idle` would wait for ever otherwise.

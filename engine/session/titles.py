@@ -100,7 +100,7 @@ async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: in
     message = user(log.state.opening, clock.now())
     request = CallModel(
         # Behind the dash is no number, so no request of a run has this id.
-        id=f"{log.session}-title",
+        id=f"{log.journal.session}-title",
         model=ctx.model.name,
         view=Conversation(revision=0, length=1),
         system=TITLE_SYSTEM,
@@ -109,13 +109,13 @@ async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: in
     )
     # Outside the machine: a title is no step of a run, so its request leaves no trace in the history.
     scene = PerformContext(
-        session=log.session,
+        session=log.journal.session,
         run=ctx.memory.run,
         config=ctx.config,
         history=History.of(message),
         clock=clock,
         emit=hear,
-        store=log.store if log.kept else None,
+        store=log.journal.store if log.journal.kept else None,
     )
     answer = await ask(request, scene)
     # A host may replace the performer, and no driver checks this answer.
@@ -144,5 +144,5 @@ def _read(log: SessionLog, answer: ModelFinished | ModelFailed, heard: list[Piec
 
 
 def _warn(log: SessionLog, why: str) -> None:
-    if (out := logger(log.session)) is not None:
+    if (out := logger(log.journal.session)) is not None:
         out.warning("no title", reason=why)

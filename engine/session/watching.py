@@ -24,6 +24,7 @@ from .delivery import PASSING, Position
 from .poller import Poller
 
 if TYPE_CHECKING:
+    from ..journal.journal import Journal
     from .delivery import Subscription
     from .runner import SessionRunner
     from .session_log import SessionLog
@@ -61,7 +62,7 @@ def position(since: int | str) -> Position:
 
 async def kept(log: SessionLog, last: Position) -> AsyncGenerator[Watched, None]:
     """The notices that the journal of *log* has now behind the position *last*."""
-    async with aclosing(JournalReader(log, last[0]).news()) as news:
+    async with aclosing(JournalReader(log.journal, last[0]).news()) as news:
         async for at, notice in news:
             if at > last:
                 yield _watched(notice, at)
@@ -69,7 +70,7 @@ async def kept(log: SessionLog, last: Position) -> AsyncGenerator[Watched, None]
 
 async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched, None]:
     """The notices of the session of *runner* behind the position *last*, until the session is closed."""
-    journal, begun = JournalReader(runner.log, last[0]), None
+    journal, begun = JournalReader(runner.log.journal, last[0]), None
     told: Position = (0, -1)
     # Subscribed first: what is written from here on comes through it.
     async with runner.broker.subscribe() as live, aclosing(_heard(live, runner)) as heard:
@@ -98,7 +99,7 @@ async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched
 async def _heard(live: Subscription, runner: SessionRunner) -> AsyncGenerator[Notice | None, None]:
     """What *live* has; None at first, and when others may have written to the session of *runner*."""
     yield None
-    poller, news = Poller.of(runner.log.store, runner.environment.poll), _News(runner)
+    poller, news = Poller.of(runner.log.journal.store, runner.environment.poll), _News(runner)
     poller.add(news)
     try:
         while True:
@@ -135,8 +136,8 @@ class _News:
 
     @property
     def writer(self) -> object:
-        """The log of a run that goes on here, whose notices come by themselves."""
-        return None if self.runner.driver is None else self.runner.log
+        """The journal of a run that goes on here, whose notices come by themselves."""
+        return None if self.runner.driver is None else self.runner.log.journal
 
     def until(self) -> asyncio.Timeout:
         """The limit of the next wait."""
@@ -156,13 +157,13 @@ def _watched(notice: Notice, at: Position) -> Watched:
 @final
 class JournalReader:
     """
-    Reads the notices of the journal of *log*, as far as it goes each time.
+    Reads the notices of *journal*, as far as it goes each time.
 
     Those of entries before *since* may be left out.
     """
 
-    def __init__(self, log: SessionLog, since: int) -> None:
-        self._log = log
+    def __init__(self, journal: Journal, since: int) -> None:
+        self._journal = journal
         self._since = since
         self._state = SessionState()
         self._known = 0
@@ -172,12 +173,12 @@ class JournalReader:
         # Once: from then on as far as it goes is known.
         if since := self._since:
             self._since = 0
-            if (found := await self._log.find(since)) is not None:
+            if (found := await self._journal.find(since)) is not None:
                 self._state, self._known = found.state, found.length
-        self._known, entries = await self._log.load_new(self._known)
+        self._known, entries = await self._journal.load_new(self._known)
         if not self._known:
             self._state = initial_state(entries)
-        for _, effects in read(entries, self._log.session, self._state, self._known):
+        for _, effects in read(entries, self._journal.session, self._state, self._known):
             notices = [one for one in notices_in(effects) if not isinstance(one, PASSING)]
             for place, notice in enumerate(notices):
                 yield (self._known, place), notice

@@ -39,7 +39,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.journal.fold import FullResults
-from turnwheel.engine.session.session_log import read_entry
+from turnwheel.engine.journal.journal import read_entry
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.performers.tools.builtin import read_result

@@ -304,7 +304,7 @@ class Stored:
             await self._journal.flush()
 
     async def _folded(self) -> Machine:
-        machine = fold(await self._journal.store.load(SESSION), SESSION).machine
+        machine = fold(await self._journal.journal.store.load(SESSION), SESSION).machine
         assert machine is not None
         return machine
 

@@ -17,10 +17,10 @@ from support.plain_store import PlainStore
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import SessionBusy, StoreError, Workplace
 from turnwheel.engine.inputs import Input
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session import lease as leases
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.lease import SessionLease, born, decoded, encoded, held_here, machine, runs
-from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.stores import StoreOver
 
@@ -110,8 +110,8 @@ class Deadlines(Leases):
 def lease_over(
     store: Any, *, due: Callable[[], float | None] = lambda: None, poll: float = 1.0, **settings: Any
 ) -> SessionLease:
-    log = SessionLog("s", store, fresh=True)
-    log.incarnation = "the first"
+    journal = Journal("s", store)
+    journal.incarnation = "the first"
     environment = Environment(
         config=Config(model=ModelSpec(name="m")),
         performers={},
@@ -122,7 +122,7 @@ def lease_over(
         worker="the worker",
         **settings,
     )
-    return SessionLease(log, environment, due)
+    return SessionLease(journal, environment, due)
 
 
 # As functions: a type checker takes a property for one that stays as it is.

@@ -59,7 +59,7 @@ class Run:
             config=config, performers={}, clock=AutoClock(), new_id=lambda: "id", poll=poll
         )
         self.log = SessionLog("s", store)
-        self.lease = SessionLease(self.log, environment, lambda: None)
+        self.lease = SessionLease(self.log.journal, environment, lambda: None)
         self.works = False
         self.stopped = list[WorldError]()
         self.polled = Polled(self.log, self.lease, lambda: self.works, self.stopped.append)

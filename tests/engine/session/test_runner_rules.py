@@ -236,7 +236,7 @@ async def test_a_lease_that_was_lost_while_a_sender_could_add_to_a_prompt_is_not
     running = asyncio.ensure_future(run(runner))
     await turns(10)
     assert runner.owner is Owner.CLAIMING
-    other = SessionLease(runner.log, environment_of(lease=60.0), lambda: None)
+    other = SessionLease(runner.log.journal, environment_of(lease=60.0), lambda: None)
     await other.take(takeover=True)
     clock.move(2.0)
     with pytest.raises(SessionBusy):
@@ -1105,7 +1105,7 @@ async def lost_run(store: Store, wishes: str) -> SessionLog:
 
 async def taken_over(log: SessionLog, config: Config = BOTH) -> list[Effect]:
     """The effects of a takeover by another process, to which *log* is as it was stored."""
-    later = SessionLog("s", log.store)
+    later = SessionLog("s", log.journal.store)
     await later.read()
     assert later.state.machine is not None
     effects, events = await take_over(later, later.state.machine, config, 9.0)

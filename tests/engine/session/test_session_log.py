@@ -36,13 +36,15 @@ from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.records import ReplaceHistory
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode
+from turnwheel.engine.journal import stored_checkpoints
 from turnwheel.engine.journal.checkpoints import restored
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, Stepped, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.journal.journal import read_entry
 from turnwheel.engine.journal.summary import SessionSummary
-from turnwheel.engine.session import checkpointing, session_log
-from turnwheel.engine.session.session_log import SessionLog, read_entry
+from turnwheel.engine.session import session_log
+from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Entries
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.stores import StoreOver
@@ -146,7 +148,7 @@ def answer(log: SessionLog, *tools: str) -> ModelFinished:
 async def test_each_step_is_kept_and_numbered_but_pieces_wait_for_the_next(store: Watched) -> None:
     log = await opened(store)
     begun = ["Posted", "RunOpened"]
-    assert (await store.said(), log.length, log.begun) == (begun, 2, 1)
+    assert (await store.said(), log.journal.length, log.begun) == (begun, 2, 1)
     told = [await step(log, piece(log)), await step(log, piece(log, 1))]
     assert (told, await store.said()) == ([1, 1], begun)
     assert await step(log, answer(log, "look")) == 3
@@ -171,7 +173,7 @@ async def test_an_event_that_a_handler_failed_at_is_kept_whatever_it_is(
     if progress:
         await step(log, answer(log, "look"))
     event = ToolProgressed(at=AT, request=asked(log), text="half") if progress else piece(log)
-    assert await step(log, event, "a bug") == log.length - 1
+    assert await step(log, event, "a bug") == log.journal.length - 1
     state = fold(await store.kept.load("s"), "s")
     assert state.machine == log.state.machine
     assert not state.unfinished
@@ -183,9 +185,9 @@ async def test_without_a_store_nothing_is_numbered() -> None:
     assert await step(log, answer(log)) is None
     await log.flush()
     await log.look()
-    assert (log.length, log.stale, log.unsure) == (0, False, False)
+    assert (log.journal.length, log.stale, log.unsure) == (0, False, False)
     with pytest.raises(ConfigError, match="session 's' has no store"):
-        await log.load()
+        await log.journal.load()
 
 
 async def test_pieces_are_kept_when_a_stream_is_left_and_dropped_where_the_run_ended_otherwise(
@@ -193,11 +195,11 @@ async def test_pieces_are_kept_when_a_stream_is_left_and_dropped_where_the_run_e
 ) -> None:
     log = await opened(store)
     await log.flush()
-    assert log.length == 2
+    assert log.journal.length == 2
     await step(log, piece(log))
     await log.flush()
     await log.flush()
-    assert log.length == 3
+    assert log.journal.length == 3
     await step(log, piece(log, 1))
     log.stale = True
     await log.read()
@@ -300,7 +302,7 @@ async def test_an_id_that_was_taken_all_the_same_is_known_from_then_on(kind: typ
     log = SessionLog("s", store, fresh=True)
     assert await log.add(titled("two")) is False
     assert log.state.posted == [prompt("mine")]
-    assert log.incarnation == (await store.kept.load("s")).incarnation
+    assert log.journal.incarnation == (await store.kept.load("s")).incarnation
     assert await log.add(titled("two"))
 
 
@@ -356,11 +358,11 @@ async def test_what_another_process_added_is_taken_in_before_the_own_entry(store
     await store.write(Posted(event=prompt("and")), titled("other"))
     await step(log, answer(log, "look"))
     assert (await store.said())[2:] == ["Posted", "Titled", "Stepped"]
-    assert (log.length, log.state.title) == (5, "other")
+    assert (log.journal.length, log.state.title) == (5, "other")
     assert heard == log.state.posted == [prompt("and")]
     await store.write(titled("third"))
     await log.look()
-    assert (log.length, log.state.title) == (6, "third")
+    assert (log.journal.length, log.state.title) == (6, "third")
 
 
 async def test_an_input_is_refused_where_another_process_was_faster_also_while_it_waited(
@@ -388,7 +390,7 @@ async def test_what_only_an_owner_writes_means_that_the_session_is_lost(
         await (log.look() if look else log.write(titled("own")))
     assert (caught.value.session, caught.value.expected, caught.value.actual) == ("s", 2, 4)
     # Nothing of it is acted on, not even the part that any process may write.
-    assert (log.length, log.state.title, log.unsure) == (2, "", False)
+    assert (log.journal.length, log.state.title, log.unsure) == (2, "", False)
 
 
 async def test_a_store_that_refuses_without_a_reason_is_not_asked_for_ever(store: Watched) -> None:
@@ -399,7 +401,7 @@ async def test_a_store_that_refuses_without_a_reason_is_not_asked_for_ever(store
             await log.write(titled("own"))
         with pytest.raises(StoreConflict):
             await log.add(titled("own"))
-    assert (log.length, log.state.title) == (2, "")
+    assert (log.journal.length, log.state.title) == (2, "")
 
 
 async def test_an_entry_that_cannot_be_read_is_named(store: Watched) -> None:
@@ -408,7 +410,7 @@ async def test_an_entry_that_cannot_be_read_is_named(store: Watched) -> None:
     await store.kept.append("s", 3, [b"{}"])
     with pytest.raises(JournalError, match="entry 3 of session 's'"):
         await log.look()
-    assert log.length == 2
+    assert log.journal.length == 2
     with pytest.raises(JournalError, match="entry 3 of session 's'"):
         await log.read()
     assert log.stale
@@ -422,10 +424,10 @@ async def test_only_what_is_new_is_read_but_for_a_branch(store: Watched) -> None
     await log.read()
     await store.write(titled("other"))
     await log.read()
-    assert (store.loads, log.state.title, log.length) == ([3, 3], "other", 4)
+    assert (store.loads, log.state.title, log.journal.length) == ([3, 3], "other", 4)
     await store.write(Branched(at=AT, run=""))
     await log.read()
-    assert (store.loads[2:], log.length) == ([4, 0], 5)
+    assert (store.loads[2:], log.journal.length) == ([4, 0], 5)
     assert log.state.machine is not None
     assert len(log.state.machine.memory.history) == 0
 
@@ -537,28 +539,28 @@ async def positions(store: Watched) -> list[int]:
 async def test_a_checkpoint_is_kept_as_soon_as_it_is_due(
     store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointing, "EVERY", 4)
+    monkeypatch.setattr(stored_checkpoints, "EVERY", 4)
     log = await opened(store)
     await log.own(titled("one"))
-    await log.settled()
+    await log.journal.checkpoints.settled()
     assert await positions(store) == []
     await step(log, piece(log))
     await log.own(titled("two"))
     # With a piece held back, the machine is ahead of the journal.
-    await log.settled()
+    await log.journal.checkpoints.settled()
     assert await positions(store) == [4]
 
 
 async def test_a_checkpoint_is_kept_with_the_step_that_it_is_due_with(
     store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointing, "EVERY", 4)
+    monkeypatch.setattr(stored_checkpoints, "EVERY", 4)
     log = await opened(store)
     await step(log, piece(log))
-    await log.settled()
+    await log.journal.checkpoints.settled()
     assert await positions(store) == []
     await step(log, answer(log))
-    await log.settled()
+    await log.journal.checkpoints.settled()
     # The piece and the step are an entry each.
     assert await positions(store) == [4]
 
@@ -618,21 +620,21 @@ async def test_what_is_said_into_the_run_of_a_new_session_is_in_its_history(one:
 async def test_a_session_is_read_from_its_checkpoint_with_one_look(
     store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointing, "EVERY", 4)
+    monkeypatch.setattr(stored_checkpoints, "EVERY", 4)
     log = await opened(store)
     for title in ("one", "two", "three"):
         await log.own(titled(title))
-    await log.settled()
+    await log.journal.checkpoints.settled()
     store.loads.clear()
     other = SessionLog("s", store)
     await other.read()
-    assert (store.loads, other.length, other.state.title) == ([3], 5, "three")
+    assert (store.loads, other.journal.length, other.state.title) == ([3], 5, "three")
     # Also which session of this name it is: another one is not written to.
-    assert other.incarnation == log.incarnation != ""
+    assert other.journal.incarnation == log.journal.incarnation != ""
     # The next one is as far behind that one as any other.
     for title in ("four", "five", "six", "seven"):
         await other.own(titled(title))
-        await other.settled()
+        await other.journal.checkpoints.settled()
     assert await positions(store) == [4, 8]
 
 
@@ -640,12 +642,12 @@ async def test_a_session_that_went_back_has_a_checkpoint_at_once(
     store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One from before would not do: it does not know the end of the run that was gone back to."""
-    monkeypatch.setattr(checkpointing, "EVERY", 5)
+    monkeypatch.setattr(stored_checkpoints, "EVERY", 5)
     log = await two_runs(store)
-    await log.settled()
+    await log.journal.checkpoints.settled()
     await log.branch("r", AT)
     store.loads.clear()
     other = SessionLog("s", store)
     await other.read()
-    assert (store.loads, other.length) == ([6], 7)
+    assert (store.loads, other.journal.length) == ([6], 7)
     assert other.state == log.state

@@ -379,9 +379,9 @@ async def test_the_lease_of_a_run_that_rested_is_taken_where_it_is_asked_for() -
     await session.keep_lease()
     assert inside(session)._runner.lease.held
     with pytest.raises(SessionBusy):
-        await session_of(inside(session)._log.store).check_free()
+        await session_of(inside(session)._log.journal.store).check_free()
     await inside(session)._runner.lease.release()
-    await session_of(inside(session)._log.store).check_free()
+    await session_of(inside(session)._log.journal.store).check_free()
 
 
 async def test_what_is_shown_is_stored() -> None:

@@ -30,8 +30,8 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import Watched
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.delivery import PASSING, Delivery
-from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries
@@ -69,7 +69,7 @@ class Seen:
 
 async def journal(house: House) -> list[Watched]:
     """What the journal tells."""
-    news = JournalReader(SessionLog("s", house.store), 0).news()
+    news = JournalReader(Journal("s", house.store), 0).news()
     return [Watched(notice, f"{entry}.{place}") async for (entry, place), notice in news]
 
 

@@ -17,13 +17,14 @@ from support.session_stage import House, Watch, said, until
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.notices import Notice, TextDelta, ToolStarted
+from turnwheel.engine.journal import stored_checkpoints
 from turnwheel.engine.journal.checkpoints import restored
 from turnwheel.engine.journal.entries import VERSION
 from turnwheel.engine.journal.fold import SessionState, fold
-from turnwheel.engine.session import checkpointing, session_log
-from turnwheel.engine.session.checkpointing import Checkpoints
+from turnwheel.engine.journal.journal import Journal
+from turnwheel.engine.journal.stored_checkpoints import Checkpoints
+from turnwheel.engine.session import session_log
 from turnwheel.engine.session.delivery import Position
-from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.testing.scripted import Reply, calls, says
 from turnwheel.testing.stores import StoreOver
@@ -36,7 +37,7 @@ EVERY = 8
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointing, "EVERY", EVERY)
+    monkeypatch.setattr(stored_checkpoints, "EVERY", EVERY)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(entries))
         return fold(entries, *rest)
 
-    monkeypatch.setattr(checkpointing, "fold", counted)
+    monkeypatch.setattr(stored_checkpoints, "fold", counted)
     monkeypatch.setattr(session_log, "fold", counted)
     return counts
 
@@ -94,7 +95,7 @@ async def test_a_journal_goes_on_equally_with_checkpoints_and_without(
     """Each round is one process's; their journals do not differ in a byte."""
     journals: list[list[bytes]] = []
     for every in (1, 1_000):
-        monkeypatch.setattr(checkpointing, "EVERY", every)
+        monkeypatch.setattr(stored_checkpoints, "EVERY", every)
         house = House(MemoryStore())
         for number in range(4):
             for text in (f"go {number}", f"again {number}"):
@@ -191,7 +192,7 @@ async def test_a_branch_behind_a_checkpoint_has_all_of_the_journal_read(
     for number in range(4):
         async with house.process(*rounds(2)) as session:
             await session.run(f"go {number}")
-    monkeypatch.setattr(checkpointing, "EVERY", 1_000)
+    monkeypatch.setattr(stored_checkpoints, "EVERY", 1_000)
     async with house.process() as session:
         first, *_ = await session.runs()
         await session.branch(first.run)
@@ -228,7 +229,7 @@ async def test_a_fork_begins_at_a_checkpoint_and_has_it_too(house: House, folded
 
 
 async def told(house: House, since: int) -> list[tuple[Position, Notice]]:
-    reader = JournalReader(SessionLog("s", house.store), since)
+    reader = JournalReader(Journal("s", house.store), since)
     return [each async for each in reader.news()]
 
 
@@ -288,10 +289,10 @@ FIRST = """
 import asyncio, sys
 from turnwheel import Agent, MemoryStore
 from turnwheel.effects import CallModel
-from turnwheel.engine.session import checkpointing
+from turnwheel.engine.journal import stored_checkpoints
 from turnwheel.testing import ScriptedModel, says
 
-calls, spans, step, keep = 0, [], asyncio.Handle._run, checkpointing.Checkpoints.keep
+calls, spans, step, keep = 0, [], asyncio.Handle._run, stored_checkpoints.Checkpoints.keep
 
 def count(*_):
     global calls
@@ -308,7 +309,7 @@ def kept(*given):
     return keep(*given)
 
 async def main():
-    checkpointing.EVERY, checkpointing.Checkpoints.keep = 20, kept
+    stored_checkpoints.EVERY, stored_checkpoints.Checkpoints.keep = 20, kept
     model = ScriptedModel(*[says(str(turn)) for turn in range(8)])
     async with Agent(performers={CallModel: model}, store=MemoryStore()).session("s") as session:
         for turn in range(8):
@@ -350,7 +351,7 @@ async def test_a_checkpoint_has_what_the_journal_has_by_then_and_no_more(
     one: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pieces of an answer that are held back are not in it."""
-    monkeypatch.setattr(checkpointing, "EVERY", 0)
+    monkeypatch.setattr(stored_checkpoints, "EVERY", 0)
     one.held = {2}
     watch = Watch(one.process(calls(("look", {})), says("seen it all")))
     await watch.until(TextDelta)

@@ -17,14 +17,14 @@ import attrs
 
 from ...effects.errors import JournalError, WorldError
 from ...performers.base import logger, warn
-from ..journal.fold import SessionState, branch_targets, fold
 from ..machine import Machine, calls_at
+from .fold import SessionState, branch_targets, fold
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ...performers.stores.base import Store
-    from ..journal.checkpoints import CheckpointChain, Restored
+    from .checkpoints import CheckpointChain, Restored
 
 # Entries between two checkpoints. To fold so many takes up to 20 ms, at 80 µs each. To keep a checkpoint
 # takes 0.5 ms and 3 µs for each, about a thirtieth of what the entries take by themselves.
@@ -63,7 +63,7 @@ async def find_state(
     if not bodies:
         return None
     # Most sessions are short, and need no converter for it.
-    from ..journal.checkpoints import restored  # noqa: PLC0415  # see above
+    from .checkpoints import restored  # noqa: PLC0415  # see above
 
     try:
         if (begins := restored(bodies, most)) is None:
@@ -97,7 +97,7 @@ async def _prepare() -> None:
     from .. import snapshots  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # as above
 
     await asyncio.sleep(0)
-    from ..journal import checkpoints  # noqa: PLC0415  # as above
+    from . import checkpoints  # noqa: PLC0415  # as above
 
     for part in checkpoints.WRITTEN:
         await asyncio.sleep(0)
@@ -153,7 +153,7 @@ class Checkpoints:
     ) -> None:
         try:
             await _prepare()
-            from ..journal.checkpoints import checkpoint  # noqa: PLC0415  # as above
+            from .checkpoints import checkpoint  # noqa: PLC0415  # as above
 
             body, chain = checkpoint(state, length, entry, self._chain)
             await keep(body, chain.first)
