@@ -40,7 +40,7 @@ from ..performers.base import (
 )
 from ..performers.stores.base import Store
 from ..states.rules import model_messages
-from .machine import Machine, error_line, ignored, is_deadline
+from .machine import Machine, Step, error_line, ignored, is_deadline
 
 # The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`.
 Performers = Mapping[type, Performer[Any]]
@@ -50,17 +50,11 @@ Performers = Mapping[type, Performer[Any]]
 READER_GRACE = 0.01
 
 
-class EventSink(Protocol):
+class StepSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
-    async def applied(
-        self, event: Event, label: str, effects: tuple[Effect, ...], failed: str, /
-    ) -> int | None:
-        """
-        Keep *event*, which led to the state *label* with *effects*; *failed* is the error of a handler.
-
-        Returns the number of the latest entry, None without a journal.
-        """
+    async def keep(self, step: Step, /) -> int | None:
+        """Keep *step*, and then commit it; the number of the latest entry, None without a journal."""
         ...
 
     async def flush(self) -> None:
@@ -68,8 +62,23 @@ class EventSink(Protocol):
         ...
 
 
+@attrs.define(eq=False)
+class Unkept:
+    """Commits steps to *machine*, and keeps none of them: a `StepSink` without a journal."""
+
+    machine: Machine
+
+    async def keep(self, step: Step, /) -> int | None:
+        """Commit *step*."""
+        self.machine.commit(step)
+        return None
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+
 # The effects of a step, with the number of the journal's latest entry then; None behind the last step.
-Step = tuple[tuple[Effect, ...], int | None] | None
+NumberedEffects = tuple[tuple[Effect, ...], int | None] | None
 
 
 class Hold(Enum):
@@ -111,7 +120,7 @@ class Driver:
     """
     Drives one *machine* with *performers*. One caller at a time may iterate `steps`.
 
-    *journal* keeps the steps, if there is one; *session* and *store* are for logs and performers.
+    *journal* keeps the steps; *session* and *store* are for logs and performers.
     *full_result* finds the full text of truncated results. *rested* is called each time the run rests.
     *entry* is the number of the entry that the step comes from which was yielded last; that of a takeover
     comes from none.
@@ -123,7 +132,7 @@ class Driver:
     machine: Machine
     performers: Performers
     session: str = ""
-    journal: EventSink | None = None
+    journal: StepSink = attrs.field(default=attrs.Factory(lambda self: Unkept(self.machine), takes_self=True))
     clock: Clock = attrs.field(factory=SystemClock)
     inbox: Inbox = attrs.field(factory=lambda: Inbox())  # noqa: PLW0108  # it is defined below
     full_result: Callable[[str], Awaitable[str | None]] = no_full_result
@@ -138,9 +147,9 @@ class Driver:
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
     # The steps, while the reader of `steps` is busy with what it got; None while it waits for more.
-    _ahead: AsyncGenerator[Step, None] | None = attrs.field(default=None, init=False)
+    _ahead: AsyncGenerator[NumberedEffects, None] | None = attrs.field(default=None, init=False)
     # What a post led to meanwhile.
-    _late: asyncio.Future[list[Step]] | None = attrs.field(default=None, init=False)
+    _late: asyncio.Future[list[NumberedEffects]] | None = attrs.field(default=None, init=False)
     # How many events the inbox had been given with the latest post.
     _posted: int = attrs.field(default=0, init=False)
     # What an approver answered wrongly, which ends `steps`.
@@ -160,8 +169,10 @@ class Driver:
             self._late = asyncio.ensure_future(self._catch_up(self._ahead, self._late))
 
     async def _catch_up(
-        self, steps: AsyncGenerator[Step, None], before: asyncio.Future[list[Step]] | None
-    ) -> list[Step]:
+        self,
+        steps: AsyncGenerator[NumberedEffects, None],
+        before: asyncio.Future[list[NumberedEffects]] | None,
+    ) -> list[NumberedEffects]:
         """Apply what was posted; the steps are for the reader, behind those of *before*."""
         taken = [] if before is None else await before
         # No further than the latest post, and no longer than until the reader is back, who goes on from
@@ -248,9 +259,9 @@ class Driver:
                 self._late = None
             await steps.aclose()
 
-    async def _steps(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
+    async def _steps(  # noqa: C901, PLR0912, PLR0915  # one loop: its order is what a crash depends on
         self, first: tuple[Effect, ...], *, wait: bool
-    ) -> AsyncGenerator[Step, None]:
+    ) -> AsyncGenerator[NumberedEffects, None]:
         """The steps, as `steps` says."""
         log = step_log(self.session, self.machine)
         self._begun = False
@@ -286,12 +297,16 @@ class Driver:
                 if event is None or isinstance(event, PassThroughNotice):
                     effects = () if event is None else (event,)
                     continue
-                effects, failed = self._advance(event)
                 # Written ahead: no request of this event starts before the journal has the event. A crash in
                 # between repeats a request that never began; the other order would repeat a payment.
+                try:
+                    step = self.machine.step(event)
+                except Exception as error:  # noqa: BLE001  # a bug of ours, of any kind
+                    step = self._failure(event, error)
+                effects = step.effects
                 # Ignored events change nothing, so the journal can do without them.
-                if self.journal is not None and not ignored(effects):
-                    entry = await self.journal.applied(event, self.machine.state.label, effects, failed)
+                if not ignored(effects):
+                    entry = await self.journal.keep(step)
                 log(event, effects)
             # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
             if self._hold is Hold.ALL:
@@ -300,22 +315,17 @@ class Driver:
                 raise self._mistake
         finally:
             await self._stop()
-            if self.journal is not None:
-                # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
-                with suppress(WorldError):
-                    await self.journal.flush()
+            # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
+            with suppress(WorldError):
+                await self.journal.flush()
 
-    def _advance(self, event: Event) -> tuple[tuple[Effect, ...], str]:
-        """The effects of *event*, and the error of a bug of ours, which ends the run."""
-        try:
-            return self.machine.advance(event), ""
-        except Exception as error:  # a bug of ours, of any kind
-            # Raised, it would leave a session that fails in this way each time it is gone on with.
-            if (log := logger(self.session)) is not None:
-                state, kind = self.machine.state.label, type(event).__name__
-                log.exception("a handler failed", event_type=kind, state=state)
-            failed = error_line(error)
-            return self.machine.fail(event, failed), failed
+    def _failure(self, event: Event, error: Exception) -> Step:
+        """The end of the run with *error*, which a handler raised on *event*."""
+        # Raised, it would leave a session that fails in this way each time it is gone on with.
+        if (log := logger(self.session)) is not None:
+            state, kind = self.machine.state.label, type(event).__name__
+            log.error("a handler failed", event_type=kind, state=state, exc_info=error)
+        return self.machine.failure(event, error_line(error))
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         # Notices and records need nothing done: the machine has applied them, the caller shows them.

@@ -131,6 +131,22 @@ def advance(
 
 
 @final
+@attrs.frozen
+class Step:
+    """
+    What *event* leads to, before it is committed: the next *state* and *memory*, and the *effects*.
+
+    *failed* is the error of a bug in a handler, with which the run ends.
+    """
+
+    event: Event | None
+    state: State
+    memory: Memory
+    effects: tuple[Effect, ...]
+    failed: str = ""
+
+
+@final
 class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash should walk
     """
     One run of an agent. Feed `advance` what happened; do what it returns; feed it what came of that.
@@ -282,15 +298,12 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         """Whether the run is over."""
         return isinstance(self.state, Done)
 
-    def advance(self, event: Event | None = None, *, at: float = 0.0) -> tuple[Effect, ...]:
+    def step(self, event: Event | None = None, *, at: float = 0.0) -> Step:
         """
-        Apply *event*, then pass through every state that waits for nothing; return all effects.
+        What *event* leads to, with every state that is passed through without waiting; nothing changes here.
 
-        With no event, only the latter, at the time *at*. Afterwards the run is done, or `state.open` names
-        what it waits for.
-        Raises `IllegalTransition` for a bug of ours; the machine is then as it was.
+        With no event, only the latter, at the time *at*. Raises `IllegalTransition` for a bug of ours.
         """
-        # Worked on aside and put back at the end: an error in a handler leaves the machine as it was.
         state, memory = self.state, self.memory
         effects: tuple[Effect, ...] = ()
         if event is not None:
@@ -307,20 +320,32 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
             if passed > MAX_ENTERED:
                 msg = f"{passed} states in a row waited for nothing, last {state.label}"
                 raise InternalError(msg)
-        self.state, self.memory = state, memory
-        return effects
+        return Step(event, state, memory, effects)
 
-    def fail(self, event: Event, error: str) -> tuple[Effect, ...]:
+    def failure(self, event: Event, error: str) -> Step:
         """
-        End the run with *error*, which `advance` raised on *event*; return the effects.
+        The step that ends the run with *error*, which `step` raised on *event*.
 
         What came in with *event* is kept for the next run. Nothing is waited for any more.
         """
         # From where the machine was before the event: of the steps that it led to, all are undone.
         memory = self.memory.receive(event)
-        self.state, effects = done.failed(self.state, Context(self.config, memory, event), error)
-        self.memory = memory.record(effects)
-        return effects
+        state, effects = done.failed(self.state, Context(self.config, memory, event), error)
+        return Step(event, state, memory.record(effects), effects, error)
+
+    def commit(self, step: Step) -> tuple[Effect, ...]:
+        """Take *step*, which was made from the present state; return its effects."""
+        self.state, self.memory = step.state, step.memory
+        return step.effects
+
+    def advance(self, event: Event | None = None, *, at: float = 0.0) -> tuple[Effect, ...]:
+        """
+        Take the step of *event*, as `step` says, and return its effects.
+
+        Afterwards the run is done, or `state.open` names what it waits for. Where this raises, the machine is
+        as it was.
+        """
+        return self.commit(self.step(event, at=at))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Machine):

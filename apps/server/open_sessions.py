@@ -245,8 +245,6 @@ class OpenSessions:
             one.users += 1
             try:
                 await one.session.load()
-                # Without its database a server would show questions that another one never asked.
-                await one.session.stored()
                 loaded = True
                 yield one
             except SessionGone:

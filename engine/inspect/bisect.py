@@ -251,11 +251,11 @@ def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | 
         return None
     step = attrs.evolve(last, number=last.number + 1, at=time_of(entry), entry=entry, before=last.state)
     try:
-        effects = machine.fail(entry.event, entry.failed) if entry.failed else machine.advance(entry.event)
+        made = machine.failure(entry.event, entry.failed) if entry.failed else machine.step(entry.event)
     except InternalError:
         # This version's machine fails at it: that is its step, with the error for a label.
         return {**as_plain(attrs.evolve(step, effects=())), "label": str(error), "state": None}
-    return as_plain(attrs.evolve(step, state=machine.state, effects=effects))
+    return as_plain(attrs.evolve(step, state=made.state, effects=made.effects))
 
 
 def _written(data: bytes, number: int, session: str) -> Plain:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar, assert_never, final
+from typing import TypeVar, assert_never, cast, final
 
 import attrs
 
@@ -27,7 +27,7 @@ from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...states.context import SessionMemory
 from ...states.rules.inputs import next_prompt
-from ..machine import Machine, apply_inputs, overtaken, questions
+from ..machine import Machine, Step, apply_inputs, overtaken, questions
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
 # Characters of full results that are held in memory, where no journal has them; the oldest go first.
@@ -285,31 +285,51 @@ class SessionState:
         """Drop all run ends, and keep none from now on."""
         self.keeps, self.ends = frozenset(), {}
 
-    def stepped(self, event: events.Event, effects: tuple[Effect, ...]) -> bool:
+    def commit(self, step: Step, number: int | None) -> tuple[Effect, ...]:
         """
-        Take in that *event* was applied and had *effects*; whether a summary replaced older messages.
+        Take *step* of the latest run, which is entry *number*, None where it is not journaled; its effects.
 
-        The fold of a journal and a run under way both come through here, so neither can count otherwise.
+        A run under way and the fold of a journal both come through here, so neither can count otherwise.
         """
+        machine = cast("Machine", self.machine)
+        machine.commit(step)
+        self._take(step, number)
+        # A text costs memory for as long as the session is open: hold it only where a tool can read it.
+        if step.event is not None and (number is not None or machine.config.tool(READER) is not None):
+            self.full_results.note(step.event, step.effects, number)
+        return step.effects
+
+    def ahead(self, step: Step, number: int) -> SessionState:
+        """What a summary looks at of this state, once *step* is committed as entry *number*."""
+        # Not `attrs.evolve`: it takes three times as long, and each step needs this.
+        later = SessionState(
+            machine=Machine(cast("Machine", self.machine).config, step.state, step.memory),
+            posted=self.posted,
+            interrupts=self.interrupts,
+            runs=self.runs,
+            messages=self.messages,
+            summary=self.summary,
+            title=self.title,
+            title_spent=self.title_spent,
+            unbilled=self.unbilled,
+            copied=self.copied,
+            copied_spent=self.copied_spent,
+            full_results=self.full_results,
+        )
+        later._take(step, number)  # it is one of these
+        return later
+
+    def _take(self, step: Step, number: int | None) -> None:
+        """Drop the inputs that *step* applied, and count its messages."""
         # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
         if self.posted:
-            self.posted = [posted for posted in self.posted if posted != event]
+            self.posted = [posted for posted in self.posted if posted != step.event]
         if self.interrupts:
-            self.interrupts = [interrupt for interrupt in self.interrupts if interrupt != event]
-        return self.count(effects)
-
-    def count(self, effects: Iterable[Effect]) -> bool:
-        """Count the messages that *effects* append; whether a summary is among them."""
-        kinds = [type(effect) for effect in effects]
+            self.interrupts = [interrupt for interrupt in self.interrupts if interrupt != step.event]
+        kinds = [type(effect) for effect in step.effects]
         self.messages += kinds.count(AppendMessage)
-        return ReplaceHistory in kinds
-
-    def note_results(self, event: events.Event, effects: tuple[Effect, ...], number: int | None) -> None:
-        """Remember the place of a truncated result: entry *number*, or the text itself where that is None."""
-        # A text costs memory for as long as the session is open: hold it only where a tool can read it.
-        reads = self.machine is None or self.machine.config.tool(READER) is not None
-        if number is not None or reads:
-            self.full_results.note(event, effects, number)
+        if number is not None and ReplaceHistory in kinds:
+            self.summary = number
 
 
 # One entry
@@ -323,15 +343,11 @@ def apply_entry(state: SessionState, entry: Entry, number: int, session: str) ->
     """
     where = f"entry {number} of session {session!r}"
     effects: tuple[Effect, ...] = ()
-    summarised = False
     match entry:
         case RunOpened():
-            effects = _open(state, entry)
-            summarised = state.count(effects)
-        case Stepped(event=event):
-            effects = _step(_machine(state, where), entry, where)
-            summarised = state.stepped(event, effects)
-            state.note_results(event, effects, number)
+            effects = state.commit(_open(state, entry), number)
+        case Stepped():
+            effects = state.commit(_step(_machine(state, where), entry, where), number)
         case Posted():
             # Applied later, by a step of its own: until then a crash loses nothing of it.
             state.posted.append(entry.event)
@@ -351,8 +367,6 @@ def apply_entry(state: SessionState, entry: Entry, number: int, session: str) ->
             state.unbilled += entry.spent
         case _:
             assert_never(entry)
-    if summarised:
-        state.summary = number
     return effects
 
 
@@ -369,7 +383,7 @@ def _machine(state: SessionState, where: str, *, over: bool = False) -> Machine:
     return state.machine
 
 
-def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
+def _open(state: SessionState, opened: RunOpened) -> Step:
     before = state.machine
     if before is not None:
         _keep_end(state, before)
@@ -384,25 +398,25 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
     state.prompt = mail[0].text[:MAX_OPENING] if mail else ""
     state.opening = state.opening or state.prompt
     try:
-        return machine.advance(at=opened.at)
+        return machine.step(at=opened.at)
     except Exception:  # noqa: BLE001  # a bug of ours, of any kind
         # The journal has the run by now, and could not be read any more. The driver meets the same error, and
         # ends the run with it.
-        return ()
+        return Step(None, machine.state, machine.memory, ())
 
 
-def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
+def _step(machine: Machine, entry: Stepped, where: str) -> Step:
     event = entry.event
-    effects = machine.fail(event, entry.failed) if entry.failed else machine.advance(event)
+    step = machine.failure(event, entry.failed) if entry.failed else machine.step(event)
     # A machine that decides otherwise than the one that wrote would perform requests with no trace in the
     # journal, or skip some that were performed.
-    if machine.state.label != entry.label:
-        kind, here = type(event).__name__, machine.state.label
+    if step.state.label != entry.label:
+        kind, here = type(event).__name__, step.state.label
         msg = (
             f"{where}: {kind} leads to {here}, but the journal says {entry.label}; was another version used?"
         )
         raise JournalError(msg)
-    return effects
+    return step
 
 
 def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:

@@ -9,7 +9,6 @@ import attrs
 
 from ...effects.config import Config
 from ...effects.notices import DoneReason
-from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...states import state as states
 from .entries import RunOpened
@@ -105,36 +104,33 @@ SummaryKey = tuple[SessionStatus, int, int, int, int, str]
 
 def summary_key(state: SessionState) -> SummaryKey:
     """The `key` of the summary of *state*, without making one."""
-    # At every step, while a summary is made for a few of them only.
-    # In the order of `SessionSummary.key`: a mix-up would write a row at every step.
-    questions = state.questions
-    return _status(state, questions), len(questions), _prompts(state), state.runs, state.summary, state.title
-
-
-def _prompts(state: SessionState) -> int:
+    # At every step, while a summary is made for a few of them only. In the order of `SessionSummary.key`: a
+    # mix-up would write a row at every step.
+    machine = state.machine
+    over = machine is None or isinstance(machine.state, states.Done)
+    batch = None if machine is None else states.batch_of(machine.state)
+    questions = () if batch is None else state.questions
+    status = SessionStatus.UNFINISHED
+    if over:
+        # Also where prompts wait: no run has them yet, and `prompts` says that they are there.
+        status = SessionStatus.IDLE
+    elif batch is not None and questions and batch.rests:
+        # Once the last question has an answer, the worker goes on; a batch with a tool at work never rested.
+        status = SessionStatus.RESTING
     # A steer that came too late for its run waits as a prompt does; while the run goes on, it is none yet.
-    return len(state.prompts) + (0 if state.unfinished else len(state.late))
+    prompts = len(state.prompts) + (len(state.late) if over else 0)
+    return status, len(questions), prompts, state.runs, state.summary, state.title
 
 
 def status_of(state: SessionState) -> SessionStatus:
     """The status of the session with this *state*."""
-    return _status(state, state.questions)
-
-
-def _status(state: SessionState, questions: tuple[AskApproval, ...]) -> SessionStatus:
-    machine = state.machine
-    if machine is None or machine.done:
-        # Also where prompts wait: no run has them yet, and `prompts` says that they are there.
-        return SessionStatus.IDLE
-    # Once the last question has an answer, the worker goes on; a batch with a tool at work never rested.
-    batch = states.batch_of(machine.state) if questions else None
-    rests = batch is not None and batch.rests
-    return SessionStatus.RESTING if rests else SessionStatus.UNFINISHED
+    return summary_key(state)[0]
 
 
 def summarize(state: SessionState, session: str, prompts: int | None = None) -> SessionSummary:
     """The summary of *session*, which has this *state*; *prompts* wait, or those of the state."""
-    prompts = _prompts(state) if prompts is None else prompts
+    status, questions, waiting, *_ = summary_key(state)
+    prompts = waiting if prompts is None else prompts
     machine = state.machine
     if machine is None:
         # A title or a prompt may be journaled before the first run. No configuration says then what kind of
@@ -152,8 +148,8 @@ def summarize(state: SessionState, session: str, prompts: int | None = None) -> 
         summary=state.summary,
         cwd=machine.config.cwd,
         agent=machine.config.agent,
-        state=status_of(state),
-        questions=len(state.questions),
+        state=status,
+        questions=questions,
         prompts=prompts,
         # A session that went back to its beginning stands after no run: nothing has ended there.
         reason=reason if machine.memory.run else None,

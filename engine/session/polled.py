@@ -14,6 +14,7 @@ from .poller import Poller
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..journal.journal import Journal
     from .lease import SessionLease
     from .session_log import SessionLog
 
@@ -32,6 +33,8 @@ class Polled:
     lease: SessionLease
     _works: Callable[[], bool]
     _stop: Callable[[WorldError], None]
+    # The journal, which has all that it wrote itself. Not a property, since each append looks.
+    writer: Journal = attrs.field(init=False)
     _poller: Poller | None = attrs.field(default=None, init=False)
     _look: asyncio.Task[None] | None = attrs.field(default=None, init=False)
     _news: bool = attrs.field(default=False, init=False)
@@ -40,11 +43,6 @@ class Polled:
     def session(self) -> str:
         """Its name."""
         return self.log.journal.session
-
-    @property
-    def writer(self) -> object:
-        """The journal, which has all that it wrote itself."""
-        return self.log.journal
 
     @property
     def works(self) -> bool:
@@ -79,6 +77,9 @@ class Polled:
             if self.works:
                 await self.lease.keep()
         self._look = None
+
+    def __attrs_post_init__(self) -> None:
+        self.writer = self.log.journal
 
     async def __aenter__(self) -> None:
         # Without a store there is no other process.

@@ -231,12 +231,11 @@ class SessionRunner:
                         self._change_owner(Owner.LEAVING)
                         raise
                 begun = await self._next(begun[0])
-        except errors.TurnwheelError:
-            # The machine may have taken a step that the store refused: the journal decides what happened.
-            if self.log.stale:
-                with suppress(errors.TurnwheelError):
-                    async with self._lock:
-                        await self.log.read()
+        except errors.WorldError:
+            # Another process may have gone on, or a step may be stored although its append failed.
+            with suppress(errors.TurnwheelError):
+                async with self._lock:
+                    await self.log.read()
             raise
         finally:
             # From here on an input is only journaled: this driver has ended, and nothing holds it.
@@ -340,7 +339,7 @@ class SessionRunner:
         # False where another process wrote first, perhaps the same prompt: then this looks again.
         if environment.config.policy.coalesce:
             while not log.state.knows(prompt.id):
-                await log.add(Posted(event=prompt.sent(environment.clock.now())))
+                await log.add(lambda: Posted(event=prompt.sent(environment.clock.now())))
         return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
 
     async def _next(self, driver: Driver) -> tuple[Driver, tuple[Effect, ...]] | None:
@@ -394,9 +393,6 @@ class SessionRunner:
             self.lease.went_on()
         before = None if log.state.machine is None else log.state.machine.config
         config = with_denials(environment.config, before, environment.lifted)
-        # Stale until the run is over: a run that stops in the middle may leave `state` different from the
-        # journal.
-        log.stale = log.journal.kept
         events: tuple[Event, ...] = ()
         if unfinished is not None:
             first, events = await take_over(log, unfinished, config, at)
@@ -483,8 +479,6 @@ class SessionRunner:
         # The driver ended because of it, and knows no error itself.
         if found:
             raise found[0]
-        # The stream came to its own end, so machine and journal agree.
-        self.log.stale = False
 
     # Inputs
 
@@ -526,36 +520,24 @@ class SessionRunner:
             behind = False
             for _ in range(POST_TRIES):
                 # A driver whose own append failed ends, and takes nothing in any more.
-                driven = self.driver is not None and not self.log.unsure
+                driven = self.driver is not None and not self.log.unread
                 if self.owner is Owner.CLOSED and not closed:
                     raise errors.SessionClosed(self.id)
-                # A driver takes in foreign entries by itself; reading under it would replace its machine.
-                # Once its append has failed, that machine is ahead of the journal.
-                made = entry() if driven else await self._decide(entry, behind=behind)
+                # A driver takes in foreign entries by itself; reading under it would race with it. If the
+                # state is old, the store refuses the append; an error, and nothing, are not appended.
+                if not driven and (behind or self.log.unread or self.log.fresh or not _makes(entry)):
+                    await self.log.read()
                 try:
-                    if made is None or (await self._has_task() and await self.log.add(made)):
+                    if await self._has_task() and await self.log.add(entry):
                         return
                 except errors.StoreConflict:
                     # The run here lost the session: its driver finds out by itself, the caller now. Not so
                     # where the other entry is the driver's own, whose append was cut off while this waited.
-                    if driven and not self.log.unsure:
+                    if driven and not self.log.unread:
                         raise
-                    # Read all of it again where the driver's machine went ahead of the journal.
-                    self.log.stale, behind = self.log.unsure, True
+                    behind = True
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
-
-    async def _decide(
-        self, entry: Callable[[], Posted | Titled | None], *, behind: bool
-    ) -> Posted | Titled | None:
-        """What *entry* makes, of the session as it is now or, if that is not *behind*, as it is known."""
-        # If the state is old, the store refuses the append. An error here may be wrong for a newer state.
-        if not (behind or self.log.stale or self.log.fresh):
-            with suppress(errors.CallerError):
-                if (made := entry()) is not None:
-                    return made
-        await self.log.read()
-        return entry()
 
     async def _has_task(self) -> bool:
         """Whether a child's task is journaled; journals it where it is not."""
@@ -563,7 +545,8 @@ class SessionRunner:
         task, state = self.environment.task, self.log.state
         if task is None or state.machine is not None or state.knows(task.id):
             return True
-        return await self.log.add(Posted(event=task.sent(self.environment.clock.now())))
+        posted = Posted(event=task.sent(self.environment.clock.now()))
+        return await self.log.add(lambda: None if state.knows(task.id) else posted)
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
@@ -631,6 +614,13 @@ class SessionRunner:
             if self._ran and ended is not None and (machine := self.log.state.machine) is not None:
                 over = machine.state
                 await ended(self.id, over.reason if isinstance(over, Done) else "unfinished")
+
+
+def _makes(entry: Callable[[], Posted | Titled | None]) -> bool:
+    """Whether *entry* makes one of the state as it is known."""
+    with suppress(errors.CallerError):
+        return entry() is not None
+    return False
 
 
 # Other processes

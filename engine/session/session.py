@@ -216,10 +216,6 @@ class Session(Pictured):
         await self._runner.load()
         return self
 
-    async def stored(self) -> None:
-        """Wait until the journal has all that this object shows. Raises `StoreError` where it was refused."""
-        await self._log.caught_up()
-
     # Runs and branches
 
     async def runs(self) -> tuple[RunInfo, ...]:

@@ -1,10 +1,19 @@
 """
-The log of a session: the state that its journal folds to, and the writing end of that journal.
+The log of a session: its journal, and the state that the journal folds to.
 
-Theory of operation. Each append names the length that this process knows. A store refuses it where another
-process was faster. Entries that may come from any process are then taken in, and the append is tried again;
-an entry that only the owner may write means that another process owns the session now. The owner stops then,
-and any other writer decides anew.
+Theory of operation. Compute, store, commit:
+
+1. The machine computes a step, and changes nothing.
+2. The step goes to the journal. Each append names the length that this process knows; a store refuses it
+   where another process was faster. Entries that may come from any process are then taken in, and the append
+   is tried again. An entry that only the owner may write means that another process owns the session now. The
+   owner stops then, and any other writer decides anew.
+3. The step is committed to the state, by the same function that folds a journal. So the state never runs
+   ahead of the journal, but for pieces of a stream: these are committed at once, and stored with the next
+   step.
+
+An append whose outcome is unknown, because it was cancelled or the store failed, leaves the state as it was.
+The journal is read before anything else is decided, and the step is folded if it is there.
 """
 
 from __future__ import annotations
@@ -12,12 +21,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum, auto
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 
 import attrs
 
-from ...effects.errors import SessionGone, StoreConflict, StoreError, UnknownRun
+from ...effects.errors import SessionGone, StoreConflict, UnknownRun
 from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
 from ...performers.base import noop
@@ -27,6 +35,7 @@ from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, Taken
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold
 from ..journal.journal import ConcurrentEntry, Journal, Summarizer
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
+from ..machine import Machine, Step
 from .parking import PARK_AFTER, Parked, parked
 from .poller import written
 
@@ -36,45 +45,35 @@ if TYPE_CHECKING:
     from ...performers.stores.base import Store
     from .redactor import Redactor
 
-
-@final
-class LastStep(Enum):
-    """Whether the last step of the run here is in the journal."""
-
-    KEPT = auto()
-    WRITING = auto()
-    REFUSED = auto()
+# Makes an entry of the present state, None for none; called again where that has changed meanwhile.
+Decide = Callable[[], ConcurrentEntry | None]
 
 
 @final
 class SessionLog:
     """
-    The log of the session *session*, in *store* where there is one; the event sink of its driver.
+    The log of the session *session*, in *store* where there is one; its driver keeps steps in it.
 
-    `state` is a fold of the journal. An input goes into the store first, then into `state`. A step of the run
-    that goes on here is in `state` while it is written; nothing is performed or shown before it is stored.
-    Where the two differ (a store that failed, a run left in the middle) the journal is right: this is `stale`
-    then, and `read` folds the journal again. An input is journaled before it is acted on, by the process it
-    came in through. An entry carries a summary of the session where a list would show a change.
+    `state` is the fold of the known entries of `journal`, and of the pieces of a stream behind them. An input
+    is journaled before it is acted on, by the process it came in through. An entry carries a summary of the
+    session where a list would show a change.
     """
 
     # As slots, since thousands of them may wait in one process.
     __slots__ = (
-        "_label",
-        "_last_step",
+        "_anew",
         "_parked",
         "_redactor",
+        "_stored",
         "_streamed",
-        "_taken_up",
         "_writing",
         "begun",
         "fresh",
         "in_use",
         "journal",
         "listener",
-        "stale",
         "state",
-        "unsure",
+        "unread",
     )
 
     def __init__(
@@ -86,25 +85,24 @@ class SessionLog:
         self._parked: Parked | None = None
         # Whether a run goes on here, or is about to.
         self.in_use = False
-        # Whether an append of the owner failed or was cancelled. The store may have it all the same, which is
-        # known once the journal is read.
-        self.unsure = False
+        # Whether the journal has to be read before anything is decided: it never was, or an append of the
+        # owner failed or was cancelled, and the store may have it all the same. A generated id has no journal
+        # to read. Where that is wrong, the first append names a length that the store does not have.
+        self.unread = self.journal.kept and not fresh
+        # Whether the next read folds from the beginning: no entry was folded yet, or one in the middle could
+        # not be read.
+        self._anew = True
         # The number of the latest entry with which a run was opened or taken over here.
         self.begun = -1
-        # A generated id has no journal to read. Where that is wrong, the first append names a length that the
-        # store does not have, and is refused. Without a store, `state` could not differ from anything.
-        self.stale = self.journal.kept and not fresh
         self.listener: Callable[[Event], None] | None = None
         self._redactor = redactor
         # Whether no other process can know the session yet.
         self.fresh = fresh
-        # How many entries of other processes were taken in.
-        self._taken_up = 0
         # One append at a time: a second one would name a length that the first is about to change.
         self._writing = asyncio.Lock()
+        # The pieces of a stream that are not stored yet, and the state and the memory before the first.
         self._streamed: list[ModelStreamed] = []
-        self._label = ""
-        self._last_step = LastStep.KEPT
+        self._stored: Step | None = None
 
     if not TYPE_CHECKING:
         # Of no other attribute: as a property, each of many looks in a step would be a call.
@@ -131,17 +129,17 @@ class SessionLog:
                 self.journal.forget_last()
 
     async def read(self) -> None:
-        """Read the new entries of the journal, or all of them where `state` is stale."""
+        """Read the new entries of the journal."""
         if not self.journal.kept or self.fresh:
             # Only the first read is saved: by the next one, other processes may know the id.
             self.fresh = False
             return
-        if not self.stale or not await self._restored():
-            known, entries = await self.journal.load_new(0 if self.stale else self.journal.length)
+        if not self._anew or not await self._restored():
+            known, entries = await self.journal.load_new(0 if self._anew else self.journal.length)
             # Most reads find nothing new, and what is known is folded already.
             if entries or not known:
                 self._take_in(entries, known, self.state if known else None)
-        self.unsure = False
+        self.unread = False
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
         if self._parked is None:
             self.state.drop_ends()
@@ -156,39 +154,34 @@ class SessionLog:
 
     def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None = None) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
-        # Until every entry is understood: one that cannot be read leaves a fold of the first half.
-        self.stale = True
+        # Until all entries are decoded: a decode error leaves a half-applied state.
+        self._anew = self.unread = True
         if before is not self.state:
-            # What was held back belongs to a run that ended otherwise.
-            self._streamed = []
             self.journal.checkpoints.begin(None)
         self.state, self._parked = fold(entries, self.journal.session, before, known), None
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)
         self.journal.reached(known + len(entries))
-        self.stale = False
-        self._last_step = LastStep.KEPT
+        self._anew = self.unread = False
 
-    async def add(self, entry: ConcurrentEntry) -> bool:
+    async def add(self, decide: Decide) -> bool:
         """
-        Keep *entry* and pass it to the driver; False where another process added one first.
+        Keep the entry that *decide* makes of the present state, and pass it to the driver; None adds nothing.
 
-        That one is in `state` then, and the caller decides anew.
+        False where another process added one first: that one is in `state` then, and the caller decides anew.
         """
-        given = entry.event if isinstance(entry, Posted) else None
-        if self._redactor is not None and isinstance(given, ApprovalGiven):
-            # A person may edit arguments, and so type a secret. It must not reach the store.
-            entry = Posted(event=await self._redactor.answer(given, self.state.questions))
-        if self.journal.kept:
-            # Read before the lock: what arrives while this waits may be the same input from another process,
-            # and writing it again would run a prompt twice.
-            known, about = self._taken_up, self._about_after(entry)
+        redacted = await self._redacted(decide)
+        if not self.journal.kept:
+            entry = self._decided(decide, redacted)
+        else:
             async with self._writing:
-                if self._taken_up != known:
-                    return False
+                # Inside the lock: a step may have been committed while this waited for it.
+                entry = self._decided(decide, redacted)
+                if entry is None:
+                    return True
                 try:
-                    came = await self.journal.append([entry], about, driven=self.in_use)
+                    came = await self.journal.append([entry], self._about_after(entry), driven=self.in_use)
                 except StoreConflict as conflict:
                     # Of a run elsewhere. One that goes on here has lost the session, and its driver says so.
                     if self.in_use or not conflict.entries or branch_targets(conflict.entries):
@@ -200,8 +193,28 @@ class SessionLog:
                     return False
             written(self.journal.store_id, self.journal.session, self.journal)
         # After the append: a store that fails leaves the driver without the input, as its sender expects.
-        self._arrived(entry)
+        if entry is not None:
+            self._arrived(entry)
         return True
+
+    async def _redacted(self, decide: Decide) -> tuple[ApprovalGiven, ApprovalGiven] | None:
+        """The approval that *decide* makes, and the same without secrets; None for another entry."""
+        if self._redactor is None:
+            return None
+        entry = decide()
+        if not isinstance(entry, Posted) or not isinstance(entry.event, ApprovalGiven):
+            return None
+        # A person may edit arguments, and so type a secret. It must not reach the store. A vault may take
+        # long, so it is asked outside the lock.
+        return entry.event, await self._redactor.answer(entry.event, self.state.questions)
+
+    def _decided(
+        self, decide: Decide, redacted: tuple[ApprovalGiven, ApprovalGiven] | None
+    ) -> ConcurrentEntry | None:
+        entry = decide()
+        if redacted is not None and isinstance(entry, Posted) and entry.event == redacted[0]:
+            return Posted(event=redacted[1])
+        return entry
 
     def _arrived(self, entry: ConcurrentEntry) -> None:
         # State first: the driver's step on this event removes it from the inputs that wait.
@@ -259,85 +272,72 @@ class SessionLog:
         """The summary once *entry* is written, which neither opens a run nor is a step of one."""
 
         def about(number: int) -> SessionSummary:
-            # On a copy: the append may still be refused. A step would change the machine itself, which no
-            # copy here protects; that is why `applied` does without this.
+            # On a copy: the append may still be refused. Such an entry does not touch the machine itself.
             ahead = attrs.evolve(self.state, posted=list(self.state.posted))
             apply_entry(ahead, entry, number, self.journal.session)
             return summarize(ahead, self.journal.session)
 
         return about
 
-    # The event sink of the driver
+    # Steps of the driver
 
-    async def applied(
-        self, event: Event, label: str, effects: tuple[Effect, ...], failed: str = ""
-    ) -> int | None:
+    async def keep(self, step: Step) -> int | None:
         """
-        Keep *event*, which led to the state *label* with *effects*, before its requests are performed.
+        Keep *step* and commit it; the number of the latest entry, None without a store.
 
-        A piece of a stream waits for the next event. *failed* is the error of a bug that ended the run.
-        Returns the number of the latest entry, None without a store.
+        A piece of a stream is committed at once, and stored with the next step. Where this raises, *step* is
+        not committed.
         """
-        # By the number of its entry: the full text of a result is read from there.
-        if isinstance(event, ModelStreamed) and not failed:
+        journal = self.journal
+        if isinstance(step.event, ModelStreamed | ToolProgressed) and not step.failed:
             # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
-            # append for every delta. Nothing that is looked at below comes of a piece.
-            if self.journal.kept:
-                self._streamed.append(event)
-                self._label = label
-            return self.journal.length - 1 if self.journal.kept else None
-        state = self.state
-        summarised = state.stepped(event, effects)
+            # append for every delta. Progress changes no state, and a chatty tool would fill the store.
+            machine = cast("Machine", self.state.machine)
+            if journal.kept and isinstance(step.event, ModelStreamed):
+                if self._stored is None:
+                    self._stored = Step(None, machine.state, machine.memory, ())
+                self._streamed.append(step.event)
+            machine.commit(step)
+            return journal.length - 1 if journal.kept else None
+        if not journal.kept:
+            self.state.commit(step, None)
+            return None
 
         def about(number: int) -> SessionSummary | None:
             # Called again with another number where another process added an entry first.
-            if summarised:
-                state.summary = number
+            later = self.state.ahead(step, number)
             # Compared by key: building a summary for each step would cost more than the step.
-            return summarize(state, self.journal.session) if self.journal.row != summary_key(state) else None
+            return summarize(later, journal.session) if journal.row != summary_key(later) else None
 
-        # Progress changes no state, and a chatty tool would fill the store with it.
-        if self.journal.kept and (failed or not isinstance(event, ToolProgressed)):
-            step = Stepped(event=event, label=label, failed=failed)
-            self._last_step = LastStep.WRITING
-            try:
-                await self.write(*self._held_back(), step, about=about)
-            except BaseException:
-                self._last_step = LastStep.REFUSED
-                raise
-            self._last_step = LastStep.KEPT
-        # By the number of its entry, and so after the append: the full text of a result is read from there.
-        number = self.journal.length - 1 if self.journal.kept else None
-        state.note_results(event, effects, number)
-        if self.journal.length >= self.journal.checkpoints.due:
-            self.journal.keep_checkpoint(state)
+        event = cast("Event", step.event)
+        entry = Stepped(event=event, label=step.state.label, failed=step.failed)
+        entries = [*self._held_back(), entry] if self._streamed else [entry]
+        await self.write(entries, about)
+        # By the number of its entry: the full text of a result is read from there.
+        number = journal.length - 1
+        self.state.commit(step, number)
+        if journal.length >= journal.checkpoints.due:
+            journal.keep_checkpoint(self.state)
         return number
 
-    async def caught_up(self) -> None:
-        """Wait until the journal has all that `state` shows. Raises `StoreError` where it was refused."""
-        while self._last_step is LastStep.WRITING:
-            async with self._writing:
-                pass
-        if self._last_step is LastStep.REFUSED:
-            session = self.journal.session
-            msg = f"session {session!r}: a step of its run could not be stored; look again in a moment"
-            raise StoreError(msg)
-
     async def flush(self) -> None:
-        """Keep the pieces of a stream that is being left."""
+        """Keep the pieces of a stream that is being left; without them where the store fails."""
         if self._streamed:
-            await self.write(*self._held_back())
+            await self.write(self._held_back())
 
     def _held_back(self) -> list[Stepped]:
         """The pieces held back, as one entry with neighbours merged."""
-        if not self._streamed:
-            return []
         whole = joined(self._streamed)
-        # Emptied before the write: where it fails the run is over here, and no later flush may try again.
-        self._streamed = []
         # `count` stays the number of pieces as they came: the next one is checked against it.
         pieces = attrs.evolve(whole, pieces=merged(whole.pieces))
-        return [Stepped(event=pieces, label=self._label)]
+        label = cast("Machine", self.state.machine).state.label
+        return [Stepped(event=pieces, label=label)]
+
+    def _drop_pieces(self) -> None:
+        """Go back to the machine before the pieces held back: they could not be stored."""
+        if self._stored is not None:
+            cast("Machine", self.state.machine).commit(self._stored)
+            self._streamed, self._stored = [], None
 
     async def full_result(self, call: str) -> str | None:
         """The full result of *call*, which the history truncates; None where there is none."""
@@ -349,26 +349,29 @@ class SessionLog:
 
     # The writing end
 
-    async def write(self, *entries: Entry, about: Summarizer = noop) -> None:
+    async def write(self, entries: Sequence[Entry], about: Summarizer = noop) -> None:
         """
-        Keep *entries*, and the summary that *about* gives; nothing without a store.
+        Keep *entries*, the first of which are the pieces held back, with the summary that *about* gives.
 
-        Raises `StoreConflict` where another process went on with this session, `SessionGone` where it was
-        deleted.
+        Without a store it does nothing. The caller commits *entries* before its next await. Raises
+        `StoreConflict` where another process went on with this session, `SessionGone` where it was deleted.
         """
-        if self.journal.kept:
-            async with self._writing:
-                try:
-                    # Entries that another process added first cannot change what the owner writes, so the
-                    # same entries go behind them.
-                    while came := await self.journal.append(entries, about, driven=self.in_use):
-                        self._take_up(came)
-                except (StoreConflict, SessionGone):
-                    raise
-                except BaseException:
-                    self.unsure = True
-                    raise
-            written(self.journal.store_id, self.journal.session, self.journal)
+        if not self.journal.kept:
+            return
+        async with self._writing:
+            try:
+                # Entries that another process added first cannot change what the owner writes, so the same
+                # entries go behind them.
+                while came := await self.journal.append(entries, about, driven=self.in_use):
+                    self._take_up(came)
+            except BaseException as error:
+                # The store may have them all the same, which is known once the journal is read.
+                self.unread = not isinstance(error, StoreConflict | SessionGone)
+                self._drop_pieces()
+                raise
+            if self._streamed:
+                self._streamed, self._stored = [], None
+        written(self.journal.store_id, self.journal.session, self.journal)
 
     async def look(self) -> None:
         """Take in the entries of other processes. Raises as `write` does."""
@@ -378,19 +381,19 @@ class SessionLog:
 
     def _take_up(self, came: Sequence[ConcurrentEntry]) -> None:
         """Take in the entries of other processes that the journal has now."""
-        self._taken_up += len(came)
         for entry in came:
             self._arrived(entry)
 
     async def own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
         """Keep *entries*, which only the owner writes, and then apply them; their effects."""
-        await self.write(*entries, about=about)
-        for number, entry in enumerate(entries, self.journal.length - len(entries)):
+        await self.write(entries, about)
+        journal = self.journal
+        for number, entry in enumerate(entries, journal.length - len(entries)):
             if isinstance(entry, RunOpened | TakenOver):
                 self.begun = number
         effects = tuple([effect for entry in entries for effect in self._follow(entry)])
-        if self.journal.length >= self.journal.checkpoints.due:
-            self.journal.keep_checkpoint(self.state)
+        if journal.length >= journal.checkpoints.due:
+            journal.keep_checkpoint(self.state)
         return effects
 
     def _follow(self, entry: Entry) -> tuple[Effect, ...]:

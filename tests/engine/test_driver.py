@@ -53,10 +53,10 @@ from turnwheel.effects.requests import (
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine import driver as driver_module
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.driver import Driver, Inbox, check_answer, failed_answer
+from turnwheel.engine.driver import Driver, Inbox, Unkept, check_answer, failed_answer
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.machine import Machine, ignored
+from turnwheel.engine.machine import Machine, Step, ignored
 from turnwheel.performers.base import PerformContext
 from turnwheel.states import State, streaming
 from turnwheel.states.rules import model_messages
@@ -82,9 +82,10 @@ def driver_of(model: Any, **settings: Any) -> Driver:
     """A driver whose model is *model*; other performers stand in *settings* by their kind."""
     kinds: dict[str, type] = {"tool": RunTool, "approver": AskApproval, "timer": SetTimer, "child": RunAgent}
     performers = {kind: settings.pop(name) for name, kind in kinds.items() if name in settings}
-    return Driver(
-        machine=Machine.start(CONFIG, "go", run="r"), performers={CallModel: model, **performers}, **settings
-    )
+    machine = Machine.start(CONFIG, "go", run="r")
+    if "journal" in settings:
+        settings["journal"].machine = machine
+    return Driver(machine=machine, performers={CallModel: model, **performers}, **settings)
 
 
 async def driven(driver: Driver, *, anew: bool = True, **settings: bool) -> list[Effect]:
@@ -104,17 +105,17 @@ async def told(driver: Driver, *, anew: bool = True, **settings: bool) -> AsyncG
 # Steps
 
 
-class Recorder:
+class Recorder(Unkept):
     """A journal that keeps every applied event as it is."""
 
     def __init__(self) -> None:
+        super().__init__(Machine.start(CONFIG, "go", run="r"))
         self.entries: list[bytes] = []
 
-    async def applied(self, event: Event, label: str, *_: object) -> None:
-        self.entries.append(encode_entry(Stepped(event=event, label=label)))
-
-    async def flush(self) -> None:
-        """Nothing is held back."""
+    async def keep(self, step: Step, /) -> int | None:
+        assert step.event is not None
+        self.entries.append(encode_entry(Stepped(event=step.event, label=step.state.label)))
+        return await super().keep(step)
 
 
 async def test_pieces_that_wait_together_are_one_step() -> None:
@@ -301,12 +302,13 @@ class Told(Recorder):
         self.full = full
         self.heard = asyncio.Queue[Event]()
 
-    async def applied(self, event: Event, label: str, *_: object) -> None:
-        self.heard.put_nowait(event)
+    async def keep(self, step: Step, /) -> int | None:
+        assert step.event is not None
+        self.heard.put_nowait(step.event)
         await asyncio.sleep(0)
-        if self.full and isinstance(event, Interrupted):
+        if self.full and isinstance(step.event, Interrupted):
             raise FULL
-        await super().applied(event, label)
+        return await super().keep(step)
 
     async def has(self, event: Event) -> None:
         while await self.heard.get() is not event:
@@ -367,10 +369,11 @@ async def test_a_run_goes_no_further_than_what_was_posted_while_its_reader_is_bu
 
         emit: Callable[[ModelStreamed], None]
 
-        async def applied(self, event: Event, label: str, *_: object) -> None:
-            await super().applied(event, label)
-            if isinstance(event, ModelStreamed):
-                self.emit(attrs.evolve(event, before=event.before + 1))
+        async def keep(self, step: Step, /) -> int | None:
+            number = await super().keep(step)
+            if isinstance(step.event, ModelStreamed):
+                self.emit(attrs.evolve(step.event, before=step.event.before + 1))
+            return number
 
     async def flood(request: CallModel, scene: PerformContext) -> ModelFinished:
         journal.emit = scene.emit
@@ -406,10 +409,11 @@ async def test_what_comes_behind_the_end_of_a_run_is_left_also_while_its_reader_
 
 async def test_a_driver_that_is_left_while_its_reader_is_busy_goes_no_further() -> None:
     class Leaving(Told):
-        async def applied(self, event: Event, label: str, *_: object) -> None:
-            await super().applied(event, label)
-            if event is more:
+        async def keep(self, step: Step, /) -> int | None:
+            number = await super().keep(step)
+            if step.event is more:
                 driver.inbox.close()
+            return number
 
     journal, more = Leaving(), UserSent(at=AT, id="more", text="more")
     driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
@@ -682,10 +686,11 @@ async def test_nothing_begins_where_the_run_was_left_while_its_step_was_kept() -
     began = list[str]()
 
     class Leaving(Recorder):
-        async def applied(self, event: Event, label: str, *_: object) -> None:
-            await super().applied(event, label)
-            if isinstance(event, ModelFinished):
+        async def keep(self, step: Step, /) -> int | None:
+            number = await super().keep(step)
+            if isinstance(step.event, ModelFinished):
                 driver.inbox.close()
+            return number
 
     def look(request: RunTool, _: PerformContext) -> asyncio.Future[Any]:
         began.append(request.tool)

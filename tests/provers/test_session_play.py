@@ -25,7 +25,6 @@ from provers.simulation.watched import PromiseBroken, copied, happen
 from provers.steps import Happening
 from provers.tasks import at_work, turns
 from turnwheel import Agent, DoneReason, MemoryStore, Result, Session
-from turnwheel.effects import Effect
 from turnwheel.effects.config import Concurrency, Config, Steering
 from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.events import ModelStreamed
@@ -278,7 +277,7 @@ class Stored:
     def opened(self, player: Player, run: str) -> Machine:
         """The machine of the run that *player* is about to play, as the store gives it."""
         opening = RunOpened(at=0.0, run=run, config=player.config)
-        self._runner.run(self._journal.write(*[Posted(event=event) for event in player.posts], opening))
+        self._runner.run(self._journal.own(*[Posted(event=event) for event in player.posts], opening))
         self._written = 0
         return self._runner.run(self._folded())
 
@@ -288,18 +287,20 @@ class Stored:
             self.machine = copied(began)
             self.machine.advance()
         for what in journal[self._written :]:
-            made = happen(self.machine, what)
-            self._runner.run(self._keep(what, made))
+            happen(self.machine, what)
+            self._runner.run(self._keep(what))
         self._written = len(journal)
         held_back = bool(journal) and isinstance(journal[-1], ModelStreamed) and not self._flush
         return copied(self.machine) if held_back else self._runner.run(self._folded())
 
-    async def _keep(self, what: Happening, made: tuple[Effect, ...]) -> None:
+    async def _keep(self, what: Happening) -> None:
         if isinstance(what, Config):
             await self._journal.flush()  # as its process was lost, and left what it held back
-            await self._journal.write(TakenOver(at=0.0, config=what))
+            await self._journal.own(TakenOver(at=0.0, config=what))
             return
-        await self._journal.applied(what, self.machine.state.label, made)
+        machine = self._journal.state.machine
+        assert machine is not None
+        await self._journal.keep(machine.step(what))
         if self._flush:
             await self._journal.flush()
 

@@ -233,7 +233,7 @@ def test_a_bug_while_an_answer_is_read_costs_what_was_read(place: str, event: An
     run = run_at(place) if place in PLACES else MachineHarness()
     if place == "a piece":
         run.stream(TextPiece("hm"))
-    told = run.machine.fail(event, "a bug")
+    told = run.machine.commit(run.machine.failure(event, "a bug"))
     dropped = [one.request for one in told if isinstance(one, notices.AnswerDropped)]
     assert dropped == ["r-1"] * (place == "a piece")
     spent = [one.spent for one in told if isinstance(one, records.AddUsage)]
@@ -242,14 +242,15 @@ def test_a_bug_while_an_answer_is_read_costs_what_was_read(place: str, event: An
 
 
 def test_a_bug_at_the_start_ends_a_run_that_began() -> None:
-    told = Machine.start(config(), "hello").fail(events.Entered(at=1.0), "a bug")
+    machine = Machine.start(config(), "hello")
+    told = machine.commit(machine.failure(events.Entered(at=1.0), "a bug"))
     assert [type(one) for one in told][:: len(told) - 1] == [notices.RunStarted, notices.RunEnded]
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
 def test_a_bug_behind_the_start_ends_a_run_once(place: str) -> None:
     run = run_at(place)
-    told = run.machine.fail(AN_INTERRUPT, "a bug")
+    told = run.machine.commit(run.machine.failure(AN_INTERRUPT, "a bug"))
     assert [one for one in told if isinstance(one, notices.RunStarted)] == []
     assert [one.reason for one in told if isinstance(one, notices.RunEnded)] == ["error"]
 
@@ -261,7 +262,7 @@ def test_a_bug_cancels_each_request_that_is_open(place: str) -> None:
     # A tool or a child that was told to stop was cancelled then.
     working = [one.phase for one in calls_at(state) if isinstance(one.phase, Running | RunningChild)]
     left = {*state.open} - {phase.request for phase in working if phase.told is Order.STOP}
-    told = run.machine.fail(AN_INTERRUPT, "a bug")
+    told = run.machine.commit(run.machine.failure(AN_INTERRUPT, "a bug"))
     assert sorted(one.request for one in told if isinstance(one, requests.Cancel)) == sorted(left)
 
 

@@ -42,7 +42,7 @@ from turnwheel.engine.journal.fold import (
     read,
     try_name,
 )
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.machine import Machine, Step
 from turnwheel.states import (
     Admitting,
     Batch,
@@ -204,19 +204,29 @@ def test_the_entries_with_the_latest_summary_and_with_a_full_result_are_known() 
 
 
 def test_what_a_step_appends_is_counted_and_a_summary_is_told() -> None:
-    state = SessionState()
+    machine = Machine.start(CONFIG, "go")
+    state = SessionState(machine=machine)
     appends = AppendMessage(message=user("a"))
-    assert not state.count([appends, CallSettled(call="c", tool="t", outcome=Outcome.OK, content="")])
-    assert state.count([ReplaceHistory(head=(user("a"),), keep=1), appends])
+    settled = CallSettled(call="c", tool="t", outcome=Outcome.OK, content="")
+    for number, effects in (
+        (3, (appends, settled)),
+        (4, (ReplaceHistory(head=(user("a"),), keep=1), appends)),
+    ):
+        state.commit(Step(STEER, machine.state, machine.memory, effects), number)
+        assert state.summary == (0 if number == 3 else 4)
     assert state.messages == 2
 
 
 def test_an_interrupt_waits_until_it_is_applied() -> None:
     first, second = [events.Interrupted(at=at) for at in (2.0, 3.0)]
-    state = SessionState(interrupts=[first, second])
-    state.stepped(PROMPT, ())
+    machine = Machine.start(CONFIG, "go")
+    state = SessionState(machine=machine, interrupts=[first, second])
+    state.commit(machine.step(attrs.evolve(PROMPT, id="q")), None)
     assert state.interrupts == [first, second]
-    state.stepped(first, ())
+    step = machine.step(first)
+    assert state.ahead(step, 3).interrupts == [second]
+    assert state.interrupts == [first, second]
+    state.commit(step, None)
     assert state.interrupts == [second]
 
 
@@ -300,8 +310,7 @@ def test_an_input_waits_once_until_it_is_applied() -> None:
     assert (state.knows("p"), state.knows("s"), state.knows("q")) == (True, True, False)
     assert folded(Posted(event=STEER)).overtaken == {}
     assert state.machine is not None
-    state.machine.advance(PROMPT)
-    state.stepped(PROMPT, ())
+    state.commit(state.machine.step(PROMPT), None)
     assert (state.posted, [one.id for one in state.prompts]) == ([STEER], ["p"])
     assert state.knows("p")
     state.machine.advance(STEER)
@@ -492,10 +501,11 @@ def test_only_texts_go_and_results_wait_for_their_own_batch() -> None:
 @pytest.mark.parametrize(("reads", "number"), [(True, None), (True, 3), (False, None), (False, 3)])
 def test_a_text_is_held_only_where_a_tool_can_read_it(*, reads: bool, number: int | None) -> None:
     tools = (ToolSpec(name=READER, side_effect="read_only"),) if reads else ()
-    state = SessionState(machine=Machine.start(attrs.evolve(CONFIG, tools=tools), "go"))
+    machine = Machine.start(attrs.evolve(CONFIG, tools=tools), "go")
+    state = SessionState(machine=machine)
     told, result = settles("a", "long a")
     finished = events.ToolFinished(at=1.0, request="r-1", content="long a")
-    state.note_results(finished, (told, batch([result])), number)
+    state.commit(Step(finished, machine.state, machine.memory, (told, batch([result]))), number)
     assert state.full_results.where("a") == (number if number is not None else "long a" if reads else None)
 
 

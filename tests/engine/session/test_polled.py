@@ -93,12 +93,12 @@ async def test_what_others_wrote_is_taken_in_when_it_is_told(run: Run, store: No
 
 
 async def test_what_another_object_of_this_process_wrote_is_taken_in_at_once(run: Run, store: Noted) -> None:
-    await SessionLog("s", store).write(Posted(event=UserSent(at=2.0, id="i", text="hi")))
+    await SessionLog("s", store).write([Posted(event=UserSent(at=2.0, id="i", text="hi"))])
     await turns(10)
     assert [event.at for event in run.log.state.posted] == [2.0]
     # What it wrote itself is no news.
     looks = store.looks
-    await run.log.add(Posted(event=UserSent(at=3.0, id="j", text="hi")))
+    await run.log.add(lambda: Posted(event=UserSent(at=3.0, id="j", text="hi")))
     await turns(10)
     assert store.looks == looks
 

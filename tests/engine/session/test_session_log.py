@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import pytest
+from provers.simulation.watched import copied
 from provers.tasks import turns
 from support.patience import PATIENCE
 from support.session_stage import House, Watch, said
@@ -121,8 +123,7 @@ async def step(log: SessionLog, event: Event, failed: str = "") -> int | None:
     """The number that the log tells, once the machine has applied *event*, or has *failed* at it."""
     machine = log.state.machine
     assert machine is not None
-    effects = machine.fail(event, failed) if failed else machine.advance(event)
-    return await log.applied(event, machine.state.label, effects, failed)
+    return await log.keep(machine.failure(event, failed) if failed else machine.step(event))
 
 
 def asked(log: SessionLog) -> str:
@@ -185,7 +186,7 @@ async def test_without_a_store_nothing_is_numbered() -> None:
     assert await step(log, answer(log)) is None
     await log.flush()
     await log.look()
-    assert (log.journal.length, log.stale, log.unsure) == (0, False, False)
+    assert (log.journal.length, log.unread) == (0, False)
     with pytest.raises(ConfigError, match="session 's' has no store"):
         await log.journal.load()
 
@@ -200,9 +201,14 @@ async def test_pieces_are_kept_when_a_stream_is_left_and_dropped_where_the_run_e
     await log.flush()
     await log.flush()
     assert log.journal.length == 3
+    assert log.state.machine is not None
+    stored = copied(log.state.machine)
     await step(log, piece(log, 1))
-    log.stale = True
-    await log.read()
+    assert log.state.machine != stored
+    store.fault = StoreError("full")
+    with pytest.raises(StoreError):
+        await log.flush()
+    assert log.state.machine == stored
     await log.flush()
     assert await store.said() == ["Posted", "RunOpened", "Stepped"]
 
@@ -220,13 +226,13 @@ async def test_an_append_that_failed_may_be_there_all_the_same_until_the_journal
     store: Watched, error: BaseException, *, unsure: bool
 ) -> None:
     log = await opened(store)
-    assert not log.unsure
+    assert not log.unread
     store.fault = error
     with pytest.raises(type(error)):
-        await log.write(Titled(at=AT, title="one"))
-    assert log.unsure is unsure
+        await log.write([Titled(at=AT, title="one")])
+    assert log.unread is unsure
     await log.read()
-    assert not log.unsure
+    assert not log.unread
 
 
 async def test_a_row_is_written_where_a_list_would_show_something_else(store: Watched) -> None:
@@ -248,8 +254,8 @@ async def test_a_row_is_written_where_a_list_would_show_something_else(store: Wa
 async def test_the_row_of_a_run_counts_the_prompts_that_it_leaves(store: Watched) -> None:
     log = await opened(store)
     await step(log, answer(log))
-    assert await log.add(Posted(event=prompt("and")))
-    assert await log.add(Posted(event=prompt("more")))
+    assert await log.add(lambda: Posted(event=prompt("and")))
+    assert await log.add(lambda: Posted(event=prompt("more")))
     await log.open_run("r2", CONFIG, AT)
     assert [(row.runs, row.prompts) for row in store.rows if row] == [(1, 0), (1, 0), (1, 1), (1, 2), (2, 1)]
 
@@ -257,17 +263,23 @@ async def test_the_row_of_a_run_counts_the_prompts_that_it_leaves(store: Watched
 async def test_a_title_that_is_given_again_changes_no_row(store: Watched) -> None:
     log = await opened(store)
     for title in ("one", "one", "two"):
-        assert await log.add(titled(title))
+        assert await log.add(partial(titled, title))
     assert [row and row.title for row in store.rows[1:]] == ["one", None, "two"]
 
 
 async def test_a_summary_of_older_messages_is_found_by_the_number_of_its_entry(store: Watched) -> None:
     log = await opened(store)
     await store.write(titled("other"))
-    number = await log.applied(prompt("and"), "streaming", (ReplaceHistory(head=(), keep=0),))
+    assert log.state.machine is not None
+    made = log.state.machine.step(prompt("and"))
+    number = await log.keep(attrs.evolve(made, effects=(ReplaceHistory(head=(), keep=0),)))
     assert number == log.state.summary == 3
     assert store.rows[-1] is not None
     assert store.rows[-1].summary == 3
+
+
+def _entry_of(waiting: Titled | UserSent | UserSteered) -> Titled | Posted:
+    return waiting if isinstance(waiting, Titled) else Posted(event=waiting)
 
 
 # What another process wrote
@@ -300,10 +312,10 @@ async def test_an_id_that_was_taken_all_the_same_is_known_from_then_on(kind: typ
     store = kind()
     await store.write(Posted(event=prompt("mine")))
     log = SessionLog("s", store, fresh=True)
-    assert await log.add(titled("two")) is False
+    assert await log.add(lambda: titled("two")) is False
     assert log.state.posted == [prompt("mine")]
     assert log.journal.incarnation == (await store.kept.load("s")).incarnation
-    assert await log.add(titled("two"))
+    assert await log.add(lambda: titled("two"))
 
 
 @pytest.mark.parametrize("way", ["read", "written"])
@@ -314,10 +326,15 @@ async def test_a_session_that_was_begun_anew_is_another_one(store: Watched, way:
         await log.read()
     await store.kept.delete("s")
     await store.write(Posted(event=prompt("mine")))
-    for work in log.read, log.look, lambda: log.add(titled("two")), lambda: log.write(titled("two")):
+    for work in (
+        log.read,
+        log.look,
+        lambda: log.add(lambda: titled("two")),
+        lambda: log.write([titled("two")]),
+    ):
         with pytest.raises(SessionGone):
             await work()
-    assert (await store.said(), log.unsure) == (["Posted"], False)
+    assert (await store.said(), log.unread) == (["Posted"], False)
 
 
 async def test_the_secrets_of_a_copy_are_those_of_the_session_it_was_copied_from(store: Watched) -> None:
@@ -345,10 +362,10 @@ async def test_an_input_behind_the_run_of_another_process_is_decided_by_that(sto
     other = SessionLog("s", store)
     await other.read()
     await step(other, answer(other))
-    assert await log.add(Posted(event=prompt("and"))) is False
+    assert await log.add(lambda: Posted(event=prompt("and"))) is False
     assert log.state.machine is not None
     assert (log.state.machine.done, log.state.posted) == (True, [])
-    assert await log.add(Posted(event=prompt("and")))
+    assert await log.add(lambda: Posted(event=prompt("and")))
 
 
 async def test_what_another_process_added_is_taken_in_before_the_own_entry(store: Watched) -> None:
@@ -368,13 +385,16 @@ async def test_what_another_process_added_is_taken_in_before_the_own_entry(store
 async def test_an_input_is_refused_where_another_process_was_faster_also_while_it_waited(
     store: Watched,
 ) -> None:
-    """Both may be the same prompt as the other process's: each sender decides anew."""
+    """Both may be the same prompt as the other process's: each sender decides anew, by what is known then."""
     log = await opened(store)
     await store.write(Posted(event=prompt("and")))
-    same = Posted(event=prompt("and"))
-    assert [*await asyncio.gather(log.add(same), log.add(same))] == [False, False]
+
+    def decide() -> Posted | None:
+        return None if log.state.knows("and") else Posted(event=prompt("and"))
+
+    assert [*await asyncio.gather(log.add(decide), log.add(decide))] == [False, True]
     assert log.state.posted == [prompt("and")]
-    assert await log.add(Posted(event=prompt("more")))
+    assert await log.add(lambda: Posted(event=prompt("more")))
     assert log.state.posted == [prompt("and"), prompt("more")]
     assert fold(await store.kept.load("s"), "s").posted == log.state.posted
 
@@ -387,10 +407,10 @@ async def test_what_only_an_owner_writes_means_that_the_session_is_lost(
     log = await opened(store)
     await store.write(titled("other"), other)
     with pytest.raises(StoreConflict) as caught:
-        await (log.look() if look else log.write(titled("own")))
+        await (log.look() if look else log.write([titled("own")]))
     assert (caught.value.session, caught.value.expected, caught.value.actual) == ("s", 2, 4)
     # Nothing of it is acted on, not even the part that any process may write.
-    assert (log.journal.length, log.state.title, log.unsure) == (2, "", False)
+    assert (log.journal.length, log.state.title, log.unread) == (2, "", False)
 
 
 async def test_a_store_that_refuses_without_a_reason_is_not_asked_for_ever(store: Watched) -> None:
@@ -398,9 +418,9 @@ async def test_a_store_that_refuses_without_a_reason_is_not_asked_for_ever(store
     store.refuses = True
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(StoreConflict):
-            await log.write(titled("own"))
+            await log.write([titled("own")])
         with pytest.raises(StoreConflict):
-            await log.add(titled("own"))
+            await log.add(lambda: titled("own"))
     assert (log.journal.length, log.state.title) == (2, "")
 
 
@@ -413,13 +433,12 @@ async def test_an_entry_that_cannot_be_read_is_named(store: Watched) -> None:
     assert log.journal.length == 2
     with pytest.raises(JournalError, match="entry 3 of session 's'"):
         await log.read()
-    assert log.stale
+    assert log.unread
 
 
 async def test_only_what_is_new_is_read_but_for_a_branch(store: Watched) -> None:
     log = await opened(store)
     await step(log, answer(log))
-    log.stale = False
     store.loads.clear()
     await log.read()
     await store.write(titled("other"))
@@ -481,7 +500,7 @@ async def test_a_title_comes_from_the_first_that_was_said(
     log = SessionLog("s", store)
     await log.read()
     for one in waiting:
-        assert await log.add(one if isinstance(one, Titled) else Posted(event=one))
+        assert await log.add(partial(_entry_of, one))
     await log.open_run("r", CONFIG, AT, prompt(text) if text else None, titled=wanted)
     assert log.state.title == fold(await store.kept.load("s"), "s").title == title
     kept = await store.said()
@@ -574,7 +593,7 @@ async def test_a_state_is_packed_where_nothing_goes_on(
     before = log.state
     log.in_use = way == "in use"
     store.slow = 20
-    writing = [asyncio.ensure_future(log.add(titled("two")))] if way == "writes" else []
+    writing = [asyncio.ensure_future(log.add(lambda: titled("two")))] if way == "writes" else []
     await turns(1)
     log.rest(CONFIG)
     await turns(5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Any
 
 import attrs
@@ -382,10 +381,3 @@ async def test_the_lease_of_a_run_that_rested_is_taken_where_it_is_asked_for() -
         await session_of(inside(session)._log.journal.store).check_free()
     await inside(session)._runner.lease.release()
     await session_of(inside(session)._log.journal.store).check_free()
-
-
-async def test_what_is_shown_is_stored() -> None:
-    session = session_of(MemoryStore(), says("hi"))
-    async with aclosing(session.stream("go")) as notices:
-        async for _ in notices:
-            await session.stored()
