@@ -89,9 +89,9 @@ class SessionLog:
         # owner failed or was cancelled, and the store may have it all the same. A generated id has no journal
         # to read. Where that is wrong, the first append names a length that the store does not have.
         self.unread = self.journal.kept and not fresh
-        # Whether the next read folds from the beginning: no entry was folded yet, or one in the middle could
-        # not be read.
-        self._anew = True
+        # Whether the next read folds from the beginning: the journal was never read, or an entry in the
+        # middle could not be.
+        self._anew = self.unread
         # The number of the latest entry with which a run was opened or taken over here.
         self.begun = -1
         self.listener: Callable[[Event], None] | None = None

@@ -436,6 +436,17 @@ async def test_an_entry_that_cannot_be_read_is_named(store: Watched) -> None:
     assert log.unread
 
 
+async def test_a_session_with_a_new_id_reads_only_what_is_new(store: Watched) -> None:
+    log = SessionLog("s", store, fresh=True)
+    await log.read()
+    await log.open_run("r", CONFIG, AT, prompt())
+    machine = log.state.machine
+    await step(log, answer(log))
+    assert store.loads == []
+    await log.read()
+    assert (store.loads, log.state.machine is machine) == ([log.journal.length], True)
+
+
 async def test_only_what_is_new_is_read_but_for_a_branch(store: Watched) -> None:
     log = await opened(store)
     await step(log, answer(log))
