@@ -137,8 +137,12 @@ class SessionRunner:
     async def load(self) -> None:
         """Read the new entries of the journal, and of the running children."""
         async with self._lock:
-            # The owner knows more than the store: it has steps that are not written yet.
-            if self.owner not in RUNNING:
+            if self.owner in RUNNING:
+                # Its journal may have a step already that is not known here before its append returns.
+                await self.log.appended()
+            # The owner knows more than the store: it has pieces of a stream that are not written yet. Where
+            # its append failed, only the store says whether it has the step.
+            if self.owner not in RUNNING or (self.driver is not None and self.log.unread):
                 await self._read()
                 self.log.rest(self.environment.config)
         # Children of a run that has ended change nothing any more.
@@ -530,6 +534,10 @@ class SessionRunner:
                 try:
                     if await self._has_task() and await self.log.add(entry):
                         return
+                except errors.CallerError:
+                    # Refused by a state that is old: the append of the run here failed meanwhile.
+                    if not self.log.unread:
+                        raise
                 except errors.StoreConflict:
                     # The run here lost the session: its driver finds out by itself, the caller now. Not so
                     # where the other entry is the driver's own, whose append was cut off while this waited.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast, final
 
 import attrs
 
-from ...effects.errors import SessionGone, StoreConflict, UnknownRun
+from ...effects.errors import CallerError, SessionGone, StoreConflict, UnknownRun
 from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
 from ...performers.base import noop
@@ -201,7 +201,10 @@ class SessionLog:
         """The approval that *decide* makes, and the same without secrets; None for another entry."""
         if self._redactor is None:
             return None
-        entry = decide()
+        entry = None
+        # Refused by the present state only: it may be another one inside the lock.
+        with suppress(CallerError):
+            entry = decide()
         if not isinstance(entry, Posted) or not isinstance(entry.event, ApprovalGiven):
             return None
         # A person may edit arguments, and so type a secret. It must not reach the store. A vault may take
@@ -372,6 +375,11 @@ class SessionLog:
             if self._streamed:
                 self._streamed, self._stored = [], None
         written(self.journal.store_id, self.journal.session, self.journal)
+
+    async def appended(self) -> None:
+        """Wait for the append under way, if any."""
+        async with self._writing:
+            pass
 
     async def look(self) -> None:
         """Take in the entries of other processes. Raises as `write` does."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,16 @@ import pytest
 from provers.tasks import turns
 from support.session_stage import House, Watch, outcomes, until
 
-from turnwheel import Agent, Approve, DoneReason, Hook, MemoryStore, Policy, Result, hook, tool
+from turnwheel import Agent, Approve, Deny, DoneReason, Hook, MemoryStore, Policy, Result, hook, tool
+from turnwheel.effects.errors import StoreError
+from turnwheel.effects.messages import Outcome
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.machine import calls_in
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import StoreOver
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -202,3 +206,59 @@ async def test_a_worker_that_resumes_after_the_deadline_of_a_question_sees_to_it
     assert (await resumed()).waiting
     clock.move(0.2)
     assert (await resumed(says("so be it"))).text == "so be it"
+
+
+class Unheard(StoreOver):
+    """A store that keeps a step to *label* and is not heard of until `answers` is set; it *fails* then."""
+
+    def __init__(self, label: bytes, *, fails: bool) -> None:
+        super().__init__()
+        self.label, self.fails = label, fails
+        self.kept_one, self.answers = asyncio.Event(), asyncio.Event()
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        there = await super().append(session, expected, entries, about, incarnation)
+        if b'"label":"%s"' % self.label in entries[-1] and not self.kept_one.is_set():
+            self.kept_one.set()
+            await self.answers.wait()
+            if self.fails:
+                msg = "the connection was cut"
+                raise StoreError(msg)
+        return there
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("tool", ["pay", "dig"])
+async def test_what_others_see_open_can_be_closed_where_it_was_opened(tool: str, fails: bool) -> None:  # noqa: FBT001  # both
+    """Its append has not returned there yet, and may fail although the store has it."""
+    store = Unheard(b"confirming" if tool == "pay" else b"executing", fails=fails)
+    house = House(store)
+    mine, there = (house.session(*replies) for replies in ([calls((tool, {})), says("done")], [says("done")]))
+    working = asyncio.ensure_future(mine.run("go", wait=True))
+    await store.kept_one.wait()
+    await there.load()
+    if tool == "pay":
+        closing = asyncio.ensure_future(mine.approve(there.waiting[0].id, Deny()))
+    else:
+        assert there.machine is not None
+        closing = asyncio.ensure_future(mine.cancel(calls_in(there.machine.state)[0]))
+    await turns(5)
+    store.answers.set()
+    await closing
+    if fails:
+        with pytest.raises(StoreError, match="was cut"):
+            await working
+        await mine.resume()
+    else:
+        await working
+    assert mine.result().text == "done"
+    assert outcomes(mine) == [Outcome.DENIED if tool == "pay" else Outcome.CANCELLED]
+    await mine.close()
+    await there.close()
