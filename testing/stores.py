@@ -97,7 +97,7 @@ class StoreOver(Store):
         return await self.kept.meter(name, held, wanted)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to."""
+        """The *sessions* that were written to."""
         return await self.kept.news(sessions, since)
 
     def on_news(self, hear: Hear) -> Callable[[], None]:

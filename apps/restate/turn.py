@@ -327,7 +327,7 @@ class TurnStore(AskingStore):
         written(id(self), session, None)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that others wrote to after the mark *since*; see `Store.news`."""
+        """The *sessions* that others wrote to after the mark *since*; see `Store.news`."""
         known = since[0] if since else 0
         return (len(self._written),), [one for one in sessions if one in self._written[known:]]
 

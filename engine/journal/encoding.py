@@ -62,6 +62,6 @@ def _check_version(version: object, where: str) -> None:
     if type(version) is not int or not 0 < version < NONSENSE:
         msg = f"{where} has version {version!r:.20}; it is damaged, restore it from a backup"
         raise JournalError(msg)
-    # Refused whatever it holds: a newer version may give the same fields another meaning.
+    # A newer version may give the same fields another meaning.
     if version > VERSION:
         raise NewerVersion(where, version, VERSION)

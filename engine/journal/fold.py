@@ -300,7 +300,7 @@ class SessionState:
         return step.effects
 
     def ahead(self, step: Step, number: int) -> SessionState:
-        """What a summary looks at of this state, once *step* is committed as entry *number*."""
+        """The part of this state that a summary reads, once *step* is committed as entry *number*."""
         # Not `attrs.evolve`: it takes three times as long, and each step needs this.
         later = SessionState(
             machine=Machine(cast("Machine", self.machine).config, step.state, step.memory),

@@ -238,7 +238,7 @@ class Store(ABC):
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """
-        Those of *sessions* that were written to or deleted after the mark *since*, and the mark of now.
+        The *sessions* that were written to or deleted after the mark *since*, and the mark of now.
 
         The marks come from earlier calls; without one, it may be all. It may be one too many at any time, and
         never one too few. It should cost about the same for a thousand sessions as for one.

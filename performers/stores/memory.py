@@ -210,7 +210,7 @@ class MemoryStore(Store):
             return dict(self._leases)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to or deleted since then; see `Store.news`."""
+        """The *sessions* that were written to or deleted since then; see `Store.news`."""
         with self._lock:
             there, before = self._open(), since or (0, 0)
             now = self._stamps[-1] if self._stamps else 0, self._deletions

@@ -183,7 +183,7 @@ class SQLiteStore(Store):
         return await self._do(leases)
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to or deleted since then; see `Store.news`."""
+        """The *sessions* that were written to or deleted since then; see `Store.news`."""
         return await self._do(partial(news, tuple(sessions), since))
 
     async def close(self) -> None:

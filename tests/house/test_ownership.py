@@ -1,4 +1,4 @@
-"""What an object keeps is its own: nobody asks it by name what it can, or writes its fields."""
+"""A store says by its attributes what it keeps: no caller looks for them by name."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ UNNAMED = re.compile(r"(?<![A-Za-z])(whoever|whomever|somebody|nobody|anybody)(?
 """Pronouns that hide the actor: caller, approver, model, worker, subscriber, person."""
 
 KEPT = {"Denied: nobody answered within"}
-"""What a fold of a journal makes anew, of an older version too, word for word."""
+"""The text of a denial that the model reads; the golden journals hold it word for word."""
 
 
 def test_every_sentence_names_its_actor() -> None:

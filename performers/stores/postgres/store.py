@@ -231,7 +231,7 @@ class PostgresStore(Store):
         return _found(session, incarnation, rows)[0]
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
-        """Those of *sessions* that were written to or deleted since then; see `Store.news`."""
+        """The *sessions* that were written to or deleted since then; see `Store.news`."""
         if since is None:
             ((now,),) = await self._call("select pg_current_snapshot()::text")
             return _mark(now), sessions
