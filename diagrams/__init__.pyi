@@ -1,4 +1,5 @@
 from .drawing import svg_of as svg_of
+from .hierarchy import hierarchical_machine as hierarchical_machine
 from .machine_chart import chart as chart
 from .pages import controls_page as controls_page, states_page as states_page
 from .picture import (

@@ -30,6 +30,13 @@ LABELS: tuple[str, ...] = tuple(dict.fromkeys([*(row.state for row in TABLE), *I
 STATE_CLASSES: dict[str, type[State]] = {state.__name__.lower(): state for state in get_args(State)}
 
 
+def check_label(label: str) -> None:
+    """Raise `ConfigError` where no row of the table has that *label*."""
+    if label not in LABELS:
+        msg = f"no state {label!r} in the table; there are {', '.join(LABELS)}"
+        raise ConfigError(msg)
+
+
 class NodeKind(StrEnum):
     """What an agent waits for at a node, which decides the colour."""
 

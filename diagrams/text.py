@@ -7,9 +7,8 @@ from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ..effects.errors import ConfigError
 from .drawing import INK, NODE_LOOKS
-from .picture import LABELS, OVERVIEW, Arrow, Picture, overview
+from .picture import OVERVIEW, Arrow, Picture, check_label, overview
 
 if TYPE_CHECKING:
     from transitions.extensions.diagrams_mermaid import NestedGraph
@@ -28,9 +27,7 @@ def mermaid(current: str | None = None) -> str:
     text = mermaid_of(picture)
     if current is None:
         return text
-    if current not in LABELS:
-        msg = f"no state {current!r} in the table; there are {', '.join(LABELS)}"
-        raise ConfigError(msg)
+    check_label(current)
     # A stage may have the text of its box, and comes after it.
     *_, live = [node.id for node in picture.nodes if node.text == current]
     return f"{text}  classDef current {LIVE}\n  class {live} current\n"

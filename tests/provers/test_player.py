@@ -29,6 +29,7 @@ from provers.simulation.watched import (
     replay,
 )
 from provers.steps import Happening, restore_from_snapshot
+from turnwheel.diagrams import hierarchical_machine
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Config
 from turnwheel.effects.events import (
@@ -99,6 +100,17 @@ def test_many_worlds_keep_every_promise_and_take_every_row(plays: list[Play]) ->
     taken = frozenset(row for one in plays for row in one.rows)
     assert {name(row) for row in REACHABLE - taken} == set()
     assert taken <= REACHABLE
+
+
+def test_a_second_executor_of_the_table_takes_the_same_steps(plays: list[Play]) -> None:
+    """The library `transitions` runs the table, too: each step is a trigger there, to the same target."""
+    machine = hierarchical_machine()
+    for one in plays[: RUNS // 5]:
+        machine.set_state(one.path[0][0])
+        for state, event, target in one.path:
+            assert machine.state == state
+            assert machine.trigger(event.__name__, target=target), (state, event, target)
+        assert machine.state == one.end.state.label
 
 
 def name(row: Row) -> tuple[str, str, str]:

@@ -130,7 +130,9 @@ MOVES = 400
 @attrs.frozen(kw_only=True)
 class Play:
     """
-    A finished run: how it *began*, what happened to it, all effects, the rows taken and the *end*.
+    A finished run: how it *began*, what happened to it, all effects, the *path* of rows taken and the *end*.
+
+    *rows* are also those that it might have taken.
 
     *states* are those the machine rested in: the first, and one after each entry of the journal.
     """
@@ -139,6 +141,7 @@ class Play:
     journal: list[Happening]
     effects: list[Effect]
     rows: frozenset[Row]
+    path: list[Row]
     states: list[State]
     end: Machine
 
@@ -209,6 +212,7 @@ class Player:
             journal=run.journal,
             effects=run.effects,
             rows=frozenset(run.rows),
+            path=run.path,
             states=run.states,
             end=run.machine,
         )

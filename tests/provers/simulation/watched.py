@@ -101,7 +101,8 @@ class Watched:
 
     *journal* is what happened and was not ignored, *states* are those it rested in: the first, and one after
     each entry of the journal. *requests* are all it ever made, by id, *cancelled* those it took back. *rows*
-    are shared by all that were forked from one. *rebuild*, where given, makes it anew after every step.
+    are shared by all that were forked from one, *path* has its own in their order. *rebuild*, where given,
+    makes it anew after every step.
     """
 
     machine: Machine
@@ -110,6 +111,7 @@ class Watched:
     rebuild: Rebuild | None = None
     forked: bool = False
     rows: set[Row] = attrs.field(factory=set)
+    path: list[Row] = attrs.field(factory=list)
     journal: list[Happening] = attrs.field(factory=list)
     effects: list[Effect] = attrs.field(factory=list)
     states: list[State] = attrs.field(factory=list)
@@ -129,6 +131,7 @@ class Watched:
             ledger=self.ledger.copy(),
             forked=True,
             rows=self.rows,
+            path=list(self.path),
             journal=list(self.journal),
             requests=dict(self.requests),
             cancelled=set(self.cancelled),
@@ -171,6 +174,7 @@ class Watched:
         """The faults of the step *now*."""
         if not ignored(now.effects):
             self.rows.add(now.row)
+            self.path.append(now.row)
         return self.ledger.take(now)
 
     def _felt(self, event: Event | None, effects: tuple[Effect, ...], faults: list[str]) -> bool:
