@@ -436,8 +436,42 @@ class RunEnded:
     detail: str = ""
 
 
+class LeftBecause(StrEnum):
+    """Why a run is left in this process."""
+
+    LEFT = "left"
+    """Its caller left it, or was cancelled."""
+    CLOSED = "closed"
+    DRAINED = "drained"
+    TAKEN_OVER = "taken_over"
+    FAILED = "failed"
+    """An error ended the work, such as a store that failed."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunLeft:
+    """
+    No more is done for the unfinished *run* in this process, and *why*; `Session.resume` goes on with it.
+
+    An empty *run* means that none could be begun for the prompts in the queue. *detail* is the error.
+    """
+
+    run: str
+    why: LeftBecause
+    detail: str = ""
+
+
 _OfRun = (
-    RunStarted | TurnEnded | LoopDetected | InterruptRequested | Warned | NoticesMissed | Ignored | RunEnded
+    RunStarted
+    | TurnEnded
+    | LoopDetected
+    | InterruptRequested
+    | Warned
+    | NoticesMissed
+    | Ignored
+    | RunEnded
+    | RunLeft
 )
 _OfInput = InputReceived | InputTaken | InputBlocked | SettingChanged | SettingRefused
 _OfHooks = HookAsked | HookEnded

@@ -31,10 +31,11 @@ from .session.archive import (
     prune as prune,
     replay as replay,
 )
-from .session.delivery import Delivery as Delivery
 from .session.environment import Result as Result, Titles as Titles
+from .session.feed import Delivery as Delivery, OnLeave as OnLeave
+from .session.handle import Handle as Handle
 from .session.listing import Listed as Listed, described as described, latest as latest, listed as listed
-from .session.session import Handle as Handle, Session as Session
+from .session.session import Session as Session
 from .session.singleton import Singleton as Singleton
 from .session.watching import Watched as Watched
 from .snapshots import Snapshot as Snapshot

@@ -32,8 +32,8 @@ from ..performers.tools.runner import ToolRunner
 from ..performers.worker_pool import WorkerPool
 from ..states.rules.hooks import told
 from .prices import PriceList, priced
-from .session.delivery import Delivery
 from .session.environment import Drain, Environment, Result, Titles
+from .session.feed import Delivery
 
 if TYPE_CHECKING:
     from ..performers.models.transport import Client
@@ -491,7 +491,7 @@ class Agent:
             return await session.run(prompt)
 
     async def stream(self, prompt: str) -> AsyncGenerator[effects.Notice, None]:
-        """As `run`, yielding notices as they come. Leaving early stops the work."""
+        """As `run`, yielding notices as they come. Leaving early ends the run `aborted`."""
         # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
         async with self._once() as session, aclosing(session.stream(prompt)) as notices:
             async for notice in notices:
@@ -507,7 +507,7 @@ class Agent:
         session = self._session(_new_session(), self.store, fallback, fresh=True)
         try:
             yield session
-        except CancelledError:
+        except (CancelledError, GeneratorExit):
             # The work has stopped. No caller knows the session and could go on with it, so its run ends here;
             # whatever stands against that, the caller's own end comes first.
             with suppress(TimeoutError, effects.TurnwheelError):

@@ -1,10 +1,10 @@
 """
 The asyncio driver: starts performers, feeds their answers to the machine, and yields what each step did.
 
-Theory of operation. In each step the event moves the machine, the journal keeps the event, its requests are
-started, and then the effects are yielded. So nothing is done or seen that a restart would not know of. All
-events wait in one inbox: answers of performers, notices of tools, inputs from outside. The driver decides
-nothing: the order of the inbox and the machine do.
+Theory of operation. In each step the machine computes what the event leads to, the journal keeps and commits
+it, and its requests are started. The effects are for the caller. So nothing is done or seen that a restart
+would not know of. All events wait in one inbox: answers of performers, notices of tools, inputs from outside.
+The driver decides nothing: the order of the inbox and the machine do.
 """
 
 from __future__ import annotations
@@ -46,10 +46,6 @@ from .machine import Machine, Step, error_line, ignored, is_deadline
 Performers = Mapping[type, Performer[Any]]
 
 
-# Seconds in which a busy reader comes back as a rule: until then, the run does not move while it works.
-READER_GRACE = 0.01
-
-
 class StepSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
@@ -77,8 +73,8 @@ class Unkept:
         """Nothing is held back."""
 
 
-# The effects of a step, with the number of the journal's latest entry then; None behind the last step.
-NumberedEffects = tuple[tuple[Effect, ...], int | None] | None
+def _always(_: object) -> bool:
+    return True
 
 
 class Hold(Enum):
@@ -115,15 +111,115 @@ class RunningRequest:
 
 
 @final
+class Inbox:
+    """
+    A queue of events with one reader. Putting never blocks, and may be done from the event loop only.
+
+    *admits* says whether an event may be applied now, and for None whether the run may end here: a caller
+    that cannot show more yet has it wait, and calls `room` later. What stands before an input from outside is
+    let in with it. Neighbouring pieces of one stream come out as one event: a fast model costs one step for
+    many deltas.
+    """
+
+    def __init__(self, admits: Callable[[Event | PassThroughNotice | None], bool] = _always) -> None:
+        self.admits = admits
+        self.waiting: deque[Event | PassThroughNotice] = deque()
+        self._news = asyncio.Event()
+        self.closed = False
+        # What it was closed for, if anything went wrong.
+        self.error: Exception | None = None
+        # How many of those that wait, from the first on, are let in whatever *admits* says; None for all.
+        self._urgent: int | None = 0
+        # Whether the reader is to look at the driver's state.
+        self._woken = False
+
+    def put(self, event: Event | PassThroughNotice) -> None:
+        """Add *event* behind the others."""
+        self.waiting.append(event)
+        self._news.set()
+
+    def post(self, event: Event) -> None:
+        """Add *event* of a person, and let it in with all that stands before it."""
+        self.put(event)
+        if self._urgent is not None:
+            self._urgent = len(self.waiting)
+
+    def hurry(self) -> None:
+        """Let all events in from now on."""
+        self._urgent = None
+        self._news.set()
+
+    def room(self) -> None:
+        """Ask again whether the first event is let in."""
+        self._news.set()
+
+    def wake(self) -> None:
+        """Let `get` return None where no event waits, so that the reader looks at the driver's state."""
+        self._woken = True
+        self._news.set()
+
+    def close(self, error: Exception | None = None) -> None:
+        """Give out no event any more; the driver raises *error*. Only the first call counts."""
+        if not self.closed:
+            self.closed, self.error = True, error
+        self._news.set()
+
+    async def get(self) -> Event | PassThroughNotice | None:
+        """The next event; None when it is closed, or woken while empty."""
+        # Closed comes first: what is left in the queue is journaled, or the next owner asks for it anew.
+        while not self.closed:
+            # Do not await when an event is let in already: each piece of a stream would pay for it.
+            if not self.waiting:
+                if self._woken:
+                    self._woken = False
+                    return None
+            elif self._urgent is None or self._urgent > 0 or self.admits(self.waiting[0]):
+                break
+            self._news.clear()
+            await self._news.wait()
+        else:
+            return None
+        first = self.waiting.popleft()
+        if self._urgent:
+            self._urgent -= 1
+        # A wake is for a reader that finds nothing: this one looks behind its event.
+        self._woken = False
+        return self._gathered(first) if isinstance(first, ModelStreamed) else first
+
+    async def settle(self) -> None:
+        """Wait until the latest effects were shown; not where an input of a person came, or it is closed."""
+        while not (self.closed or self._urgent is None or self._urgent or self.admits(None)):
+            self._news.clear()
+            await self._news.wait()
+
+    def _gathered(self, first: ModelStreamed) -> ModelStreamed:
+        # Only what follows without a gap: a repeated or lost piece must stay an event of its own, which the
+        # machine can refuse.
+        run = [first]
+        expected = first.before + first.count
+        while self.waiting:
+            following = self.waiting[0]
+            if not isinstance(following, ModelStreamed) or following.before != expected:
+                break
+            if following.request != first.request:
+                break
+            expected += following.count
+            run.append(following)
+            self.waiting.popleft()
+            if self._urgent:
+                self._urgent -= 1
+        return joined(run)
+
+
+@final
 @attrs.define(kw_only=True, eq=False)
 class Driver:
     """
-    Drives one *machine* with *performers*. One caller at a time may iterate `steps`.
+    Drives one *machine* with *performers*. One caller at a time may iterate `steps`, or call `next`.
 
-    *journal* keeps the steps; *session* and *store* are for logs and performers.
-    *full_result* finds the full text of truncated results. *rested* is called each time the run rests.
-    *entry* is the number of the entry that the step comes from which was yielded last; that of a takeover
-    comes from none.
+    *journal* keeps the steps; *session* and *store* are for logs and performers. *full_result* finds the full
+    text of truncated results. *rested* is called each time the run rests. *entry* is the number of the
+    journal's entry that the latest effects come from, None for those of a takeover.
 
     A performer with a method ``resting(request)`` does lasting work, such as a child agent with a journal of
     its own: it may rest, it may answer None to go on later, and it is begun even to be stopped.
@@ -134,7 +230,7 @@ class Driver:
     session: str = ""
     journal: StepSink = attrs.field(default=attrs.Factory(lambda self: Unkept(self.machine), takes_self=True))
     clock: Clock = attrs.field(factory=SystemClock)
-    inbox: Inbox = attrs.field(factory=lambda: Inbox())  # noqa: PLW0108  # it is defined below
+    inbox: Inbox = attrs.field(factory=Inbox)
     full_result: Callable[[str], Awaitable[str | None]] = no_full_result
     store: Store | None = None
     rested: Callable[[], None] = noop
@@ -146,47 +242,19 @@ class Driver:
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
-    # The steps, while the reader of `steps` is busy with what it got; None while it waits for more.
-    _ahead: AsyncGenerator[NumberedEffects, None] | None = attrs.field(default=None, init=False)
-    # What a post led to meanwhile.
-    _late: asyncio.Future[list[NumberedEffects]] | None = attrs.field(default=None, init=False)
-    # How many events the inbox had been given with the latest post.
-    _posted: int = attrs.field(default=0, init=False)
-    # What an approver answered wrongly, which ends `steps`.
-    _mistake: ArgumentError | None = attrs.field(default=None, init=False)
+    # Logs a step; made when the run begins.
+    _log: Callable[[Event, tuple[Effect, ...]], None] | None = attrs.field(default=None, init=False)
 
     def post(self, event: Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
-        self.inbox.put(event)
-        self._posted = self.inbox.taken + len(self.inbox)
-        # People's words wait for no reader: a run that is to stop must not go on because of one that is slow.
-        if self._ahead is not None:
-            asyncio.get_running_loop().call_later(READER_GRACE, self._look_after)
-
-    def _look_after(self) -> None:
-        """Apply what was posted, where the reader is still busy."""
-        if self._ahead is not None:
-            self._late = asyncio.ensure_future(self._catch_up(self._ahead, self._late))
-
-    async def _catch_up(
-        self,
-        steps: AsyncGenerator[NumberedEffects, None],
-        before: asyncio.Future[list[NumberedEffects]] | None,
-    ) -> list[NumberedEffects]:
-        """Apply what was posted; the steps are for the reader, behind those of *before*."""
-        taken = [] if before is None else await before
-        # No further than the latest post, and no longer than until the reader is back, who goes on from
-        # there: what a busy one has not seen stays bounded by what people say.
-        while self._ahead is not None and self.inbox.taken < self._posted:
-            if self.inbox.closed or self.machine.done:
-                break
-            taken.append(await anext(steps, None))
-        return taken
+        self.inbox.post(event)
 
     def drain(self) -> None:
         """Begin nothing more: `steps` ends when the running work has ended and is applied."""
         self._hold = Hold.ALL
-        # The reader may wait for an event that never comes: it looks at `_drained` when woken.
+        # No reader is waited for, and none may come: what is running ends, and its answers are applied.
+        self.inbox.hurry()
+        # `next` may wait for an event that never comes: it looks at `_drained` when woken.
         self.inbox.wake()
 
     @property
@@ -196,16 +264,20 @@ class Driver:
         held = {name for name, one in self._held.items() if not isinstance(one, AskApproval | SetTimer)}
         return tuple([name for name in self.machine.state.open if name in held])
 
-    async def leave(self) -> None:
-        """Stop the work, wait until it has stopped, and end `steps`; the run stays as it is journaled."""
-        # Closed first: an answer of the work that is being stopped must not become a step.
-        self.inbox.close()
-        await self._stop()
-
     @property
     def resting(self) -> bool:
-        """Whether the run waits only for people, also where a child does."""
-        return self._begun and not self.inbox and all(map(self._idle, self._work.values()))
+        """Whether the run waits only for people, also where a child does, and its reader for more."""
+        return self._begun and self._quiet and self.inbox.admits(None)
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether no event waits, and all work waits for people."""
+        return not self.inbox.waiting and all(map(self._idle, self._work.values()))
+
+    async def _rests(self) -> bool:
+        """Whether a quiet run rests, once its reader has seen why: it may answer a question at once."""
+        await self.inbox.settle()
+        return self.resting
 
     def _idle(self, work: RunningRequest) -> bool:
         """Whether *work* waits for people."""
@@ -225,7 +297,7 @@ class Driver:
         """Whether a driver that drains has no event and no work left, but for questions and timers."""
         # A child that rests counts as work here: it drains by itself, and its task must end first.
         idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
-        return idle and not self.inbox
+        return idle and not self.inbox.waiting
 
     async def steps(
         self, first: tuple[Effect, ...], *, wait: bool = False
@@ -234,90 +306,87 @@ class Driver:
         Perform and yield *first*, then the effects of each step.
 
         It ends when the run is over, is drained, or rests and *wait* is false. *first* are the effects of the
-        run's beginning, or the requests to repeat when it is taken over. A slow reader delays the run, but no
-        post and what that cancels. Leaving early cancels all work and waits for it to end. Raises
-        `StoreConflict` where another process drives the session now, and `ArgumentError` where an approver's
-        answer is no decision.
+        run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
+        waits for it to end. Raises `StoreConflict` where another process drives the session now, and
+        `ArgumentError` where an approver's answer is no decision.
         """
-        steps = self._steps(first, wait=wait)
         try:
-            while True:
-                taken = [await anext(steps, None)] if self._late is None else await self._late
-                self._late, self._ahead = None, steps
-                for step in taken:
-                    if step is None:
-                        return
-                    effects, self.entry = step
-                    yield effects
-                self._ahead = None
+            effects = self.begin(first)
+            while effects is not None:
+                yield effects
+                effects = await self.next(wait=wait)
         finally:
-            # Also where the caller left: its generator is closed in the middle of a `yield`.
-            self._ahead = None
-            # A step that is being journaled comes to its end first.
-            if self._late is not None:
-                await asyncio.gather(self._late, return_exceptions=True)
-                self._late = None
-            await steps.aclose()
+            await self.end()
 
-    async def _steps(  # noqa: C901, PLR0912, PLR0915  # one loop: its order is what a crash depends on
-        self, first: tuple[Effect, ...], *, wait: bool
-    ) -> AsyncGenerator[NumberedEffects, None]:
-        """The steps, as `steps` says."""
-        log = step_log(self.session, self.machine)
+    def begin(self, first: tuple[Effect, ...]) -> tuple[Effect, ...] | None:
+        """Perform *first*, as `steps` says; they are returned to be shown, None where the inbox is closed."""
+        self._log = step_log(self.session, self.machine)
         self._begun = False
-        if self.inbox and self._hold is Hold.NOTHING:
+        if self.inbox.waiting and self._hold is Hold.NOTHING:
             # Inputs from before the takeover may cancel what *first* would begin: they come first.
             self._hold = Hold.AT_FIRST
-        effects, entry = first, self.entry
         if not (self.machine.state.open or self.machine.done):
             # Its beginning failed where it was opened.
             self.inbox.put(Entered(at=self.clock.now()))
+        return self._performed(first)
+
+    async def next(self, *, wait: bool) -> tuple[Effect, ...] | None:
+        """The effects of the next step; None where the run goes no further here, as `steps` says."""
+        if (self.machine.done or self._hold is not Hold.NOTHING) and await self._is_over():
+            return None
+        self._begun = True
+        if self._quiet and await self._rests():
+            # A question may stay open for days: the run is rows in a store until then.
+            if not wait:
+                return None
+            # A child's driver wakes its parent's, which may rest now as well.
+            self.rested()
+        event = await self.inbox.get()
+        self._begun = False
+        if event is None:
+            # Closed, or woken to look at `resting` again.
+            return self._performed(())
+        # No step: a notice of a child or of a delayed request.
+        if isinstance(event, PassThroughNotice):
+            return (event,)
+        # Written ahead: no request of this event starts before the journal has the event. A crash in between
+        # repeats a request that never began; the other order would repeat a payment.
         try:
-            # The inbox may be closed while an event is journaled. The next owner begins the requests of that
-            # event.
-            while not self.inbox.closed:
-                # Started before they are yielded: a subscriber that is slow must not delay the work.
-                self._perform(effects)
-                yield effects, entry
-                if self.machine.done or (self._hold is Hold.ALL and self._drained):
-                    return
-                # After the step: it may have withdrawn a request that is held back.
-                if self._hold is Hold.AT_FIRST:
-                    self._release()
-                self._begun = True
-                if self.resting:
-                    # A question may stay open for days: the run is rows in a store until then.
-                    if not wait:
-                        return
-                    # A child's driver wakes its parent's, which may rest now as well.
-                    self.rested()
-                event = await self.inbox.get()
-                self._begun = False
-                # No step: a notice of a child or of a delayed request, or a wake to look at `resting` again.
-                if event is None or isinstance(event, PassThroughNotice):
-                    effects = () if event is None else (event,)
-                    continue
-                # Written ahead: no request of this event starts before the journal has the event. A crash in
-                # between repeats a request that never began; the other order would repeat a payment.
-                try:
-                    step = self.machine.step(event)
-                except Exception as error:  # noqa: BLE001  # a bug of ours, of any kind
-                    step = self._failure(event, error)
-                effects = step.effects
-                # Ignored events change nothing, so the journal can do without them.
-                if not ignored(effects):
-                    entry = await self.journal.keep(step)
-                log(event, effects)
-            # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
-            if self._hold is Hold.ALL:
-                self._perform(effects)
-            if self._mistake is not None:
-                raise self._mistake
-        finally:
-            await self._stop()
-            # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
-            with suppress(WorldError):
-                await self.journal.flush()
+            step = self.machine.step(event)
+        except Exception as error:  # noqa: BLE001  # a bug of ours, of any kind
+            step = self._failure(event, error)
+        # Ignored events change nothing, so the journal can do without them.
+        if not ignored(step.effects):
+            self.entry = await self.journal.keep(step)
+        if self._log is not None:
+            self._log(event, step.effects)
+        if self.inbox.closed:
+            return self._performed(step.effects)
+        self._perform(step.effects)
+        return step.effects
+
+    def _performed(self, effects: tuple[Effect, ...]) -> tuple[Effect, ...] | None:
+        """Begin the requests in *effects*, which are returned to be shown; None where the inbox is closed."""
+        # Closed while the step was journaled, or before. The next owner begins its requests; those of a run
+        # that drains join the held ones, for `unbegun`.
+        closed = self.inbox.closed
+        if not closed or self._hold is Hold.ALL:
+            # Started before they are shown: a subscriber that is slow must not delay the work.
+            self._perform(effects)
+        if self.inbox.error is not None:
+            raise self.inbox.error
+        return None if closed else effects
+
+    def leave(self) -> None:
+        """Let `next` return None, without a further step; the run stays as it is journaled."""
+        self.inbox.close()
+
+    async def end(self) -> None:
+        """Stop the work, wait until it has stopped, and keep what was streamed."""
+        await self._stop()
+        # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
+        with suppress(WorldError):
+            await self.journal.flush()
 
     def _failure(self, event: Event, error: Exception) -> Step:
         """The end of the run with *error*, which a handler raised on *event*."""
@@ -338,13 +407,22 @@ class Driver:
             else:
                 self._held[order.id] = order
 
-    def _release(self) -> None:
-        """Begin the requests held at first, once no input from before the takeover is left."""
-        if not self.inbox:
+    async def _is_over(self) -> bool:
+        """Whether no step follows here; begins what was held back at first, where it may begin now."""
+        if self.machine.done:
+            # What follows the run begins once its end was seen.
+            await self.inbox.settle()
+            return True
+        if self._hold is Hold.ALL:
+            return self._drained
+        # After a step: it may have withdrawn a request that is held back. Inputs from before the takeover
+        # come first.
+        if not self.inbox.waiting:
             # Emptied first: `_perform` must start them now and not hold them again.
             self._hold, held = Hold.NOTHING, self._held
             self._held = {}
             self._perform(tuple(held.values()))
+        return False
 
     def _cancel(self, request: str) -> None:
         if self._hold is not Hold.ALL and (left := self._left.pop(request, None)) is not None:
@@ -408,8 +486,7 @@ class Driver:
         if isinstance(error, ArgumentError) and isinstance(request, AskApproval):
             # An approver that answers `True` is a mistake of the host, and no person's no. The question stays
             # open for an approver that works.
-            self._mistake = error
-            self.inbox.close()
+            self.inbox.close(error)
             return
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
@@ -434,70 +511,6 @@ class Driver:
             task.cancel(LEAVING)
         # Waited for: a tool that still writes a file would race the next owner of the session.
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@final
-class Inbox:
-    """
-    A queue of events with one reader. Putting never blocks, and may be done from the event loop only.
-
-    Neighbouring pieces of one stream come out as one event: a fast model costs one step for many deltas.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[Event | PassThroughNotice] = deque()
-        self._news = asyncio.Event()
-        self.closed = False
-        # How many were taken out.
-        self.taken = 0
-
-    def put(self, event: Event | PassThroughNotice) -> None:
-        """Add *event* behind the others."""
-        self._waiting.append(event)
-        self._news.set()
-
-    def wake(self) -> None:
-        """Let `get` return None, so that the reader looks at the driver's state."""
-        self._news.set()
-
-    def close(self) -> None:
-        """Give out no event any more."""
-        self.closed = True
-        self._news.set()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    async def get(self) -> Event | PassThroughNotice | None:
-        """The next event; None when it is closed, or woken while empty."""
-        # What is there already needs no turn of the loop: a step for each piece of a stream would pay for it.
-        if not (self._waiting or self.closed):
-            await self._news.wait()
-        # Cleared by the reader and behind the wait: a wake from before it must not be lost.
-        self._news.clear()
-        # Closed comes first: what is left in the queue is journaled, or the next owner asks for it anew.
-        if self.closed or not self._waiting:
-            return None
-        self.taken += 1
-        first = self._waiting.popleft()
-        return self._gathered(first) if isinstance(first, ModelStreamed) else first
-
-    def _gathered(self, first: ModelStreamed) -> ModelStreamed:
-        # Only what follows without a gap: a repeated or lost piece must stay an event of its own, which the
-        # machine can refuse.
-        run = [first]
-        expected = first.before + first.count
-        while self._waiting:
-            following = self._waiting[0]
-            if not isinstance(following, ModelStreamed) or following.before != expected:
-                break
-            if following.request != first.request:
-                break
-            expected += following.count
-            run.append(following)
-            self._waiting.popleft()
-            self.taken += 1
-        return joined(run)
 
 
 # The events that answer each type of request.
@@ -586,11 +599,11 @@ def _marked_again(request: Request, answer: events.Answer) -> events.Answer:
             return answer
 
 
-def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None]:
-    """What logs the steps of one run: pieces of a stream at debug level, everything else at info."""
+def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None] | None:
+    """What logs the steps of one run: pieces of a stream at debug level, else at info; None without a log."""
     plain = logger(session)
     if plain is None:
-        return noop
+        return None
     # Once for the run: binding costs more than a line.
     log, numbers = plain.bind(run=machine.memory.run), count(1)
 

@@ -430,6 +430,7 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     ),
     notices.Ignored: _of("event"),
     notices.RunEnded: _run_ended,
+    notices.RunLeft: lambda value: f"{_spaced(value.run, value.why)}{_after(': ', value.detail)}",
     # Events
     events.ModelStreamed: _of("request", "pieces"),
     events.ModelFinished: lambda value: _spaced(

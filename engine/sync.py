@@ -130,10 +130,16 @@ def _ended(loop: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[Any]]) -> li
     if not tasks:
         return []
     _, pending = _until(loop, loop.create_task(asyncio.wait(tasks, timeout=LEAVE_WITHIN)))
-    for task in pending:
-        # Told once, by the warning. asyncio would report it again where it is collected.
-        known: Any = task  # as to `asyncio.gather`, which does the same: type checkers know no such name
-        known._log_destroy_pending = False  # noqa: SLF001  # see above
+    if pending:
+        # Told once, by the warning. asyncio would report them again where they are collected.
+        loop.set_exception_handler(_but_those_left)
     # The task of a tool is named after it.
     told = f"it ignored its cancellation for {LEAVE_WITHIN:g} s and was left behind; let CancelledError pass"
     return sorted(f"{task.get_name()}: {told}" for task in pending)
+
+
+def _but_those_left(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report *context* as *loop* does, but for a pending task that is collected: it was left behind."""
+    task = context.get("task")
+    if not (isinstance(task, asyncio.Task) and "exception" not in context):
+        loop.default_exception_handler(context)

@@ -159,6 +159,8 @@ def warnings_of(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
     match notice:
         case notices.Warned(text=text):
             yield _warning("warned", text)
+        case notices.RunLeft(run=run, why=why, detail=detail):
+            yield _warning("left", detail or f"the run was left ({why})", run_id=run, why=why.value)
         case notices.NoticesMissed(count=count):
             yield _warning("missed", f"{count} notices were missed", notices=count)
         case notices.LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN as stage, text=text):

@@ -19,7 +19,7 @@ from ..effects.validators import as_texts, of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent, Approver, ToolChoice, shown_url
 from ..engine.driver import Performers
 from ..engine.prices import price_of
-from ..engine.session.delivery import Delivery
+from ..engine.session.feed import Delivery
 from ..engine.session.session import Session
 from ..performers.base import Clock
 from ..performers.hooks import HostHook

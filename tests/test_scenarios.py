@@ -63,8 +63,8 @@ from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
 from turnwheel.engine.session.archive import replay
-from turnwheel.engine.session.delivery import PASSING, Delivery, Position, Subscription
 from turnwheel.engine.session.environment import Environment
+from turnwheel.engine.session.feed import PASSING, Delivery, Position, Subscription
 from turnwheel.engine.session.session import Session
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import LEAVING, PerformContext

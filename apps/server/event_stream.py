@@ -36,7 +36,7 @@ from ...projections.streamed import StreamedProjection
 from .feed import BEAT, FeedReader, Heard, id_line
 
 if TYPE_CHECKING:
-    from ...engine.session.delivery import Position
+    from ...engine.session.feed import Position
     from ...engine.session.session import Session
     from .limits import Streams
     from .open_sessions import LiveSession

@@ -30,13 +30,13 @@ from ...effects.notices import (
     TextDelta,
 )
 from ...engine.codec import encode
-from ...engine.session.delivery import ENDS
+from ...engine.session.feed import ENDS
 from ...engine.session.watching import position
 from ...states.state import Streaming
 from ...states.streaming import deltas
 
 if TYPE_CHECKING:
-    from ...engine.session.delivery import Position
+    from ...engine.session.feed import Position
     from ...engine.session.session import Session
     from ...engine.session.watching import Watched
     from ...performers.stores.base import Store

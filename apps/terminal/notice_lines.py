@@ -25,6 +25,7 @@ from ...effects.notices import (
     LoopStage,
     Notice,
     ResultsCleared,
+    RunLeft,
     SettingChanged,
     SettingRefused,
     Warned,
@@ -42,6 +43,9 @@ def notice_lines(notice: Notice) -> Iterator[StyledLine]:
     match notice:
         case Warned(text=text):
             yield text, "yellow"
+        case RunLeft(run=run, why=why, detail=detail):
+            what = f"the run was left here ({why})" if run else "no run could begin here"
+            yield f"{what}{': ' * bool(detail)}{detail}", "yellow"
         case SettingChanged(change=change):
             yield f"from now on: {change_text(change)}", "cyan"
         case SettingRefused(change=change, reason=reason):

@@ -215,6 +215,14 @@ class SessionState:
     tries: dict[str, int] = attrs.Factory(dict)
     full_results: FullResults = attrs.Factory(FullResults)
 
+    def interrupted(self, event: events.Interrupted) -> None:
+        """Count *event*, which the driver here has and no journal yet."""
+        self.interrupts.append(event)
+
+    def forget_interrupts(self) -> None:
+        """Count those no more that were not applied."""
+        self.interrupts = []
+
     @property
     def unfinished(self) -> bool:
         """Whether the latest run is not over: it rests, or its process was lost."""

@@ -10,8 +10,8 @@ runs nothing: it journals inputs, and the process that runs the child applies th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -32,10 +32,10 @@ from ...effects.errors import (
 )
 from ...effects.events import AgentFinished, AgentProgressed, ApprovalGiven, Deny
 from ...effects.messages import Outcome, Role
-from ...effects.notices import AgentNoticed, DoneReason, TurnEnded
+from ...effects.notices import AgentNoticed, DoneReason, SettingChanged, TurnEnded
 from ...effects.records import SetMode
 from ...effects.usage import Spent
-from ...performers.base import LEAVING, noop
+from ...performers.base import LEAVING
 from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
@@ -45,6 +45,7 @@ from .environment import FAILED_REASONS, POLL_PAUSE
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
+    from ...effects.notices import Notice
     from ...effects.records import Change
     from ...effects.requests import AskApproval, RunAgent
     from ...performers.base import Clock, PerformContext
@@ -58,8 +59,7 @@ class Children:
     """
     The children of the session of *log*, which works in *environment*, by the calls they work for.
 
-    The parent's runner sets two callbacks. *wake* makes its driver check whether it rests, *abort* stops it
-    with an error.
+    A `ChildRunner` runs them.
     """
 
     log: SessionLog
@@ -67,8 +67,6 @@ class Children:
     _opens: OpenSession
     # By call. Also children that a caller only looks at, until `load` finds them ended.
     here: dict[str, ChildSession] = attrs.field(factory=dict, init=False)
-    wake: Callable[[], None] = attrs.field(default=noop, init=False)
-    abort: Callable[[TurnwheelError], None] = attrs.field(default=noop, init=False)
     # When the first of the questions was over that were open when it was closed.
     _left: float | None = attrs.field(default=None, init=False)
 
@@ -133,16 +131,19 @@ class Children:
         config = attrs.evolve(self._environment.config, agent=agent, children=())
         return self._made(call, attrs.evolve(self._environment, config=config))
 
-    def open(self, task: Input, config: Config, clock: Clock) -> tuple[ChildSession, ChildSession | None]:
+    def open(
+        self, task: Input, config: Config, clock: Clock, rested: Callable[[], None]
+    ) -> tuple[ChildSession, ChildSession | None]:
         """
         The session to run the child of *task* in, whose id is the call, and the session that it replaces.
 
+        *rested* is called when it waits only for people.
         The caller closes the replaced one, which only looked at the child.
         """
         # The new session stands in `here` before the caller closes the old one. The old one only reads the
         # child's journal, so no caller may get it now.
         before = self.here.get(task.id)
-        environment = attrs.evolve(self._environment, config=config, clock=clock, task=task, rested=self.wake)
+        environment = attrs.evolve(self._environment, config=config, clock=clock, task=task, rested=rested)
         self.here[task.id] = self._made(task.id, environment)
         return self.here[task.id], before
 
@@ -162,6 +163,14 @@ class Children:
             # It may end, and be closed, while the one before it is read.
             with suppress(SessionClosed):
                 await child.load()
+
+    async def pass_modes(self, notices: Iterable[Notice]) -> None:
+        """Change the mode of the children known here as *notices* say of their parent's."""
+        # After the parent's own step: a crash in between leaves them with the old one, which `take_over`
+        # makes good.
+        for notice in notices:
+            if isinstance(notice, SettingChanged):
+                await self.follow(notice.change)
 
     async def follow(self, change: Change) -> None:
         """Change the mode of the children known here, after *change* did so for their parent."""
@@ -248,10 +257,17 @@ class ChildRunner:
     The child has a journal, so after a crash it goes on where it was, or its result is only read. It waits
     for answers to its questions as long as its parent is driven. A cancel interrupts it, and it still
     answers; where its parent is left, the child is left, too.
+
+    *wake* has the parent's driver check whether it rests, *abort* ends its work with an error: a child that
+    finds another owner ends its parent's run, too, because that owner drives both.
     """
 
-    def __init__(self, children: Children) -> None:
+    def __init__(
+        self, children: Children, wake: Callable[[], None], abort: Callable[[TurnwheelError], None]
+    ) -> None:
         self._children = children
+        self._wake = wake
+        self._abort = abort
 
     def resting(self, request: RunAgent) -> bool:
         """Whether the child of *request*, which runs here, waits only for people."""
@@ -269,10 +285,12 @@ class ChildRunner:
         if child is None:
             return _failed(request, scene, f"No agent named {request.agent!r}.")
         try:
-            run = _Run(self._children, child_config(scene.config, child, request), request, scene)
+            config = child_config(scene.config, child, request)
+            task = Input(text=request.prompt, id=request.call)
+            opened = self._children.open(task, config, scene.clock, self._wake)
         except ConfigError as error:
             return _failed(request, scene, f"The agent {request.agent!r} cannot be started: {error}")
-        return run.perform()
+        return _Run(self._children, opened, self._abort, request, scene).perform()
 
 
 @final
@@ -281,10 +299,17 @@ class _Run:
     The run of one child, which may be interrupted at any moment, also before it has begun.
     """
 
-    def __init__(self, children: Children, config: Config, request: RunAgent, scene: PerformContext) -> None:
-        task = Input(text=request.prompt, id=request.call)
-        self._session, self._before = children.open(task, config, scene.clock)
+    def __init__(
+        self,
+        children: Children,
+        opened: tuple[ChildSession, ChildSession | None],
+        abort: Callable[[TurnwheelError], None],
+        request: RunAgent,
+        scene: PerformContext,
+    ) -> None:
+        self._session, self._before = opened
         self._children = children
+        self._abort = abort
         self._request = request
         self._scene = scene
         # One for each interrupt. Held here: the event loop keeps only weak references to tasks.
@@ -331,7 +356,7 @@ class _Run:
         except (NewerVersion, ArgumentError, StoreError, StoreConflict) as error:
             # A failure would be final for the parent. It stops instead, for a process of the newer version,
             # for one whose approver answers with a decision, or for the time when the store is well again.
-            self._children.abort(error)
+            self._abort(error)
             raise
         except WorldError as error:
             # The tokens up to here are paid for, so they count.
@@ -392,14 +417,23 @@ class _Run:
         if self._stops:
             await session.interrupt()
         # After a crash it has its task: a second prompt would ask for the work twice.
-        prompt = request.prompt if session.machine is None else None
-        async with aclosing(session.stream(prompt, id=request.call, wait=True)) as notices:
-            async for notice in notices:
-                self._scene.emit(AgentNoticed(call=request.call, notice=notice))
-                # The parent's budget must see the spend while the child works, and not when it is too late.
-                if isinstance(notice, TurnEnded):
-                    at = self._scene.clock.now()
-                    self._scene.emit(AgentProgressed(at=at, request=request.id, spent=session.spent))
+        await session.work(request.prompt if session.machine is None else None, self)
+
+    # The child's worker shows its notices here. So the parent has a child's question before the child rests.
+
+    def put(self, notices: Sequence[Notice]) -> None:
+        """Pass *notices* on to the parent."""
+        request, scene = self._request, self._scene
+        for notice in notices:
+            scene.emit(AgentNoticed(call=request.call, notice=notice))
+            # The parent's budget must see the spend while the child works, and not when it is too late.
+            if isinstance(notice, TurnEnded):
+                at, spent = scene.clock.now(), self._session.spent
+                scene.emit(AgentProgressed(at=at, request=request.id, spent=spent))
+
+    def admits(self, _: object) -> bool:
+        """Always: the room for what a child shows is its parent's."""
+        return True
 
     def _finished(self) -> AgentFinished:
         session, result = self._session, self._session.result()

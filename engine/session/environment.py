@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
@@ -12,15 +12,15 @@ from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...performers.base import noop
 from ..notebook import Card, Displayed
-from .delivery import Delivery
+from .feed import Audience, Delivery
 
 if TYPE_CHECKING:
-    from ...effects.config import Config
+    from ...effects.config import Config, Steering
     from ...effects.events import Decision
     from ...effects.history import History
-    from ...effects.notices import Notice
+    from ...effects.messages import Binary
     from ...effects.permissions import Rule
-    from ...effects.records import SetMode
+    from ...effects.records import Change, SetMode
     from ...effects.requests import AskApproval
     from ...performers.base import Clock
     from ...performers.stores.base import Store
@@ -161,16 +161,41 @@ class ChildSession(Protocol):
     def spent(self) -> Spent: ...
     def result(self) -> Result: ...
     async def load(self) -> Self: ...
-    # The parent sends text only: files and a sender are for people.
-    def stream(
-        self, prompt: str | None = None, *, id: str | None = None, wait: bool = False
-    ) -> AsyncGenerator[Notice, None]: ...
+    async def work(self, task: str | None, audience: Audience) -> None: ...
     # These pass on what a person did at the parent.
     async def approve(self, request: str, decision: Decision = ..., *, by: str = "") -> None: ...
     async def follow(self, change: SetMode) -> None: ...
     async def interrupt(self) -> None: ...
     async def drain(self, within: float | None = None) -> None: ...
     async def close(self) -> None: ...
+
+
+class SpokenSession(Protocol):
+    """A session as a handle speaks to it."""
+
+    id: str
+
+    def result(self) -> Result: ...
+    async def send(
+        self,
+        text: str,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,
+        sender: str = "",
+        start: bool = False,
+    ) -> str: ...
+    async def steer(
+        self,
+        text: str,
+        how: Steering | None = None,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,
+        start: bool = False,
+    ) -> str: ...
+    async def control(self, change: Change) -> None: ...
+    async def interrupt(self) -> None: ...
 
 
 # Any, and not ChildSession: its parameters are wider here than the ones that `Session` takes.

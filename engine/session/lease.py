@@ -163,7 +163,7 @@ class SessionLease:
     _first_due: Callable[[], float | None]
     _since: float = attrs.field(default=0.0, init=False)
     # Whether work goes on for which it is to be kept.
-    wanted: bool = attrs.field(default=False, init=False)
+    _wanted: bool = attrs.field(default=False, init=False)
     # The latest record that was written for this object, or may have been.
     _record: bytes | None = attrs.field(default=None, init=False)
     # The deadline that the store was told of.
@@ -222,6 +222,14 @@ class SessionLease:
         if found is not None:
             raise self._busy(found)
 
+    def begin(self) -> None:
+        """Work goes on for which it is to be kept."""
+        self._wanted = True
+
+    def end(self) -> None:
+        """No such work goes on: it is not taken any more."""
+        self._wanted = False
+
     async def keep(self) -> None:
         """Take or renew it where that is due."""
         if self.due:
@@ -230,7 +238,7 @@ class SessionLease:
                 with suppress(WorldError):
                     # Where another process has it, that one is about to write to the journal, which decides.
                     # The work may have ended by now, and given its lease up.
-                    if self.wanted:
+                    if self._wanted:
                         await self._put(_known_over)
 
     @asynccontextmanager

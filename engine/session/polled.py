@@ -84,12 +84,12 @@ class Polled:
     async def __aenter__(self) -> None:
         # Without a store there is no other process.
         if self.log.journal.kept:
-            self.lease.wanted = True
+            self.lease.begin()
             self._poller = Poller.of(self.log.journal.store, self.lease.pause)
             self._poller.add(self)
 
     async def __aexit__(self, *_: object) -> None:
-        self.lease.wanted = False
+        self.lease.end()
         poller, self._poller = self._poller, None
         if poller is not None:
             await poller.leave(self)

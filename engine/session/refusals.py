@@ -10,6 +10,7 @@ from ...states.rules.hooks import guards
 
 if TYPE_CHECKING:
     from ...effects.events import Post
+    from ..inputs import Input
     from ..machine import Machine
     from .environment import Environment
     from .session_log import SessionLog
@@ -48,11 +49,33 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
             raise errors.ConfigError(msg)
 
 
-def models_of(log: SessionLog, environment: Environment) -> set[str]:
-    """The models that the next run asks: the session's, if it is still there, and the fallback."""
+def check_run(log: SessionLog, environment: Environment, prompt: Input | None) -> None:
+    """Refuse a run that cannot begin with *prompt*, or go on without one, here."""
+    state = log.state
+    check_runner(log, environment)
+    if prompt or state.unfinished or state.prompted:
+        check_models(log, environment)
+    if prompt is None and state.machine is None and not state.prompted:
+        raise errors.UnknownSession(log.journal.session)
+    machine = state.machine if state.unfinished else None
+    if machine is None:
+        return
+    # An unfinished run may hold a question or a paid result: only `resume` goes on with it. Not so a child's
+    # own task: a process that lost the session may have begun on it a moment ago.
+    if prompt is not None and (environment.task is None or prompt.id != environment.task.id):
+        raise errors.SessionBusy(log.journal.session, errors.Workplace.NOWHERE)
+    check_tools(log, machine, environment)
+
+
+def check_models(log: SessionLog, environment: Environment) -> None:
+    """Raise `ConfigError` where a model that the next run asks is known not to answer."""
+    if environment.ready is None:
+        return
+    # The session's, if it is still there, and the fallback.
     config = environment.config
     chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
-    return {chosen if chosen in config.model_names else config.model.name, config.fallback} - {""}
+    names = {chosen if chosen in config.model_names else config.model.name, config.fallback}
+    environment.ready(*names - {""})
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:

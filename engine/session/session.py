@@ -1,17 +1,15 @@
 """
 The session: many runs over one history.
 
-Theory of operation. `Session` is the public face of a `SessionRunner`: it checks arguments, makes events of
+Theory of operation. `Session` is the public face of a `Worker`: it checks arguments, makes events of
 them and reads the state. Prompts, steers, approvals, changed settings and interrupts come in here from any
 process. A run that rests (only questions are open) holds nothing: it is rows in a store until an approver
-answers. `Handle` runs a session in the background.
+answers.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping
 from copy import copy
 from functools import partial
 from itertools import takewhile
@@ -19,30 +17,30 @@ from typing import TYPE_CHECKING, cast, final
 
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
-from ...effects.events import Approve, ControlReceived, Decision, Interrupted
+from ...effects.events import Approve, ControlReceived, Decision, Interrupted, UserSent, UserSteered
 from ...effects.history import History
 from ...effects.messages import Outcome, Role
-from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
+from ...effects.notices import DoneReason
 from ...effects.requests import AskApproval
-from ...effects.usage import Spent, Usage
+from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
-from ...performers.base import warn
+from ...performers.base import noop
 from ...states.state import Done
 from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
 from ..journal.entries import Titled
 from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
-from .delivery import Subscription
+from .background import Background, begin
 from .environment import Environment, Result
+from .feed import Audience, OnLeave, RunBuffer, RunStream, Subscription
+from .handle import Handle, OwnRuns, RunOutcome
 from .pictured import Pictured
 from .refusals import child_refusal
-from .runner import RUNNING, Owner, Put, SessionRunner
 from .session_log import SessionLog
 from .watching import Watched, kept, position, watch
+from .worker import Owner, Worker
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from ...effects.messages import Binary
     from ...effects.records import Change, SetMode
     from ...performers.stores.base import Store
@@ -64,7 +62,7 @@ class Session(Pictured):
     where another session has its name by now. All methods belong to one event loop.
     """
 
-    __slots__ = ("__weakref__", "_begun", "_environment", "_lent", "_log", "_runner", "id")
+    __slots__ = ("__weakref__", "_background", "_environment", "_lent", "_log", "_worker", "id")
 
     def __init__(
         self, id: str, environment: Environment, store: Store | None = None, *, fresh: bool = False
@@ -74,10 +72,9 @@ class Session(Pictured):
         self._lent = False
         # The class itself makes the sessions of children: the runner cannot import it without a circle.
         self._log = SessionLog(id, store, environment.redactor, fresh=fresh)
-        self._runner = SessionRunner(self._log, environment, Session)
+        self._worker = Worker(self._log, environment, Session)
+        self._background = Background(self._worker)
         self._environment = environment
-        # The run that an input began, kept so that a second input begins no other.
-        self._begun: Handle | None = None
 
     # State
 
@@ -110,12 +107,12 @@ class Session(Pictured):
     @property
     def running(self) -> bool:
         """Whether a run goes on in this process."""
-        return self._runner.driver is not None
+        return self._worker.driver is not None
 
     @property
     def resting(self) -> bool:
         """Whether the run in this process waits only for people."""
-        driver = self._runner.driver
+        driver = self._worker.driver
         return driver is not None and driver.resting
 
     @property
@@ -127,7 +124,7 @@ class Session(Pictured):
     def waiting(self) -> tuple[AskApproval, ...]:
         """The open questions: its own, then those of its children."""
         # An interrupt that waits for `resume` withdraws theirs, too: an answer could change nothing.
-        children = self._runner.children.answerable
+        children = self._worker.children.answerable
         own, machine = self._log.state.questions, self._log.state.machine
         if machine is not None:
             own = tuple([located(asked, self.id, machine.memory.run, machine.config) for asked in own])
@@ -137,7 +134,7 @@ class Session(Pictured):
     def children(self) -> tuple[ChildLink, ...]:
         """The running children, in the order of the calls they work for."""
         # From the machine and not from the runner: a child of another process is listed, too.
-        return self._runner.children.links
+        return self._worker.children.links
 
     def child(self, call: str) -> Session:
         """
@@ -147,7 +144,7 @@ class Session(Pictured):
         `ConfigError`. Raises `UnknownCall` where *call* started no child.
         """
         # A shallow copy: the same runner, but marked, so that the parent's own object stays as it is.
-        lent = cast("Session", copy(self._runner.children.session(call)))
+        lent = cast("Session", copy(self._worker.children.session(call)))
         lent._lent = True  # noqa: SLF001  # it is one of these
         return lent
 
@@ -197,7 +194,7 @@ class Session(Pictured):
 
         While nothing runs here it waits for the next run, and it ends when this object is closed.
         """
-        return self._runner.broker.subscribe()
+        return self._worker.feed.subscribe()
 
     def watch(self, since: int | str = 0, *, follow: bool = True) -> AsyncGenerator[Watched, None]:
         """
@@ -209,11 +206,11 @@ class Session(Pictured):
         object is closed. Raises `ConfigError` without a store.
         """
         _, behind = self._log.journal.store, position(since)
-        return watch(self._runner, behind) if follow else kept(self._log, behind)
+        return watch(self._worker, behind) if follow else kept(self._log, behind)
 
     async def load(self) -> Session:
         """Read the new entries of the journal, and of running children; other methods do so by themselves."""
-        await self._runner.load()
+        await self._worker.load()
         return self
 
     # Runs and branches
@@ -242,7 +239,7 @@ class Session(Pictured):
         """
         # A child's history is part of its parent's, and cannot go back alone.
         self._check_own()
-        async with self._runner.at_rest() as log:
+        async with self._worker.at_rest() as log:
             await log.branch(run, self._now())
 
     async def fork(
@@ -265,7 +262,7 @@ class Session(Pictured):
         session_named(name)
         # With a step there is no need for rest: a run under way only adds behind the copied entries.
         if at is None:
-            async with self._runner.at_rest() as log:
+            async with self._worker.at_rest() as log:
                 # Taken under the lock: the session may go on before its entries are loaded below.
                 at = log.journal.length
         check_replacement(instead)
@@ -293,7 +290,7 @@ class Session(Pictured):
         """Set the title to *text*, at any time and from any process; empty for none."""
         # One line of bounded length: lists show it, and a summary row holds it.
         title = first_line(clean(text))
-        await self._runner.add(lambda: Titled(at=self._now(), title=title))
+        await self._worker.add(lambda: Titled(at=self._now(), title=title))
 
     # Running it
 
@@ -310,7 +307,8 @@ class Session(Pictured):
         """
         # The id is made here and not by `stream`: the result is found by it.
         sender = self._environment.new_id() if id is None else id
-        return await self._to_the_end(self.stream(prompt, files=files, id=sender, wait=wait), sender)
+        self._check_own()
+        return await self._to_the_end(self._input(prompt, files, sender), wait=wait)
 
     async def resume(self, *, wait: bool = False, takeover: bool = False) -> Result:
         """
@@ -319,42 +317,42 @@ class Session(Pictured):
         Raises `SessionBusy` where another process is at work on the session, unless *takeover* takes the
         session from it: its open work is then treated as that of a lost process.
         """
-        return await self._to_the_end(self.stream(wait=wait, takeover=takeover), None)
+        self._check_own()
+        return await self._to_the_end(None, wait=wait, takeover=takeover)
 
     async def check_free(self) -> None:
         """Raise `SessionBusy` with the owner of the lease; it watches one of another machine for its time."""
-        await self._runner.lease.check()
+        await self._worker.lease.check()
 
     async def keep_lease(self) -> None:
         """Take the lease of a run here that an input woke from its rest: now, and not at the next look."""
-        if not self._runner.lease.held:
-            await self._runner.lease.keep()
+        if not self._worker.lease.held:
+            await self._worker.lease.keep()
 
-    async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
-        """The result of the run that took the prompt of *sender*, once *stream* has ended."""
-        # The prompts of one sender may become one run, so ids are looked for, and not the run's name.
-        mine: Result | None = None
-        taken = False
-        async with aclosing(stream) as notices:
-            async for notice in notices:
-                # Blocked is taken as well: a hook refused it, and that run's end is the result.
-                if isinstance(notice, InputTaken | InputBlocked):
-                    taken = taken or sender in notice.ids
-                elif isinstance(notice, RunEnded) and taken and mine is None:
-                    # Now: the run of a later prompt may follow in the same stream.
-                    mine = self.result()
-        # Closed or drained before this prompt's turn came. It is in the queue, so nothing is lost.
-        if self._runner.owner is Owner.CLOSED or sender in [mail.id for mail in self.queue]:
+    async def _to_the_end(self, prompt: Input | None, *, wait: bool, takeover: bool = False) -> Result:
+        """Work until the queue is empty; the result of the run that took *prompt*, or of the latest."""
+        sender = None if prompt is None else prompt.id
+        runs = OwnRuns(self._log, self.result, set() if sender is None else {sender})
+        # In the caller's own task, which a cancel stops.
+        await self._worker.work(prompt, RunOutcome(runs), wait=wait, takeover=takeover)
+        # Closed, or drained before this prompt's turn came. It is in the queue, so nothing is lost.
+        closed = self._worker.owner is Owner.CLOSED and not self._worker.drains
+        if closed or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
         # Without a prompt of its own (`resume`) it is the latest run.
-        return mine or self.result()
+        return runs.result or self.result()
 
     def start(self, prompt: str | None = None, *, files: tuple[Binary, ...] = ()) -> Handle:
-        """As `stream`, in the background: the handle has the notices, the account and the result."""
+        """
+        As `stream`, in the background: the handle has the notices, the account and the result.
+
+        Where a run goes on here, *prompt* waits for its turn in the queue. Raises `ConfigError` where the
+        model cannot be asked, and `SessionBusy` where a run goes on and there is no *prompt*.
+        """
         self._check_own()
         sent = None if prompt is None else self._input(prompt, files, None)
-        buffer = Subscription(self._environment.watch.buffer, set())
-        return Handle(self, partial(self._runner.start, sent), buffer)
+        self._background.check(prompted=sent is not None)
+        return Handle(self, self._background, sent, self._environment.watch.buffer)
 
     def stream(
         self,
@@ -364,17 +362,35 @@ class Session(Pictured):
         id: str | None = None,
         wait: bool = False,
         takeover: bool = False,
-    ) -> AsyncGenerator[Notice, None]:
+        on_leave: OnLeave | str = OnLeave.LEAVE,
+    ) -> RunStream:
         """
         As `run`, or as `resume` without a *prompt*, yielding notices as they come.
 
-        It ends when the queue is empty. Leaving early stops the work and leaves the run unfinished; `resume`
-        goes on with it.
+        It ends when the queue is empty. Where it is left early, *on_leave* says what becomes of the run:
+        "leave" stops the work and leaves it unfinished for `resume`, "continue" lets it go on in the
+        background.
         """
-        # Not a generator itself: arguments are checked when it is called, and not when it is first iterated.
+        # Arguments are checked when it is called, and not when it is first iterated.
         self._check_own()
         sent = None if prompt is None else self._input(prompt, files, id)
-        return self._runner.stream(sent, wait=wait, takeover=takeover)
+        worker = self._worker
+        buffer = RunBuffer(self._environment.watch.buffer, worker.room)
+        left = OnLeave(on_leave)
+        leave = worker.leave if left is OnLeave.LEAVE else self._background.go_on
+        return RunStream(
+            lambda: begin(worker.work(sent, buffer, wait=wait, takeover=takeover)), leave, buffer, left
+        )
+
+    async def work(self, task: str | None, audience: Audience) -> None:
+        """
+        Work on this child for its parent, on *task* where it has not begun; *audience* gets the notices.
+
+        Returns when it has ended, or was drained. A cancel leaves its run unfinished.
+        """
+        self._check_own()
+        name = None if self._environment.task is None else self._environment.task.id
+        await self._worker.work(None if task is None else self._input(task, (), name), audience, wait=True)
 
     def _check_own(self) -> None:
         """Leave a child's conversation to its parent."""
@@ -402,11 +418,9 @@ class Session(Pictured):
         """
         # Outside the callback: where it is tried again, the prompt has to keep its id.
         prompt = self._input(text, files, id, sender)
-        # A sender that got no answer sends again: the id makes that safe, across processes and crashes.
-        await self._runner.post(
-            lambda: None if self._log.state.knows(prompt.id) else prompt.sent(self._now())
-        )
-        self._begin_if(start)
+        await self._worker.send(prompt, check=self._check_wanted if start else noop)
+        if start:
+            self._background.attend()
         return prompt.id
 
     async def steer(
@@ -429,17 +443,22 @@ class Session(Pictured):
         when = self._environment.config.policy.steering if how is None else Steering(how)
         # A steer that comes before a child has begun must not become a prompt: the parent gave the task.
         always = bool(self._environment.config.agent)
-        await self._runner.post(lambda: steer_input(steer, when, self._log.state, self._now(), always=always))
-        self._begin_if(start)
+
+        def said() -> UserSent | UserSteered | None:
+            event = steer_input(steer, when, self._log.state, self._now(), always=always)
+            if start and isinstance(event, UserSent):
+                self._check_wanted()
+            return event
+
+        await self._worker.post(said)
+        if start:
+            self._background.attend()
         return steer.id
 
-    def _begin_if(self, wanted: bool) -> None:  # noqa: FBT001  # private
-        """Answer the queue in the background, if that is *wanted* and nothing does so yet."""
-        begins = self._begun is not None and not self._begun.done
-        busy = begins or self.unfinished or self._runner.owner in RUNNING
-        if wanted and self.queue and not busy:
-            self._begun = self.start()
-            self._begun.warn_of_failure()
+    def _check_wanted(self) -> None:
+        """Raise what is known of why a run cannot begin here, where one would."""
+        if not self.unfinished:
+            self._background.check(prompted=True)
 
     async def approve(
         self,
@@ -459,11 +478,11 @@ class Session(Pictured):
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()
-        if (child := self._runner.children.asking(request, self.waiting)) is not None:
+        if (child := self._worker.children.asking(request, self.waiting)) is not None:
             # Through the child's own session: the answer belongs in the journal that its run reads.
             await child.approve(request, decision, by=by)
             return
-        await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
+        await self._worker.post(lambda: check_question(answer, self._log.state, self.waiting))
 
     async def control(self, change: Change) -> None:
         """
@@ -474,14 +493,14 @@ class Session(Pictured):
         """
         # The id makes a repeated entry one change, after an append whose answer was lost.
         config, name = self._environment.config, self._environment.new_id()
-        await self._runner.post(lambda: control_event(change, config, self._now(), name, self.machine))
+        await self._worker.post(lambda: control_event(change, config, self._now(), name, self.machine))
 
     async def follow(self, change: SetMode) -> None:
         """Make the *change* of mode that the parent of this child made; only the parent may call it."""
         self._check_own()
         name = self._environment.new_id()
         led = partial(ControlReceived, id=name, change=change, from_parent=True)
-        await self._runner.post(lambda: led(at=self._now()))
+        await self._worker.post(lambda: led(at=self._now()))
 
     async def cancel(self, call: str) -> None:
         """
@@ -489,7 +508,7 @@ class Session(Pictured):
 
         Raises `UnknownCall` where the call has a result already.
         """
-        await self._runner.post(lambda: cancel_event(call, self.machine, self._now()))
+        await self._worker.post(lambda: cancel_event(call, self.machine, self._now()))
 
     async def interrupt(self, *, abort: bool = False) -> None:
         """
@@ -499,10 +518,10 @@ class Session(Pictured):
         run ends `aborted`: for a caller whose own task was cancelled.
         """
         stop = partial(Interrupted, aborted=abort)
-        if self._runner.interrupted(stop(at=self._now())):
+        if self._worker.interrupted(stop(at=self._now())):
             return
         # Journaled for a run in another process, or for the next `resume`.
-        await self._runner.post(lambda: stop(at=self._now()) if self.unfinished else None)
+        await self._worker.post(lambda: stop(at=self._now()) if self.unfinished else None)
 
     def _input(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.
@@ -523,7 +542,7 @@ class Session(Pictured):
         """
         # Draining a child alone would leave its parent waiting for ever.
         self._check_own()
-        await self._runner.drain(within)
+        await self._worker.drain(within)
 
     async def close(self) -> None:
         """
@@ -533,7 +552,7 @@ class Session(Pictured):
         """
         # A lent child is its parent's to close.
         if not self._lent:
-            await self._runner.close()
+            await self._worker.close()
 
     async def __aenter__(self) -> Session:
         # Loaded at once, so that its properties say something inside the block.
@@ -541,153 +560,3 @@ class Session(Pictured):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-@final
-class Handle:
-    """
-    A run in the background, from `Session.start`; it goes on to its end without a handle or a reader.
-
-    Iterate it for the notices. They wait as for a subscriber: a slow reader delays no run and misses some,
-    which `dropped` counts, but never the end. Several readers share the notices. `interrupt` stops the run,
-    `close` leaves it. *session* takes more inputs.
-    """
-
-    def __init__(
-        self, session: Session, start: Callable[[Put], asyncio.Task[None]], buffer: Subscription
-    ) -> None:
-        self.session = session
-        self._notices = buffer
-        self._begun = False
-        # Whether the error that ended the run was raised to some caller.
-        self._raised = False
-        # Begun now and not with the first reader: a caller may start a run and never look.
-        self._task = start(self._put)
-        # A callback sets the event. A task that is cancelled before its first step runs none of its own code,
-        # and `wait` would then wait for ever.
-        self._task.add_done_callback(lambda _: buffer.end())
-
-    async def _put(self, notice: Notice) -> None:
-        self._begun = True
-        # One turn of the loop, for the reader that is waiting for it: a burst of notices costs it none.
-        if self._notices.full:
-            await asyncio.sleep(0)
-        self._notices.put(notice)
-
-    async def __aiter__(self) -> AsyncGenerator[Notice, None]:
-        # Not the loop of the subscription: a reader that is cancelled leaves the rest to the next one.
-        while (notice := await self._notices.next()) is not None:
-            yield notice
-        # To each reader: the end of a loop must not look like success.
-        self._raise()
-
-    async def wait(self) -> Result:
-        """
-        The result, once the run has ended and the queue is empty; raises the error that ended it, if any.
-
-        After `close` it is how far the run came.
-        """
-        # `wait` and not `await`: a caller that gives up must not take the run along.
-        await asyncio.wait({self._task})
-        self._raise()
-        return self.session.result()
-
-    def warn_of_failure(self) -> None:
-        """Log the error that ends the run, if any: no caller holds this handle."""
-
-        def over(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                warn(self.session.id, "a run in the background failed", error)
-
-        self._task.add_done_callback(over)
-
-    def _raise(self) -> None:
-        """Raise the error that ended the run, if any; being closed is none."""
-        # Noted before it is raised: `close` behind a failed loop must not raise the error again.
-        self._raised = True
-        if not self._task.cancelled() and (error := self._task.exception()) is not None:
-            raise error
-
-    async def send(self, text: str, *, files: tuple[Binary, ...] = (), id: str | None = None) -> str:
-        """As `Session.send`: while the run goes on, the answer follows in its notices, else in a new run."""
-        return await self.session.send(text, files=files, id=id, start=True)
-
-    async def steer(self, text: str, how: Steering | None = None, *, id: str | None = None) -> str:
-        """As `Session.steer`; once the run has ended, as `send`."""
-        return await self.session.steer(text, how, id=id, start=True)
-
-    async def control(self, change: Change) -> None:
-        """As `Session.control`."""
-        await self.session.control(change)
-
-    async def interrupt(self) -> None:
-        """Stop the run; a second interrupt waits for no work."""
-        await self.session.interrupt()
-
-    async def drain(self, within: float | None = None) -> None:
-        """As `Session.drain`; the notices can be read afterwards."""
-        await self.session.drain(within)
-
-    async def close(self) -> None:
-        """
-        Leave the run: its work stops, and the session can go on with it. Closing twice is fine.
-
-        Raises the error that ended the run, where no caller has seen it yet.
-        """
-        # The task then closes its stream, which stops the work and leaves the run for `resume`.
-        self._task.cancel()
-        # `wait` and not `await`: the error is raised below, and only once.
-        await asyncio.wait({self._task})
-        if not self._raised:
-            self._raise()
-
-    async def __aenter__(self) -> Handle:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # The caller's own error comes first; the run's would hide it.
-        self._raised = self._raised or kind is not None
-        await self.close()
-
-    @property
-    def done(self) -> bool:
-        """Whether the run has ended, or was left."""
-        return self._task.done()
-
-    @property
-    def dropped(self) -> int:
-        """How many notices the readers were too slow for."""
-        return self._notices.dropped
-
-    @property
-    def reason(self) -> DoneReason | None:
-        """Why the latest run ended; None while it goes on."""
-        # By way of the result, which knows a run that rests from one that has ended.
-        return None if self._machine is None else self.session.result().reason
-
-    @property
-    def spent(self) -> Spent:
-        """The account of the latest run so far."""
-        return Spent() if self._machine is None else self._machine.memory.spent
-
-    @property
-    def _machine(self) -> Machine | None:
-        """The machine of this run; None before it began."""
-        # Until the first notice the session still has the machine of the run before.
-        machine = self.session.machine
-        return machine if self._begun or self.done or self.session.unfinished else None
-
-    @property
-    def turns(self) -> int:
-        """Completed model responses."""
-        return self.spent.turns
-
-    @property
-    def cost(self) -> Decimal:
-        """USD, as far as prices are known."""
-        return self.spent.cost
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens."""
-        return self.spent.usage

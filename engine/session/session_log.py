@@ -62,6 +62,7 @@ class SessionLog:
     # As slots, since thousands of them may wait in one process.
     __slots__ = (
         "_anew",
+        "_listener",
         "_parked",
         "_redactor",
         "_stored",
@@ -71,7 +72,6 @@ class SessionLog:
         "fresh",
         "in_use",
         "journal",
-        "listener",
         "state",
         "unread",
     )
@@ -94,7 +94,7 @@ class SessionLog:
         self._anew = self.unread
         # The number of the latest entry with which a run was opened or taken over here.
         self.begun = -1
-        self.listener: Callable[[Event], None] | None = None
+        self._listener: Callable[[Event], None] | None = None
         self._redactor = redactor
         # Whether no other process can know the session yet.
         self.fresh = fresh
@@ -114,6 +114,26 @@ class SessionLog:
             self.state, self._parked = found.state, None
             self.rest(found.config)
             return self.state
+
+    def claim(self) -> None:
+        """A run goes on here from now on, or is about to."""
+        self.in_use = True
+
+    def free(self, config: Config) -> None:
+        """No run goes on here any more; *config* is what `rest` takes."""
+        self.in_use = False
+        self.rest(config)
+
+    def listen(self, post: Callable[[Event], None]) -> None:
+        """Pass inputs on to *post*, the driver's, from now on."""
+        self._listener = post
+        # One that came after the last run's end was for that run.
+        self.state.forget_interrupts()
+
+    def deafen(self) -> None:
+        """Pass no input on any more."""
+        self._listener = None
+        self.state.forget_interrupts()
 
     def rest(self, config: Config) -> None:
         """Pack `state` in a moment, unless it is in use by then; *config* is the one that it shares."""
@@ -171,13 +191,13 @@ class SessionLog:
 
         False where another process added one first: that one is in `state` then, and the caller decides anew.
         """
-        redacted = await self._redacted(decide)
+        redacted = await _redacted(decide, self._redactor, self.state)
         if not self.journal.kept:
-            entry = self._decided(decide, redacted)
+            entry = _decided(decide, redacted)
         else:
             async with self._writing:
                 # Inside the lock: a step may have been committed while this waited for it.
-                entry = self._decided(decide, redacted)
+                entry = _decided(decide, redacted)
                 if entry is None:
                     return True
                 try:
@@ -189,41 +209,21 @@ class SessionLog:
                     self._take_in(conflict.entries, self.journal.length, self.state)
                     return False
                 if came:
-                    self._take_up(came)
+                    self._arrived(came)
                     return False
             written(self.journal.store_id, self.journal.session, self.journal)
         # After the append: a store that fails leaves the driver without the input, as its sender expects.
         if entry is not None:
-            self._arrived(entry)
+            self._arrived([entry])
         return True
 
-    async def _redacted(self, decide: Decide) -> tuple[ApprovalGiven, ApprovalGiven] | None:
-        """The approval that *decide* makes, and the same without secrets; None for another entry."""
-        if self._redactor is None:
-            return None
-        entry = None
-        # Refused by the present state only: it may be another one inside the lock.
-        with suppress(CallerError):
-            entry = decide()
-        if not isinstance(entry, Posted) or not isinstance(entry.event, ApprovalGiven):
-            return None
-        # A person may edit arguments, and so type a secret. It must not reach the store. A vault may take
-        # long, so it is asked outside the lock.
-        return entry.event, await self._redactor.answer(entry.event, self.state.questions)
-
-    def _decided(
-        self, decide: Decide, redacted: tuple[ApprovalGiven, ApprovalGiven] | None
-    ) -> ConcurrentEntry | None:
-        entry = decide()
-        if redacted is not None and isinstance(entry, Posted) and entry.event == redacted[0]:
-            return Posted(event=redacted[1])
-        return entry
-
-    def _arrived(self, entry: ConcurrentEntry) -> None:
-        # State first: the driver's step on this event removes it from the inputs that wait.
-        self._follow(entry)
-        if isinstance(entry, Posted) and self.listener is not None:
-            self.listener(entry.event)
+    def _arrived(self, entries: Sequence[ConcurrentEntry]) -> None:
+        """Take in *entries* that the journal has now."""
+        for entry in entries:
+            # State first: the driver's step on this event removes it from the inputs that wait.
+            self._follow(entry)
+            if isinstance(entry, Posted) and self._listener is not None:
+                self._listener(entry.event)
 
     async def open_run(
         self, run: str, config: Config, at: float, prompt: UserSent | None = None, *, titled: bool = False
@@ -366,7 +366,7 @@ class SessionLog:
                 # Entries that another process added first cannot change what the owner writes, so the same
                 # entries go behind them.
                 while came := await self.journal.append(entries, about, driven=self.in_use):
-                    self._take_up(came)
+                    self._arrived(came)
             except BaseException as error:
                 # The store may have them all the same, which is known once the journal is read.
                 self.unread = not isinstance(error, StoreConflict | SessionGone)
@@ -385,12 +385,7 @@ class SessionLog:
         """Take in the entries of other processes. Raises as `write` does."""
         if self.journal.kept:
             async with self._writing:
-                self._take_up(await self.journal.catch_up(None, driven=self.in_use))
-
-    def _take_up(self, came: Sequence[ConcurrentEntry]) -> None:
-        """Take in the entries of other processes that the journal has now."""
-        for entry in came:
-            self._arrived(entry)
+                self._arrived(await self.journal.catch_up(None, driven=self.in_use))
 
     async def own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
         """Keep *entries*, which only the owner writes, and then apply them; their effects."""
@@ -409,3 +404,27 @@ class SessionLog:
         # Entries of one append share the last number here: it names the entry in errors, and no entry before
         # the last can be a summary.
         return apply_entry(self.state, entry, max(self.journal.length - 1, 0), self.journal.session)
+
+
+async def _redacted(
+    decide: Decide, redactor: Redactor | None, state: SessionState
+) -> tuple[ApprovalGiven, ApprovalGiven] | None:
+    """The approval that *decide* makes, and the same without secrets; None for another entry."""
+    if redactor is None:
+        return None
+    entry = None
+    # Refused by the present state only: it may be another one inside the lock.
+    with suppress(CallerError):
+        entry = decide()
+    if not isinstance(entry, Posted) or not isinstance(entry.event, ApprovalGiven):
+        return None
+    # A person may edit arguments, and so type a secret. It must not reach the store. A vault may take long,
+    # so it is asked outside the lock.
+    return entry.event, await redactor.answer(entry.event, state.questions)
+
+
+def _decided(decide: Decide, redacted: tuple[ApprovalGiven, ApprovalGiven] | None) -> ConcurrentEntry | None:
+    entry = decide()
+    if redacted is not None and isinstance(entry, Posted) and entry.event == redacted[0]:
+        return Posted(event=redacted[1])
+    return entry

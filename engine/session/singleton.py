@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...effects.messages import Binary
     from ..journal.journal import Journal
-    from .delivery import Subscription
+    from .feed import Subscription
     from .session import Session
 
 

@@ -20,14 +20,14 @@ import attrs
 from ...effects.errors import ConfigError
 from ...effects.notices import Notice, NoticesMissed, notices_in
 from ..journal.fold import SessionState, initial_state, read
-from .delivery import PASSING, Position
+from .feed import PASSING, Position
 from .poller import Poller
 
 if TYPE_CHECKING:
     from ..journal.journal import Journal
-    from .delivery import Subscription
-    from .runner import SessionRunner
+    from .feed import Subscription
     from .session_log import SessionLog
+    from .worker import Worker
 
 
 # Entries that are folded between two turns of the event loop: about 4 ms.
@@ -68,18 +68,18 @@ async def kept(log: SessionLog, last: Position) -> AsyncGenerator[Watched, None]
                 yield _watched(notice, at)
 
 
-async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched, None]:
-    """The notices of the session of *runner* behind the position *last*, until the session is closed."""
-    journal, begun = JournalReader(runner.log.journal, last[0]), None
+async def watch(worker: Worker, last: Position) -> AsyncGenerator[Watched, None]:
+    """The notices of the session of *worker* behind the position *last*, until the session is closed."""
+    journal, begun = JournalReader(worker.log.journal, last[0]), None
     told: Position = (0, -1)
     # Subscribed first: what is written from here on comes through it.
-    async with runner.broker.subscribe() as live, aclosing(_heard(live, runner)) as heard:
+    async with worker.feed.subscribe() as live, aclosing(_heard(live, worker)) as heard:
         async for notice in heard:
             if missed := isinstance(notice, NoticesMissed):
                 yield Watched(notice)
             # Where no run goes on here, and before each that begins here, another process may have written.
-            if missed or begun != runner.log.begun or (notice is None and runner.driver is None):
-                begun = runner.log.begun
+            if missed or begun != worker.log.begun or (notice is None and worker.driver is None):
+                begun = worker.log.begun
                 async with aclosing(journal.news()) as news:
                     async for told, found in news:
                         if told > last:
@@ -96,10 +96,10 @@ async def watch(runner: SessionRunner, last: Position) -> AsyncGenerator[Watched
                 yield _watched(notice, last)
 
 
-async def _heard(live: Subscription, runner: SessionRunner) -> AsyncGenerator[Notice | None, None]:
-    """What *live* has; None at first, and when others may have written to the session of *runner*."""
+async def _heard(live: Subscription, worker: Worker) -> AsyncGenerator[Notice | None, None]:
+    """What *live* has; None at first, and when others may have written to the session of *worker*."""
     yield None
-    poller, news = Poller.of(runner.log.journal.store, runner.environment.poll), _News(runner)
+    poller, news = Poller.of(worker.log.journal.store, worker.environment.poll), _News(worker)
     poller.add(news)
     try:
         while True:
@@ -121,9 +121,9 @@ async def _heard(live: Subscription, runner: SessionRunner) -> AsyncGenerator[No
 @final
 @attrs.define(eq=False)
 class _News:
-    """Whether others may have written to the session of *runner*; ends the *limit* of a wait when they do."""
+    """Whether others may have written to the session of *worker*; ends the *limit* of a wait when they do."""
 
-    runner: SessionRunner
+    worker: Worker
     there: bool = False
     limit: asyncio.Timeout | None = None
     lease: None = attrs.field(default=None, init=False)
@@ -132,12 +132,12 @@ class _News:
     @property
     def session(self) -> str:
         """Its name."""
-        return self.runner.id
+        return self.worker.id
 
     @property
     def writer(self) -> object:
         """The journal of a run that goes on here, whose notices come by themselves."""
-        return None if self.runner.driver is None else self.runner.log.journal
+        return None if self.worker.driver is None else self.worker.log.journal
 
     def until(self) -> asyncio.Timeout:
         """The limit of the next wait."""

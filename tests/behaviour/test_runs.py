@@ -14,6 +14,7 @@ from behaviour.conftest import Stage
 from support.patience import PATIENCE
 
 from turnwheel import (
+    Agent,
     DoneReason,
     Handle,
     Limits,
@@ -33,15 +34,17 @@ from turnwheel.effects.messages import Finish, Message
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallSettled,
+    LeftBecause,
     ModelCalled,
     NoticesMissed,
     RunEnded,
+    RunLeft,
     RunStarted,
     TextDelta,
     ToolOutput,
     ToolStarted,
 )
-from turnwheel.engine.session.delivery import Subscription
+from turnwheel.engine.session.feed import Subscription
 from turnwheel.performers.stores.base import Store
 from turnwheel.projections import AgentEvents
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
@@ -529,7 +532,7 @@ async def test_it_tells_the_account_at_any_time_and_waiting_gives_the_result(sta
 
     assert (result.text, result.reason, handle.reason) == ("done", DoneReason.END_TURN, DoneReason.END_TURN)
     assert (handle.spent, handle.turns, handle.cost) == (result.spent, 2, Decimal("0.00004"))
-    assert handle.session is session
+    assert handle.session == session.id
 
 
 @pytest.mark.behaviour("a-started-run-waits-for-no-reader")
@@ -553,7 +556,7 @@ async def test_what_is_said_meanwhile_is_part_of_the_same_stream(stage: Stage) -
     async for notice in handle:
         ends += isinstance(notice, RunEnded)
         if isinstance(notice, ApprovalRequested):
-            await session.send("hi")
+            await handle.send("hi")
             await session.approve(notice.request)
 
     assert ((await handle.wait()).text, ends, stage.ran) == ("and hello", 2, ["pay 1"])
@@ -616,8 +619,8 @@ async def test_interrupting_ends_the_run_and_closing_leaves_it(stage: Stage) -> 
 async def test_what_is_called_behind_a_start_comes_behind_it(stage: Stage) -> None:
     session = stage.session(says("one"), says("two"), stalls("three"))
     handle = session.start("first")
-    await session.send("second")
-    await handle.wait()
+    await handle.send("second")
+    assert (await handle.wait()).text == "two"
     assert stage.said(session) == ["user: first", "assistant: one", "user: second", "assistant: two"]
 
     handle = session.start("third")
@@ -661,10 +664,103 @@ async def test_inputs_of_an_idle_session_begin_one_run_after_the_other(stage: St
 @pytest.mark.behaviour("a-handle-stops-or-leaves")
 async def test_one_run_at_a_time(stage: Stage) -> None:
     stage.held = (1,)
-    session = stage.session(says("done"))
+    session = stage.session(says("done"), says("and then this"))
     first, second = session.start("a"), session.start("b")
     with pytest.raises(errors.SessionBusy, match="session 's' has a run under way"):
-        await second.wait()
+        await session.run("c")
     stage.release()
-    assert (await first.wait()).text == "done"
-    assert stage.said(session) == ["user: a", "assistant: done"]
+    assert [(await handle.wait()).text for handle in (first, second)] == ["done", "and then this"]
+    assert stage.said(session) == ["user: a", "assistant: done", "user: b", "assistant: and then this"]
+
+
+@pytest.mark.behaviour("a-handle-follows-its-own-runs")
+async def test_a_handle_follows_what_it_began_and_nothing_else(stage: Stage) -> None:
+    session = stage.session(*map(says, ("one", "two", "other", "three")))
+    first, second = session.start("FIRST"), session.start("SECOND")
+    await session.send("OTHER")
+    assert [(await handle.wait()).text for handle in (first, second)] == ["one", "two"]
+    await stage.until(lambda: stage.asked == 3 and not session.running)
+    assert (first.reason, first.turns, second.turns) == (DoneReason.END_TURN, 1, 1)
+
+    await first.send("THIRD")
+    assert (await first.wait()).text == "three"
+    runs = [notice.run async for notice in first if isinstance(notice, RunEnded)]
+    assert (len(runs), first.turns, first.usage.total) == (2, 2, 30)
+
+
+@pytest.mark.behaviour("a-handle-follows-its-own-runs")
+async def test_closing_a_handle_stops_its_run_and_no_other(stage: Stage) -> None:
+    session = stage.session(stalls("one"))
+    first, second = session.start("FIRST"), session.start("SECOND")
+    await stage.until(lambda: session.running)
+    await second.close()
+    assert (session.running, second.done) == (True, True)
+    await first.close()
+    assert (session.running, session.unfinished, [mail.text for mail in session.queue]) == (
+        False,
+        True,
+        ["SECOND"],
+    )
+
+
+@pytest.mark.behaviour("a-run-that-cannot-begin-says-so")
+async def test_without_a_key_nothing_is_begun_or_queued(stage: Stage) -> None:
+    async with Agent(model="anthropic:claude-sonnet-4-5", store=stage.store).session("s") as session:
+        for begins in (session.send, session.steer):
+            with pytest.raises(errors.ConfigError, match="no API key"):
+                await begins("go", start=True)
+        with pytest.raises(errors.ConfigError, match="no API key"):
+            session.start("go")
+        assert (session.queue, session.machine) == ((), None)
+
+
+@pytest.mark.behaviour("a-run-that-cannot-begin-says-so")
+async def test_a_store_that_fails_keeps_the_prompt_and_says_so(stage: Stage) -> None:
+    store = FaultyStore()
+    session = stage.session(says("done"), store=store)
+    watching = session.subscribe()
+    await session.send("go")
+    store.works = False
+    handle = session.start()
+    with pytest.raises(errors.StoreError, match="no space left"):
+        await handle.wait()
+    left = await anext(watching)
+    assert isinstance(left, RunLeft)
+    assert (left.run, left.why, left.detail[:10]) == ("", LeftBecause.FAILED, "StoreError")
+    assert len(session.queue) == 1
+
+
+@pytest.mark.behaviour("a-run-that-is-left-says-so")
+@pytest.mark.parametrize("why", ["left", "closed", "drained", "failed"])
+async def test_who_watches_is_told_that_no_more_is_done_for_a_run(stage: Stage, why: str) -> None:
+    store = FaultyStore()
+    session = stage.session(stalls("half"), store=store)
+    watching, handle = session.subscribe(), session.start("go")
+    async for notice in handle:
+        if isinstance(notice, TextDelta):
+            break
+    if why == "left":
+        await handle.close()
+    elif why == "drained":
+        await session.drain(within=0.0)
+    elif why == "failed":
+        store.works = False
+        await session.interrupt()
+        with pytest.raises(errors.StoreError):
+            await handle.wait()
+    await session.close()
+    told = [notice async for notice in watching]
+    assert [notice.why for notice in told if isinstance(notice, RunLeft)] == [LeftBecause(why)]
+    assert isinstance(told[-1], RunLeft)
+
+
+@pytest.mark.behaviour("a-run-that-is-left-says-so")
+async def test_a_run_whose_reader_is_gone_goes_on_where_its_caller_said_so(stage: Stage) -> None:
+    session = stage.session(calls(("look", {})), says("done"))
+    watching = session.subscribe()
+    async for notice in session.stream("go", on_leave="continue"):
+        if isinstance(notice, ToolStarted):
+            break
+    ended = await anext(notice async for notice in watching if isinstance(notice, RunEnded | RunLeft))
+    assert isinstance(ended, RunEnded)
+    assert session.result().text == "done"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -37,7 +37,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookSaid
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.notices import InputReceived, InterruptRequested, RunEnded, TextDelta, ToolStarted
+from turnwheel.effects.notices import TextDelta, ToolStarted
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
@@ -51,7 +51,6 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine import driver as driver_module
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.driver import Driver, Inbox, Unkept, check_answer, failed_answer
 from turnwheel.engine.journal.encoding import encode_entry
@@ -179,24 +178,24 @@ async def test_only_pieces_that_follow_each_other_in_one_answer_are_one_event(
     assert texts == taken
     counted = [event.count for event in came if isinstance(event, ModelStreamed)]
     assert sum(event.count for event in found if isinstance(event, ModelStreamed)) == sum(counted)
-    assert (inbox.taken, len(inbox)) == (len(came), 0)
+    assert len(inbox.waiting) == 0
 
 
 async def test_an_inbox_that_is_closed_gives_out_nothing_of_what_waits_however_often_it_is_asked() -> None:
     inbox, empty = Inbox(), Inbox()
     inbox.put(STOP)
-    assert len(inbox) == 1
+    assert len(inbox.waiting) == 1
     for each in (inbox, empty):
         each.close()
         async with asyncio.timeout(PATIENCE):
             assert [await each.get() for _ in range(3)] == [None] * 3
-    assert (len(inbox), inbox.taken) == (1, 0)
+    assert len(inbox.waiting) == 1
 
 
 def test_an_input_may_be_posted_before_there_is_an_event_loop() -> None:
     driver = driver_of(ScriptedModel())
     driver.post(STOP)
-    assert len(driver.inbox) == 1
+    assert len(driver.inbox.waiting) == 1
 
 
 async def test_an_inbox_that_is_woken_gives_out_nothing_once() -> None:
@@ -208,6 +207,50 @@ async def test_an_inbox_that_is_woken_gives_out_nothing_once() -> None:
     assert not waits.done()
     inbox.put(STOP)
     assert await waits is STOP
+
+
+async def test_an_event_waits_until_it_is_admitted_and_an_input_with_all_before_it_does_not() -> None:
+    room: list[object] = []
+    inbox = Inbox(room.__contains__)
+    more, last = UserSent(at=AT, id="more", text="more"), Interrupted(at=AT)
+    inbox.put(last)
+    waits = asyncio.ensure_future(inbox.get())
+    await turns(3)
+    assert not waits.done()
+    room.append(last)
+    inbox.room()
+    assert await waits is last
+    room.clear()
+    inbox.put(last)
+    inbox.post(more)
+    inbox.put(last)
+    assert [await inbox.get(), await inbox.get()] == [last, more]
+    waits = asyncio.ensure_future(inbox.get())
+    await turns(3)
+    assert not waits.done()
+    inbox.hurry()
+    assert await waits is last
+
+
+@pytest.mark.parametrize("how", ["room", "post", "hurry", "close"])
+async def test_what_was_shown_is_settled_once_there_is_room_or_none_is_waited_for(how: str) -> None:
+    room: list[object] = []
+    inbox = Inbox(room.__contains__)
+    settles = asyncio.ensure_future(inbox.settle())
+    inbox.put(STOP)
+    await turns(3)
+    assert not settles.done()
+    if how == "room":
+        room.append(None)
+    ways: dict[str, Callable[[], None]] = {
+        "room": inbox.room,
+        "post": lambda: inbox.post(STOP),
+        "hurry": inbox.hurry,
+        "close": inbox.close,
+    }
+    ways[how]()
+    async with asyncio.timeout(PATIENCE):
+        await settles
 
 
 async def test_a_driver_that_is_woken_tells_and_journals_nothing() -> None:
@@ -292,170 +335,6 @@ async def test_a_handler_that_fails_is_logged_with_what_it_failed_at(monkeypatch
 
 
 # A reader that is busy delays the run, but no post
-
-
-class Told(Recorder):
-    """A journal that tells of each event, and then takes a turn to keep it; *full* for interrupts."""
-
-    def __init__(self, *, full: bool = False) -> None:
-        super().__init__()
-        self.full = full
-        self.heard = asyncio.Queue[Event]()
-
-    async def keep(self, step: Step, /) -> int | None:
-        assert step.event is not None
-        self.heard.put_nowait(step.event)
-        await asyncio.sleep(0)
-        if self.full and isinstance(step.event, Interrupted):
-            raise FULL
-        return await super().keep(step)
-
-    async def has(self, event: Event) -> None:
-        while await self.heard.get() is not event:
-            pass
-        # The turn in which it is kept, and the one in which the reader could have had its effects.
-        await turns(3)
-
-
-async def busy(journal: Told) -> AsyncIterator[Effect]:
-    """The effects of a run whose reader says more and interrupts it, and is away until both are journaled."""
-    stopped = asyncio.Event()
-
-    async def look(*_: object) -> ToolFinished:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-        raise AssertionError
-
-    two = calls(("look", {}), ("look", {}))
-    driver = driver_of(ScriptedModel(two, says("done")), tool=look, journal=journal)
-    async with aclosing(told(driver)) as effects:
-        async for effect in effects:
-            yield effect
-            if isinstance(effect, ToolStarted) and not stopped.is_set():
-                for post in (UserSent(at=AT, id="more", text="more"), Interrupted(at=AT)):
-                    driver.post(post)
-                    await journal.has(post)
-                if not journal.full:
-                    await stopped.wait()
-
-
-async def test_an_interrupt_stops_the_work_however_slowly_notices_are_read() -> None:
-    async with asyncio.timeout(PATIENCE):
-        seen = [type(effect) async for effect in busy(Told())]
-    kinds = (ToolStarted, InputReceived, InterruptRequested, RunEnded)
-    assert [kind for kind in seen if kind in kinds] == list(kinds)
-
-
-async def test_a_fault_while_the_reader_was_busy_is_raised_to_it() -> None:
-    seen = list[type[Effect]]()
-
-    async def read() -> None:
-        async with asyncio.timeout(PATIENCE):
-            async for effect in busy(Told(full=True)):
-                seen.append(type(effect))  # a comprehension would lose all with the fault
-
-    with pytest.raises(StoreError, match="no space left"):
-        await read()
-    assert (ToolStarted in seen, InterruptRequested in seen) == (True, False)
-
-
-async def test_a_run_goes_no_further_than_what_was_posted_while_its_reader_is_busy() -> None:
-    """A model that never pauses is read on when the reader is back; what waits for that one stays small."""
-
-    class Flood(Told):
-        """Each piece that is kept brings the next one, so there is always another event."""
-
-        emit: Callable[[ModelStreamed], None]
-
-        async def keep(self, step: Step, /) -> int | None:
-            number = await super().keep(step)
-            if isinstance(step.event, ModelStreamed):
-                self.emit(attrs.evolve(step.event, before=step.event.before + 1))
-            return number
-
-    async def flood(request: CallModel, scene: PerformContext) -> ModelFinished:
-        journal.emit = scene.emit
-        piece = (TextPiece("x"),)
-        scene.emit(ModelStreamed(at=AT, request=request.id, before=0, count=1, pieces=piece))
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    journal, post = Flood(), UserSent(at=AT, id="more", text="more")
-    driver = driver_of(flood, journal=journal)
-    async with asyncio.timeout(PATIENCE), aclosing(told(driver)) as effects:
-        async for effect in effects:
-            if isinstance(effect, TextDelta):
-                driver.post(post)
-                await journal.has(post)
-                await turns(20)
-                break
-    assert b"UserSent" in journal.entries[-1]
-
-
-async def test_what_comes_behind_the_end_of_a_run_is_left_also_while_its_reader_is_busy() -> None:
-    journal, stop = Told(), Interrupted(at=AT)
-    driver = driver_of(ScriptedModel(calls(("write", {}))), tool=ScriptedTools(write=str), journal=journal)
-    async with asyncio.timeout(PATIENCE):
-        async for effect in told(driver, wait=True):
-            if isinstance(effect, AskApproval):
-                driver.post(stop)
-                driver.post(UserSent(at=AT, id="more", text="more"))
-                await journal.has(stop)
-    assert driver.machine.done
-    assert len(driver.inbox) == 1
-
-
-async def test_a_driver_that_is_left_while_its_reader_is_busy_goes_no_further() -> None:
-    class Leaving(Told):
-        async def keep(self, step: Step, /) -> int | None:
-            number = await super().keep(step)
-            if step.event is more:
-                driver.inbox.close()
-            return number
-
-    journal, more = Leaving(), UserSent(at=AT, id="more", text="more")
-    driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
-    async with asyncio.timeout(PATIENCE):
-        async for effect in told(driver):
-            if isinstance(effect, TextDelta):
-                driver.post(more)
-                driver.post(STOP)
-                await journal.has(more)
-    assert b"UserSent" in journal.entries[-1]
-    assert (len(driver.inbox) > 0, driver.machine.done) == (True, False)
-
-
-async def test_a_reader_that_leaves_waits_for_the_step_that_a_post_began() -> None:
-    before, journal = asyncio.all_tasks(), Told()
-    driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
-    async with asyncio.timeout(PATIENCE), aclosing(told(driver)) as effects:
-        async for effect in effects:
-            if isinstance(effect, TextDelta):
-                driver.post(stop := Interrupted(at=AT))
-                while await journal.heard.get() is not stop:
-                    pass
-                break
-    assert b"Interrupted" in journal.entries[-1]
-    assert before == asyncio.all_tasks()
-    # The next reader gets what comes behind it, and not what that one did not wait for.
-    seen = [type(effect) for effect in await driven(driver, anew=False)]
-    assert (InterruptRequested in seen, seen.count(RunEnded)) == (False, 1)
-
-
-async def test_a_reader_that_leaves_is_told_no_fault_of_a_step_that_it_did_not_wait_for() -> None:
-    before, journal = asyncio.all_tasks(), Told(full=True)
-    driver = driver_of(ScriptedModel(stalls("hm")), journal=journal)
-    async with asyncio.timeout(PATIENCE), aclosing(told(driver)) as effects:
-        async for effect in effects:
-            if isinstance(effect, TextDelta):
-                driver.post(stop := Interrupted(at=AT))
-                while await journal.heard.get() is not stop:
-                    pass
-                break
-    assert b"Interrupted" not in journal.entries[-1]
-    assert before == asyncio.all_tasks()
 
 
 # Performers that fail
@@ -879,7 +758,7 @@ async def test_a_driver_that_is_left_ends_its_steps_and_applies_nothing_more() -
         async for effect in told(driver, wait=True):
             if isinstance(effect, TextDelta):
                 left.append(driver.machine.state)
-                await driver.leave()
+                driver.leave()
     assert left == [driver.machine.state]
 
 
@@ -937,28 +816,3 @@ async def test_a_driver_that_drains_waits_for_the_work_that_has_begun() -> None:
     await driven(driver, wait=True)
     assert [one.content for one in driver.machine.memory.history[-1].results] == ["seen"]
     assert (len(model.requests), driver.unbegun) == (1, driver.machine.state.open)
-
-
-async def test_a_post_to_a_reader_that_waits_or_has_left_needs_no_other_reader(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(driver_module, "READER_GRACE", 0.0)
-    driver, seen = driver_of(ScriptedModel(stalls("hm"))), list[type[Effect]]()
-
-    async def read() -> None:
-        async with aclosing(told(driver)) as effects:
-            async for effect in effects:
-                seen.append(type(effect))
-                if isinstance(effect, InputReceived):
-                    break
-
-    reads = asyncio.ensure_future(read())
-    await turns(20)
-    assert TextDelta in seen
-    driver.post(UserSent(at=AT, id="more", text="more"))
-    async with asyncio.timeout(PATIENCE):
-        await reads
-    waits = len(driver.inbox)
-    driver.post(STOP)
-    await turns(20)
-    assert len(driver.inbox) == waits + 1

@@ -41,7 +41,7 @@ from turnwheel.engine.journal.entries import Posted
 from turnwheel.engine.journal.fold import FullResults
 from turnwheel.engine.journal.summary import first_line
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.delivery import Broker
+from turnwheel.engine.session.feed import Feed
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.hooks import HookCall, checked_answer, command_hook
 from turnwheel.performers.instructions import InstructionReader
@@ -542,7 +542,7 @@ async def what_people_say(what: str, limit: int, home: Path) -> bool:  # noqa: C
             with pytest.raises(TooLarge, match="an entry of a journal has"):
                 encode_entry(Posted(event=event))
         case "notices that a watcher lags behind":
-            broker = Broker(limit)
+            broker = Feed(limit)
             watcher = broker.subscribe()
             for number in range(limit + 1):
                 broker.publish(TextDelta(str(number)))

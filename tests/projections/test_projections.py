@@ -56,6 +56,7 @@ from turnwheel.effects.notices import (
     InputReceived,
     InputTaken,
     InterruptRequested,
+    LeftBecause,
     LoopDetected,
     LoopStage,
     ModelCalled,
@@ -66,6 +67,7 @@ from turnwheel.effects.notices import (
     ResultsCleared,
     RetryScheduled,
     RunEnded,
+    RunLeft,
     RunStarted,
     SettingChanged,
     SettingRefused,
@@ -79,7 +81,7 @@ from turnwheel.effects.permissions import Basis, PermissionMode, Verdict
 from turnwheel.effects.records import AppendMessage, SetModel
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.session.delivery import Broker
+from turnwheel.engine.session.feed import Feed
 from turnwheel.projections import (
     AgentEvents,
     AgUiEvents,
@@ -340,6 +342,7 @@ SAMPLES: dict[str, list[Notice]] = {
         InputReceived(id="q"),
         InputBlocked(ids=("q",), reason="no"),
         Warned(text="odd"),
+        RunLeft(run="r", why=LeftBecause.FAILED, detail="StoreError: full"),
         Ignored(event="TimerFired", state="done"),
     ],
     "a child": in_child(RUN),
@@ -624,7 +627,7 @@ def test_a_watcher_that_misses_notices_is_told_what_can_be_told(vocabulary: str,
 
 async def test_the_outcome_is_the_same_for_a_reader_that_is_slow(plays: list[Play]) -> None:
     for seed, one in enumerate(plays):
-        broker, whole = Broker(size=1 + seed % 5), notices_of(one)
+        broker, whole = Feed(size=1 + seed % 5), notices_of(one)
         slow = broker.subscribe()
         for notice in whole:
             broker.publish(notice)

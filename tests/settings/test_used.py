@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,8 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects import errors, messages, notices, requests, usage
-from turnwheel.engine.session.delivery import Delivery
 from turnwheel.engine.session.environment import Titles
+from turnwheel.engine.session.feed import Delivery
 from turnwheel.performers import RateLimit
 from turnwheel.settings import CommandHook, Debug, SessionSettings
 from turnwheel.testing.scripted import ScriptedModel, calls, says
@@ -268,17 +267,13 @@ C, D = notices.ReasoningDelta("c"), notices.ReasoningDelta("d")
         ([A, B], [notices.TextDelta("ab")]),
     ],
 )
-async def test_a_text_comes_whole_where_deltas_are_not_wanted(
+def test_a_text_comes_whole_where_deltas_are_not_wanted(
     came: list[notices.Notice], whole: list[notices.Notice]
 ) -> None:
-    async def come(*steps: list[notices.Notice]) -> AsyncGenerator[Sequence[notices.Notice], None]:
-        for step in steps:
-            yield step
-
     for steps in ([[notice] for notice in came], [came]):
-        shown = Delivery(include_partial=False).shown(come(*steps))
-        assert [each async for step in shown for each in step] == whole
-        assert [each async for step in Delivery().shown(come(*steps)) for each in step] == came
+        made = Delivery(include_partial=False).filter()
+        assert made is not None
+        assert [each for step in steps for each in made.shown(step)] + [*made.rest()] == whole
 
 
 async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Container, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from itertools import count
@@ -27,6 +27,7 @@ from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.session.environment import Environment
+from turnwheel.engine.session.feed import RunStream
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.performers.instructions import InstructionReader
 from turnwheel.performers.stores.base import Entries, Store
@@ -239,7 +240,7 @@ class Watch:
         stream = session.stream(prompt, id=prompt, wait=wait, takeover=takeover)
         self.task = asyncio.ensure_future(self._watch(stream))
 
-    async def _watch(self, stream: AsyncGenerator[Notice, None]) -> None:
+    async def _watch(self, stream: RunStream) -> None:
         async with aclosing(stream) as notices:
             async for notice in notices:
                 self.notices.append(notice)

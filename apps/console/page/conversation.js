@@ -216,6 +216,10 @@ const FOLDS = {
   Warned({ text }, notice) {
     this.note(notice, text, "warn");
   },
+  RunLeft({ run, why, detail }, notice) {
+    const what = run ? `Nothing more is done for this run in that process (${why.replace("_", " ")}).` : "No run could begin there.";
+    this.note(notice, `${what} ${detail}`.trim(), "warn");
+  },
   RunEnded({ reason, spent, detail, at }, { step, id }) {
     this.drop();
     this.wait = null;

@@ -19,6 +19,7 @@ from turnwheel.effects.errors import (
     QueueFull,
     SessionBusy,
     SessionClosed,
+    StoreConflict,
     StoreError,
     UnknownSession,
 )
@@ -27,9 +28,11 @@ from turnwheel.effects.history import TextPiece
 from turnwheel.effects.messages import Role, StopReason
 from turnwheel.effects.notices import (
     ApprovalRequested,
+    LeftBecause,
     Notice,
     NoticesMissed,
     RunEnded,
+    RunLeft,
     RunStarted,
     TextDelta,
 )
@@ -37,9 +40,10 @@ from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER
-from turnwheel.engine.session.runner import STARTED
-from turnwheel.engine.session.session import Handle
+from turnwheel.engine.session.background import WORKING
+from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER
+from turnwheel.engine.session.handle import Handle
+from turnwheel.engine.session.listing import listed
 from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries, Store
@@ -208,7 +212,7 @@ async def test_a_run_that_no_caller_holds_goes_on_to_its_end() -> None:
         assert gate is not None
         gate.set()
         del gate
-    await until(lambda: not STARTED)
+    await until(lambda: not WORKING)
     assert len(model.requests) == 2
 
 
@@ -317,17 +321,18 @@ async def test_what_was_over_before_is_not_told_as_its_own() -> None:
     await mine.run("first")
     handle = mine.start("second")
     assert (handle.reason, handle.turns) == (None, 0)
-    ended: list[tuple[bool, DoneReason | None, int]] = []
+    notices = []
     async for notice in handle:
+        notices.append(type(notice))
         if isinstance(notice, RunStarted):
             assert (handle.reason, handle.turns) == (None, 0)
-            if not ended:
-                await mine.send("third")
-        if isinstance(notice, RunEnded):
-            ended.append((handle.done, handle.reason, handle.turns))
-    # Also between two of its runs.
-    assert ended[0] == (False, DoneReason.END_TURN, 1)
-    assert (handle.reason, handle.turns) == (DoneReason.END_TURN, 1)
+            await mine.send("third")
+    # Neither what comes behind it.
+    assert [notices.count(kind) for kind in (RunStarted, RunEnded)] == [1, 1]
+    assert (handle.done, handle.reason, handle.turns) == (True, DoneReason.END_TURN, 1)
+    await until(lambda: mine.result().text == "three")
+    assert (await handle.wait()).text == "two"
+    await mine.close()
 
 
 async def test_a_run_that_is_gone_on_with_has_its_whole_account() -> None:
@@ -337,6 +342,22 @@ async def test_a_run_that_is_gone_on_with_has_its_whole_account() -> None:
     assert (handle.reason, handle.turns) == (None, 1)
     await mine.approve(resting.waiting[0].id)
     assert (await handle.wait()).spent.turns == 2
+
+
+async def test_a_handle_that_is_closed_leaves_its_own_run_and_no_other() -> None:
+    mine = session(stalls("one"), stalls("two"))
+    handle = mine.start("FIRST")
+    await until(lambda: mine.running)
+    await mine.send("SECOND")
+    other = mine.start("THIRD")
+    await turns(5)
+    await other.close()
+    await other.interrupt()
+    assert (mine.running, handle.done, other.done) == (True, False, True)
+    await handle.close()
+    assert (mine.running, mine.unfinished, handle.done) == (False, True, True)
+    assert [mail.text for mail in mine.queue] == ["SECOND", "THIRD"]
+    await mine.close()
 
 
 # What is called first is first, also before the run has had its first turn
@@ -350,8 +371,10 @@ async def test_what_is_called_behind_a_start_comes_behind_it(kept: Callable[[], 
     await mine.send("second")
     await asyncio.gather(*later)
     await mine.send("fifth")
-    await handle.wait()
+    assert (await handle.wait()).text == "answer 1"
+    await until(lambda: mine.result().text == "answer 5")
     assert said(mine) == ["first", "second", "third", "fourth", "fifth"]
+    await mine.close()
 
 
 async def test_a_steer_behind_a_start_is_for_its_run() -> None:
@@ -367,16 +390,18 @@ async def test_a_handle_speaks_to_its_run_and_begins_another_one_once_that_is_ov
     mine = session(calls(("pay", {})), *ANSWERS)
     handle = mine.start("first")
     assert await handle.steer("second", id="the steer") == "the steer"
-    await handle.control(SetMode(PermissionMode.BYPASS))
+    await mine.control(SetMode(PermissionMode.BYPASS))
     assert (await handle.wait()).text == "answer 1"
     assert mine.machine is not None
     assert mine.machine.memory.session.mode is PermissionMode.BYPASS
+    await read(handle)
     for speak, answer in ((handle.steer, "answer 2"), (handle.send, "answer 3")):
         await speak(f"before {answer}")
-        async for notice in mine.subscribe():
-            if isinstance(notice, RunEnded):
-                break
-        assert mine.result().text == answer
+        assert not handle.done
+        notices = await read(handle)
+        assert (type(notices[0]), type(notices[-1])) == (RunStarted, RunEnded)
+        assert (await handle.wait()).text == answer
+    assert (handle.done, handle.reason, handle.turns) == (True, DoneReason.END_TURN, 4)
     assert said(mine) == ["first", "second", "before answer 2", "before answer 3"]
     await mine.close()
 
@@ -412,14 +437,14 @@ async def test_a_drain_behind_a_start_refuses_it() -> None:
     drained = 0
     for moment in range(12):
         agent = Agent(model="scripted", store=Slow(), performers={CallModel: ScriptedModel(*ANSWERS)})
-        handle = agent.session("s").start("go")
+        handle = (mine := agent.session("s")).start("go")
         await turns(moment)
         await agent.drain()
         try:
             assert (await handle.wait()).text == "answer 1"
         except SessionClosed:
             drained += 1
-            assert not handle.session.unfinished
+            assert not mine.unfinished
     assert 1 < drained < 12
 
 
@@ -635,3 +660,123 @@ async def test_who_waits_for_idleness_may_give_up() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await one.idle()
+
+
+# A run that is left
+
+
+async def heard(stream: AsyncIterator[Notice], *, stay: bool = False) -> None:
+    """Read *stream* to the first words, and *stay* there."""
+    async for notice in stream:
+        if isinstance(notice, TextDelta):
+            break
+    if stay:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("leaves", ["aclose", "dropped", "cancelled"])
+async def test_a_run_whose_stream_is_left_goes_on_where_its_caller_said_so(leaves: str) -> None:
+    mine = session(MANY)
+    watched = mine.subscribe()
+    match leaves:
+        case "aclose":
+            stream = mine.stream("go", on_leave="continue")
+            await heard(stream)
+            await stream.aclose()
+        case "dropped":
+            await heard(mine.stream("go", on_leave="continue"))
+        case _:
+            reading = asyncio.ensure_future(heard(mine.stream("go", on_leave="continue"), stay=True))
+            await heard(watched)
+            reading.cancel()
+            await asyncio.wait({reading})
+    async with asyncio.timeout(PATIENCE):
+        async for notice in watched:
+            if isinstance(notice, RunEnded):
+                break
+    assert (mine.result().text, mine.result().reason) == (WHOLE, DoneReason.END_TURN)
+    await mine.close()
+
+
+def test_what_becomes_of_a_run_that_is_left_is_one_of_two_things() -> None:
+    with pytest.raises(ConfigError, match="OnLeave must be one of leave, continue; got 'stay'"):
+        session(MANY).stream("go", on_leave="stay")
+
+
+async def left_by(how: str, mine: Session, store: FaultyStore, there: Session) -> None:
+    """Have the run of *mine* left, in the way *how*."""
+    stream = mine.stream("go")
+    async for notice in stream:
+        if isinstance(notice, TextDelta):
+            break
+    match how:
+        case "left":
+            await stream.aclose()
+        case "closed":
+            await mine.close()
+        case "drained":
+            await mine.drain(within=0.0)
+        case "taken_over":
+            await there.load()
+            going_on = asyncio.ensure_future(there.resume(takeover=True))
+            with pytest.raises(StoreConflict):
+                [notice async for notice in stream]
+            await there.close()
+            with pytest.raises(SessionClosed):
+                await going_on
+        case _:
+            store.works = False
+            await mine.interrupt()
+            with pytest.raises(StoreError):
+                [notice async for notice in stream]
+
+
+@pytest.mark.parametrize(
+    ("how", "detail"),
+    [
+        ("left", ""),
+        ("closed", ""),
+        ("drained", ""),
+        ("failed", "StoreError: no space left on the device of this test"),
+        ("taken_over", "session 's'"),
+    ],
+)
+async def test_who_watches_is_told_that_a_run_was_left(how: str, detail: str) -> None:
+    store = FaultyStore()
+    mine, there = (session(stalls("half"), store=store) for _ in range(2))
+    watched = mine.subscribe()
+    await left_by(how, mine, store, there)
+    await mine.close()
+    told = [notice async for notice in watched]
+    left = told[-1]
+    assert mine.machine is not None
+    assert isinstance(left, RunLeft)
+    assert (left.run, left.why) == (mine.machine.memory.run, LeftBecause(how))
+    assert left.detail.startswith(detail)
+    assert [notice for notice in told if isinstance(notice, RunLeft)] == [left]
+
+
+async def test_a_run_that_rests_was_not_left() -> None:
+    mine = session(calls(("pay", {})))
+    watched = mine.subscribe()
+    assert (await mine.run("go")).waiting
+    await mine.close()
+    assert RunLeft not in [type(notice) async for notice in watched]
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_stream_of_an_agent_that_is_left_ends_its_run(closes: bool) -> None:  # noqa: FBT001  # both
+    agent = Agent(
+        model="scripted", store=(store := MemoryStore()), performers={CallModel: ScriptedModel(MANY)}
+    )
+    stream = agent.stream("go")
+    async for notice in stream:
+        if isinstance(notice, TextDelta):
+            break
+    if closes:
+        await stream.aclose()
+    del stream
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await listed(store)) or found[0].about.reason is None:
+            await turns(1)
+    assert [one.about.reason for one in found] == [DoneReason.ABORTED]

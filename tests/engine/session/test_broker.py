@@ -22,7 +22,7 @@ from turnwheel.effects.notices import (
     Warned,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER, Broker, Subscription
+from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER, Feed, Subscription
 
 
 def text(number: int) -> TextDelta:
@@ -65,7 +65,7 @@ async def waiting(subscription: Subscription) -> asyncio.Task[Notice | None]:
 
 
 async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> None:
-    broker = Broker()
+    broker = Feed()
     one, other = broker.subscribe(), broker.subscribe()
     broker.publish(text(0))
     late = broker.subscribe()
@@ -103,7 +103,7 @@ async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> Non
 async def test_a_full_buffer_drops_texts_and_counts_them(
     published: list[Notice], seen: list[Notice], dropped: int
 ) -> None:
-    broker = Broker(size=2)
+    broker = Feed(size=2)
     slow = broker.subscribe()
     for notice in published:
         broker.publish(notice)
@@ -112,7 +112,7 @@ async def test_a_full_buffer_drops_texts_and_counts_them(
 
 
 def test_the_default_buffer_is_as_large_as_it_says() -> None:
-    broker = Broker()
+    broker = Feed()
     slow = broker.subscribe()
     for number in range(SUBSCRIBER_BUFFER + 1):
         broker.publish(text(number))
@@ -129,7 +129,7 @@ def test_a_subscriber_sees_a_subsequence_with_every_end(size: int, moves: list[s
     """However it reads: in order, nothing twice, every end, each missing notice is counted in its place."""
 
     async def played() -> None:
-        broker, published = Broker(size), list[Notice]()
+        broker, published = Feed(size), list[Notice]()
         seen = list[Notice]()
         subscription = broker.subscribe()
         for number, move in enumerate(moves):
@@ -156,7 +156,7 @@ def test_a_subscriber_sees_a_subsequence_with_every_end(size: int, moves: list[s
 
 
 async def test_close_lets_readers_finish_and_lets_go_of_those_that_wait() -> None:
-    broker = Broker()
+    broker = Feed()
     behind, waits = broker.subscribe(), broker.subscribe()
     reader = await waiting(waits)
     broker.publish(text(1))
@@ -171,7 +171,7 @@ async def test_close_lets_readers_finish_and_lets_go_of_those_that_wait() -> Non
 
 
 async def test_leaving_forgets_the_notices_that_were_not_read() -> None:
-    broker = Broker()
+    broker = Feed()
     async with broker.subscribe() as subscription:
         broker.publish(text(1))
     broker.publish(text(2))
@@ -180,14 +180,14 @@ async def test_leaving_forgets_the_notices_that_were_not_read() -> None:
 
 
 async def test_closing_a_subscription_ends_the_reader_that_waits_for_it() -> None:
-    subscription = Broker().subscribe()
+    subscription = Feed().subscribe()
     reader = await waiting(subscription)
     await subscription.aclose()
     assert await reader is None
 
 
 async def test_a_cancelled_reader_is_over() -> None:
-    broker = Broker()
+    broker = Feed()
     cancelled, other = broker.subscribe(), broker.subscribe()
     reader = await waiting(cancelled)
     reader.cancel()
@@ -200,7 +200,7 @@ async def test_a_cancelled_reader_is_over() -> None:
 
 async def test_a_reader_that_breaks_off_is_forgotten() -> None:
     """The buffer goes with the loop that read it, though it was never closed."""
-    broker = Broker()
+    broker = Feed()
 
     async def first() -> Notice | None:
         async for notice in broker.subscribe():
@@ -213,12 +213,12 @@ async def test_a_reader_that_breaks_off_is_forgotten() -> None:
     assert await reader == text(1)
     del reader
     gc.collect()
-    assert len(broker._subscriptions) == 0  # pyright: ignore[reportPrivateUsage]  # a leak shows nowhere else
+    assert len(broker._readers) == 0  # pyright: ignore[reportPrivateUsage]  # a leak shows nowhere else
 
 
 async def test_a_task_that_only_waits_for_notices_is_kept() -> None:
     """The event loop holds its tasks weakly; the broker holds those that wait."""
-    broker, seen, over = Broker(), list[Notice](), asyncio.Event()
+    broker, seen, over = Feed(), list[Notice](), asyncio.Event()
 
     async def watch() -> None:
         seen.extend([notice async for notice in broker.subscribe()])
@@ -235,7 +235,7 @@ async def test_a_task_that_only_waits_for_notices_is_kept() -> None:
 
 
 def test_a_reader_whose_event_loop_is_gone_holds_up_no_other() -> None:
-    broker = Broker()
+    broker = Feed()
     broken, fine = broker.subscribe(), broker.subscribe()
     reader = broken.__anext__()
 
@@ -253,4 +253,4 @@ def test_a_reader_whose_event_loop_is_gone_holds_up_no_other() -> None:
 @pytest.mark.parametrize("size", [0, -1, True, 1.5, "64"])
 def test_a_buffer_holds_at_least_one(size: object) -> None:
     with pytest.raises(ConfigError, match=f"size must be a whole number above 0; got {size!r}"):
-        Broker(size=size)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong on purpose
+        Feed(size=size)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong on purpose

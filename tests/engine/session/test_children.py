@@ -53,7 +53,7 @@ from turnwheel.engine.session import children
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session_log import SessionLog
-from turnwheel.performers.base import PerformContext
+from turnwheel.performers.base import PerformContext, noop
 from turnwheel.performers.stores.base import Entries
 from turnwheel.performers.worker_pool import WorkerPool
 from turnwheel.testing.clocks import AutoClock, ManualClock
@@ -716,7 +716,7 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(agent: str, prompt: str
         session="s", run="r", config=config, history=history.History.of(), clock=clock, emit=noticed.append
     )
     request = requests.RunAgent(id="r-1", call="r-0", agent=agent, prompt=prompt)
-    answer = await ChildRunner(Children(SessionLog("s", None), setting, Session))(request, scene)
+    answer = await ChildRunner(Children(SessionLog("s", None), setting, Session), noop, noop)(request, scene)
     assert answer is not None
     assert (answer.outcome, answer.spent) == (messages.Outcome.ERROR, usage.Spent())
     assert why in answer.content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import attrs
@@ -62,6 +62,7 @@ from turnwheel.engine.machine import Machine
 from turnwheel.engine.session import children as module
 from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
 from turnwheel.engine.session.environment import Environment, Result
+from turnwheel.engine.session.feed import Audience
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import LEAVING, PassThroughNotice, PerformContext, noop
 from turnwheel.performers.stores.base import Store
@@ -96,12 +97,12 @@ class Kid:
         self.over = DoneReason.END_TURN
         self.text = "found"
         self.detail = ""
-        # Whether its stream begins a run, where it has none.
+        # Whether its work begins a run, where it has none.
         self.begins = True
-        # What its interrupts raise, and its stream when it is cancelled.
+        # What its interrupts raise, and its work when it is cancelled.
         self.deaf: list[Exception] = []
         self.last: Exception | None = None
-        # What it does when it is closed, or waits for in its stream.
+        # What it does when it is closed, or waits for in its work.
         self.closing: Callable[[], None] = noop
         self.holds: asyncio.Event | None = None
 
@@ -140,18 +141,12 @@ class Kid:
             session=self.id, run="r", text=self.text, reason=self.over, spent=self.spent, detail=self.detail
         )
 
-    async def stream(
-        self,
-        prompt: str | None = None,
-        *,
-        id: str | None = None,  # noqa: A002  # as it is called
-        wait: bool = False,
-    ) -> AsyncGenerator[Notice, None]:
-        self.done.append((prompt, id, wait))
+    async def work(self, task: str | None, audience: Audience) -> None:
+        self.done.append(task)
         for notice in self.notices:
             if isinstance(notice, Exception):
                 raise notice
-            yield notice
+            audience.put([notice])
         if self.holds is not None:
             try:
                 await self.holds.wait()
@@ -336,10 +331,9 @@ def test_without_a_store_all_children_have_one_in_memory() -> None:
 def test_a_child_is_opened_in_the_place_of_one_that_only_looked() -> None:
     children = children_of(machine_of(CONFIG, "scout"), MemoryStore())
     woken = list[int]()
-    children.wake = lambda: woken.append(1)
     looked = kid(children, "r-2")
     task, config, clock = Input(id="r-2", text="go"), attrs.evolve(CONFIG, agent="scout"), AutoClock(3.0)
-    opened, before = children.open(task, config, clock)
+    opened, before = children.open(task, config, clock, lambda: woken.append(1))
     assert isinstance(opened, Kid)
     assert (before, children.here, opened.id) == (looked, {"r-2": opened}, "s.r-2")
     environment = opened.environment
@@ -475,10 +469,9 @@ class Work:
     ) -> None:
         self.children = children_of(machine_of(CONFIG, "scout"), store)
         self.aborted = list[TurnwheelError]()
-        self.children.abort = self.aborted.append
         self.looked = kid(self.children, "r-2") if looked else None
         self.scene, self.emitted = scene_of()
-        self.runner = ChildRunner(self.children)
+        self.runner = ChildRunner(self.children, noop, self.aborted.append)
         self.work = self.runner(request, self.scene)
         known = self.children.here.get(request.call)
         assert isinstance(known, Kid)
@@ -500,7 +493,7 @@ async def test_a_child_is_run_to_its_end_and_closed() -> None:
     assert (answer.content, answer.outcome, answer.spent) == ("found", Outcome.OK, Spent(turns=2))
     assert work.looked is not None
     assert work.looked.done == ["close"]
-    assert work.kid.done == ["load", ("go", "r-2", True), "close"]
+    assert work.kid.done == ["load", "go", "close"]
     assert work.emitted == [
         AgentNoticed(call="r-2", notice=delta),
         AgentNoticed(call="r-2", notice=ended),
@@ -513,7 +506,7 @@ async def test_a_child_that_has_begun_is_not_given_its_task_twice() -> None:
     work = Work()
     work.kid.machine = machine_of(work.kid.environment.config, None)
     await work.answer()
-    assert (None, "r-2", True) in work.kid.done
+    assert None in work.kid.done
 
 
 @pytest.mark.parametrize("left", ["closed", "unbegun", "unfinished", "queue"])
@@ -625,7 +618,7 @@ async def test_a_stop_that_could_not_be_written_yet_is_the_first_thing_a_child_h
     await turns(2)
     running.cancel()
     await running
-    assert work.kid.done == ["load", "interrupt", "interrupt", (None, "r-2", True), "close"]
+    assert work.kid.done == ["load", "interrupt", "interrupt", None, "close"]
 
 
 async def test_a_child_that_fails_as_it_is_left_hides_nothing() -> None:
@@ -646,7 +639,7 @@ async def test_a_child_is_left_with_its_parent() -> None:
     running.cancel(LEAVING)
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert work.kid.done == ["load", ("go", "r-2", True), "left"]
+    assert work.kid.done == ["load", "go", "left"]
     assert work.children.here == {"r-2": work.kid}
 
 
@@ -655,13 +648,13 @@ async def test_a_child_is_taken_from_a_process_that_still_writes_for_a_while(ref
     work = Work()
     conflict = StoreConflict("s.r-2", 1, 2)
     left = [conflict] * refusals
-    stream = work.kid.stream
+    works = work.kid.work
 
-    def refused(*given: Any, **settings: Any) -> AsyncGenerator[Notice, None]:
+    async def refused(task: str | None, audience: Audience) -> None:
         work.kid.notices = (left.pop(),) if left else ()
-        return stream(*given, **settings)
+        await works(task, audience)
 
-    work.kid.stream = refused  # type: ignore[method-assign]  # a test plays it
+    work.kid.work = refused  # type: ignore[method-assign]  # a test plays it
     if refusals <= module.TAKE_OVER_TRIES:
         assert (await work.answer()).content == "found"
     else:
@@ -678,7 +671,7 @@ async def test_a_child_is_taken_from_a_process_that_still_writes_for_a_while(ref
 
 def test_a_child_rests_where_it_runs_here_and_waits_for_people() -> None:
     children = children_of(machine_of(CONFIG, "scout"))
-    runner = ChildRunner(children)
+    runner = ChildRunner(children, noop, noop)
     assert not runner.resting(REQUEST)
     child = kid(children, "r-2")
     assert not runner.resting(REQUEST)

@@ -591,9 +591,10 @@ async def test_an_agent_drains_all_its_sessions(house: House) -> None:
 async def test_a_handle_drains_without_a_reader(house: House) -> None:
     house.held = {1}
     text = " ".join(["word"] * 300)
-    handle = house.session(says(text)).start("go")
+    session = house.session(says(text))
+    handle = session.start("go")
     await turns(400)
-    leaving = asyncio.ensure_future(handle.drain())
+    leaving = asyncio.ensure_future(session.drain())
     await turns(5)
     house.release()
     async with asyncio.timeout(PATIENCE):

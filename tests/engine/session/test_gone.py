@@ -91,7 +91,7 @@ async def test_a_run_whose_session_is_deleted_ends_and_performs_nothing_more(
     new = house.process(says("fresh"))
     if anew:
         # The lease went with the older session, and a renewal of it does not come back.
-        await old._runner.lease.keep()  # pyright: ignore[reportPrivateUsage]  # as the poller does
+        await old._worker.lease.keep()  # pyright: ignore[reportPrivateUsage]  # as the poller does
         assert (await new.run("a new one")).text == "fresh"
     house.release()
     with pytest.raises(SessionGone):

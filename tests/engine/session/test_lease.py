@@ -249,7 +249,7 @@ async def test_it_is_renewed_only_when_that_is_due(one: House) -> None:
         await until(lambda: one.ran)
         taken = await lease_of(one)
         assert taken is not None
-        await session._runner.lease.keep()  # pyright: ignore[reportPrivateUsage]  # what a poller does at each look
+        await session._worker.lease.keep()  # pyright: ignore[reportPrivateUsage]  # what a poller does at each look
         assert await lease_of(one) == taken
         one.release()
         await running

@@ -231,7 +231,7 @@ async def test_it_is_taken_for_a_time_and_kept_without_a_word_to_the_store_until
 ) -> None:
     store = Leases()
     lease = lease_over(store)
-    assert (lease.session, lease.held, lease.wanted, lease.due) == ("s", False, False, True)
+    assert (lease.session, lease.held, lease.due) == ("s", False, True)
     await lease.take()
     assert held(lease)
     assert not due(lease)
@@ -281,7 +281,7 @@ async def test_where_there_are_none_nothing_is_taken_and_nothing_refused(
     store: Any, settings: dict[str, Any]
 ) -> None:
     lease = lease_over(store, **settings)
-    lease.wanted = True
+    lease.begin()
     assert not due(lease)
     for do in (lease.take, lease.keep, lease.check, lease.release):
         await do()
@@ -410,7 +410,7 @@ async def test_a_poller_keeps_it_while_it_is_wanted(now: Now) -> None:
     lease = lease_over(store)
     await lease.keep()
     assert not held(lease)
-    lease.wanted = True
+    lease.begin()
     await lease.keep()
     assert held(lease)
     await lease.keep()
@@ -424,7 +424,7 @@ async def test_a_poller_keeps_it_while_it_is_wanted(now: Now) -> None:
 async def test_one_that_another_process_took_over_is_not_taken_back(now: Now) -> None:
     store = Leases()
     lease = lease_over(store)
-    lease.wanted = True
+    lease.begin()
     await lease.take()
     now.seconds += TIME / 3
     store.there = theirs = record(renewed=now.seconds)
@@ -444,7 +444,8 @@ async def test_one_that_another_process_took_over_is_not_taken_back(now: Now) ->
 async def test_a_store_that_fails_is_tried_again_at_the_next_look(now: Now) -> None:
     store = Leases()
     lease = lease_over(store)
-    lease.wanted = store.fails = True
+    lease.begin()
+    store.fails = True
     await lease.keep()
     assert due(lease)
     store.fails = False
@@ -457,7 +458,7 @@ async def test_a_store_that_fails_is_tried_again_at_the_next_look(now: Now) -> N
 async def test_one_whose_renewal_never_came_to_the_store_is_ours_still(now: Now) -> None:
     store = Leases()
     lease = lease_over(store)
-    lease.wanted = True
+    lease.begin()
     await lease.take()
     for then in (lease.keep, lease.release):
         now.seconds += TIME / 3

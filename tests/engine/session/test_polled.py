@@ -133,9 +133,11 @@ async def test_a_run_that_works_has_a_lease_from_its_beginning(*, works: bool) -
     run.works = works
     async with run.polled:
         await turns(10)
-        assert (run.lease.wanted, run.lease.held) == (True, works)
-    assert not run.lease.wanted
+        assert run.lease.held is works
     await run.lease.release()
+    # It is not taken back once the work is over.
+    await run.lease.keep()
+    assert not run.lease.held
 
 
 @pytest.mark.parametrize("way", ["lost", "gone", "damaged"])
@@ -198,7 +200,8 @@ async def test_a_look_that_is_under_way_is_given_up_where_the_run_ends(store: No
 async def test_without_a_store_there_is_nothing_to_look_at() -> None:
     run = Run(None)
     async with run.polled:
-        assert not run.lease.wanted
+        await run.lease.keep()
+        assert not run.lease.held
 
 
 async def test_the_pause_between_two_looks_is_that_of_the_lease(run: Run, store: Noted) -> None:

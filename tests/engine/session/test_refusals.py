@@ -24,7 +24,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.inputs import Input
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.environment import Environment
-from turnwheel.engine.session.refusals import check_reader, check_runner, check_tools, models_of
+from turnwheel.engine.session.refusals import check_models, check_reader, check_runner, check_tools
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.testing.clocks import AutoClock
 
@@ -156,7 +156,10 @@ def test_a_run_asks_the_model_of_its_session_and_the_fallback(
     if chosen is not None:
         other = attrs.evolve(CONFIG, model=ModelSpec(name=chosen), models=())
         log.state.machine = Machine.start(other, "go")
-    assert models_of(log, environment_of(attrs.evolve(CONFIG, fallback=fallback))) == asked
+    ready = list[set[str]]()
+    config = attrs.evolve(CONFIG, fallback=fallback)
+    check_models(log, environment_of(config, ready=lambda *names: ready.append({*names})))
+    assert ready == [asked]
 
 
 @pytest.mark.parametrize("event", INPUTS)

@@ -371,7 +371,7 @@ async def test_an_input_behind_the_run_of_another_process_is_decided_by_that(sto
 async def test_what_another_process_added_is_taken_in_before_the_own_entry(store: Watched) -> None:
     log = await opened(store)
     heard: list[Event] = []
-    log.listener = heard.append
+    log.listen(heard.append)
     await store.write(Posted(event=prompt("and")), titled("other"))
     await step(log, answer(log, "look"))
     assert (await store.said())[2:] == ["Posted", "Titled", "Stepped"]

@@ -35,7 +35,7 @@ async def lost(house: House, session: Any, begun: Callable[[], bool]) -> None:
     await until(lambda: begun() or watch.task.done())
     await session.close()
     await watch.task
-    state, folded = session._runner.log.state, fold(await house.store.load("s"), "s")
+    state, folded = session._worker.log.state, fold(await house.store.load("s"), "s")
     assert folded.machine == state.machine
     assert folded.tries == state.tries
 

@@ -31,7 +31,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import Watched
 from turnwheel.engine.journal.journal import Journal
-from turnwheel.engine.session.delivery import PASSING, Delivery
+from turnwheel.engine.session.feed import PASSING, Delivery
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries

@@ -48,7 +48,8 @@ from turnwheel.testing.stores import StoreOver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from turnwheel.engine.session.session import Handle, Session
+    from turnwheel.engine.session.handle import Handle
+    from turnwheel.engine.session.session import Session
     from turnwheel.performers.stores.base import Store
 
 LONGEST = 25

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from sys import maxsize
 from typing import Any
 
@@ -33,7 +33,7 @@ from turnwheel.effects.notices import (
     Warned,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.session.delivery import Broker, Delivery, is_delta
+from turnwheel.engine.session.feed import Delivery, Feed, is_delta
 
 ANSWER = Message(role=Role.ASSISTANT, parts=())
 TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage())
@@ -70,16 +70,15 @@ def test_a_bit_of_an_answer_is_one_of_a_childs_too(notice: Notice, bit: object) 
 # Answers that come whole
 
 
-async def shown(*steps: Sequence[Notice], include_partial: bool = False) -> list[list[Notice]]:
-    async def come() -> AsyncGenerator[Sequence[Notice], None]:
-        for step in steps:
-            yield step
-
-    return [[*each] async for each in Delivery(include_partial=include_partial).shown(come())]
+def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:
+    """What is shown of each of *steps*, and of what is left at their end."""
+    made = Delivery(include_partial=False).filter()
+    assert made is not None
+    return [[*made.shown(step)] for step in steps] + [[*made.rest()]]
 
 
 @pytest.mark.parametrize("end", [TURN, KEPT, END])
-async def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
+def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
     text, thought = TextDelta, ReasoningDelta
     steps: list[list[Notice]] = [
         [thought("a"), thought("b")],
@@ -87,17 +86,17 @@ async def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> Non
         [end],
     ]
     whole: list[Notice] = [thought("ab"), text("cd"), thought("e")]
-    assert await shown(*steps) == [[], [ODD, *whole, end, ODD], [end], []]
-    assert await shown(*steps, include_partial=True) == steps
+    assert shown(*steps) == [[], [ODD, *whole, end, ODD], [end], []]
+    assert Delivery(include_partial=True).filter() is None
 
 
-async def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
+def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
     steps: list[list[Notice]] = [[TextDelta("a"), DROPPED, ODD, TextDelta("b")], [CALL, ODD], [TURN]]
-    assert await shown(*steps) == [[ODD], [ODD], [TextDelta("b"), TURN], []]
+    assert shown(*steps) == [[ODD], [ODD], [TextDelta("b"), TURN], []]
 
 
-async def test_the_text_of_a_run_that_was_drained_comes_at_its_end() -> None:
-    assert await shown([TextDelta("a")], [TextDelta("b")]) == [[], [], [TextDelta("ab")]]
+def test_the_text_of_a_run_that_was_drained_comes_at_its_end() -> None:
+    assert shown([TextDelta("a")], [TextDelta("b")]) == [[], [], [TextDelta("ab")]]
 
 
 @pytest.mark.parametrize("buffer", [0, -1])
@@ -110,7 +109,7 @@ def test_a_delivery_has_a_buffer(buffer: int) -> None:
 
 
 async def test_each_notice_has_its_place_in_its_entry_and_one_of_the_moment_stands_between() -> None:
-    broker = Broker()
+    broker = Feed()
     reader = broker.subscribe()
     published: list[tuple[Any, int | None, tuple[int, int] | None]] = [
         # No journal has it, and none was there before it: behind all of its entry.
@@ -135,7 +134,7 @@ async def test_each_notice_has_its_place_in_its_entry_and_one_of_the_moment_stan
 
 @pytest.mark.parametrize("outcome", [TAKEN, BLOCKED, TURN, KEPT, END])
 async def test_what_says_how_a_run_went_takes_the_place_of_anything_else(outcome: Notice) -> None:
-    broker = Broker(size=2)
+    broker = Feed(size=2)
     slow = broker.subscribe()
     for notice in (ODD, ODD, outcome):
         broker.publish(notice)
@@ -145,17 +144,16 @@ async def test_what_says_how_a_run_went_takes_the_place_of_anything_else(outcome
 
 
 async def test_another_notice_does_not_take_the_place_of_one_that_is_there() -> None:
-    broker = Broker(size=2)
+    broker = Feed(size=2)
     slow = broker.subscribe()
     for notice in (ODD, TURN, ODD):
         broker.publish(notice)
-    assert slow.full
     broker.close()
     assert [one async for one in slow] == [ODD, TURN, NoticesMissed(count=1)]
 
 
 async def test_an_answer_takes_the_place_of_the_one_right_before_it_only() -> None:
-    broker = Broker(size=2)
+    broker = Feed(size=2)
     slow = broker.subscribe()
     for notice in (TURN, END, TURN, TURN):
         broker.publish(notice)
@@ -164,7 +162,7 @@ async def test_an_answer_takes_the_place_of_the_one_right_before_it_only() -> No
 
 
 async def test_what_was_missed_counts_for_the_one_behind_it_also_when_that_goes() -> None:
-    broker = Broker(size=2)
+    broker = Feed(size=2)
     slow = broker.subscribe()
     # The second text is missed, and so is the first one then, for the end of the run.
     published: list[Notice] = [TextDelta("a"), ODD, TextDelta("b"), END, END]
@@ -176,12 +174,11 @@ async def test_what_was_missed_counts_for_the_one_behind_it_also_when_that_goes(
 
 
 async def test_a_reader_that_has_read_has_room_again() -> None:
-    broker = Broker(size=1)
+    broker = Feed(size=1)
     slow = broker.subscribe()
     broker.publish(ODD)
     broker.publish(ODD)
     assert await slow.next() == ODD
-    assert not slow.full
     broker.publish(TURN)
     assert await slow.next() == NoticesMissed(count=1)
     assert await slow.next() == TURN
@@ -193,21 +190,21 @@ async def test_a_reader_that_has_read_has_room_again() -> None:
 
 
 async def test_a_broker_says_whether_it_ever_had_a_subscriber() -> None:
-    broker = Broker()
+    broker = Feed()
     used = [broker.used]
     broker.publish(ODD)
     reader = broker.subscribe()
     assert [*used, broker.used] == [False, True]
     broker.close()
     assert await reader.next() is None
-    closed = Broker()
+    closed = Feed()
     closed.close()
     assert await closed.subscribe().next() is None
     assert closed.used is False
 
 
 async def test_a_wait_that_is_given_up_ends_nothing() -> None:
-    broker = Broker()
+    broker = Feed()
     reader = broker.subscribe()
     waiting = asyncio.ensure_future(reader.next())
     await asyncio.sleep(0)
@@ -218,7 +215,7 @@ async def test_a_wait_that_is_given_up_ends_nothing() -> None:
 
 
 async def test_a_subscriber_that_left_is_not_told_what_it_missed() -> None:
-    left = Broker(1).subscribe()
+    left = Feed(1).subscribe()
     for text in "ab":
         left.put(TextDelta(text))
     assert left.dropped == 1
@@ -227,14 +224,14 @@ async def test_a_subscriber_that_left_is_not_told_what_it_missed() -> None:
 
 
 async def test_a_subscriber_ends_with_its_context() -> None:
-    async with Broker().subscribe() as left:
+    async with Feed().subscribe() as left:
         left.put(ODD)
     left.put(END)
     assert [notice async for notice in left] == []
 
 
 async def test_a_task_that_waits_for_a_notice_gets_it_although_nothing_else_holds_it() -> None:
-    broker, got = Broker(), list[Notice | None]()
+    broker, got = Feed(), list[Notice | None]()
 
     async def wait() -> None:
         got.append(await broker.subscribe().next())
@@ -250,7 +247,7 @@ async def test_a_task_that_waits_for_a_notice_gets_it_although_nothing_else_hold
 
 
 async def test_a_subscriber_that_is_dropped_is_gone_also_where_it_waited_before() -> None:
-    broker = Broker()
+    broker = Feed()
     dropped = broker.subscribe()
     waits = asyncio.ensure_future(dropped.next())
     await turns(3)

@@ -1,60 +1,62 @@
 """
-Runs one session: claims it, opens or takes over its runs one after another, and lets go of it.
+Works on one session: claims it, opens or takes over its runs one after another, and lets go of it.
 
-Theory of operation. A caller that streams claims the session before its first await, so two callers cannot
-both begin. Runs follow each other until no prompt is left: an unfinished run is taken over first, then each
-prompt gets a run of its own. Inputs pass one lock: they are journaled first, and then posted to the driver.
-An interrupt of the run that goes on here is journaled with the step that it causes.
+Theory of operation.
+
+1. `begin` and `start` make a task, in the context of the caller. It claims the session, so two callers cannot
+   both begin, takes the lease and reads the journal.
+2. An unfinished run is taken over first. Then each prompt gets a run of its own, until none is left.
+3. The driver is asked for one step after another. The notices of each go to the subscribers and to the
+   audience of the caller, which says when there is room for more.
+4. At the end the lease is given up, and the session is free for the next caller.
+
+Inputs pass one lock: they are journaled first, and then posted to the driver. An interrupt of the run that
+goes on here is journaled with the step that it causes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, final
 
-import attrs
-
 from ...effects import errors
-from ...effects.events import ApprovalGiven, ControlReceived, Event, Interrupted, Post, UserSent
-from ...effects.notices import ApprovalRequested, Notice, SettingChanged, Warned, notices_in
-from ...effects.records import SetMode
-from ...effects.requests import AskApproval, RunAgent
+from ...effects.events import Event, Interrupted, Post, UserSent
+from ...effects.notices import (
+    LeftBecause,
+    Notice,
+    RunLeft,
+    Warned,
+    notices_in,
+)
+from ...effects.requests import RunAgent
 from ...performers.base import noop
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
-from ..driver import Driver, Performers
+from ..driver import Driver, Inbox, Performers
 from ..inputs import check_room
-from ..journal.entries import HandedOver, Posted, TakenOver, Titled
+from ..journal.entries import HandedOver, Posted, Titled
 from ..machine import with_denials
-from ..recovery import recover
 from .children import Children, ChildRunner
-from .delivery import Broker
 from .environment import Titles
+from .feed import Audience, Feed
 from .lease import SessionLease
 from .polled import Polled
 from .redactor import redacting
-from .refusals import check_reader, check_runner, check_tools, models_of
+from .refusals import check_reader, check_run
+from .takeover import take_over
 from .titles import begin_title
+from .waiting_line import WaitingLine
 
 if TYPE_CHECKING:
     from ...effects import Effect
-    from ...effects.config import Config
     from ...performers.base import Performer
     from ..inputs import Input
-    from ..machine import Machine
     from .environment import Environment, OpenSession
     from .session_log import SessionLog
-
-# Turns of the event loop after which a stream that was merely dropped (a ``break`` without `aclosing`) has
-# begun to close: asyncio closes it in a task of its own.
-TURNS_TO_NOTICE = 5
-
-# Seconds that the reader of a stream has to see its end, once the work has been left.
-LAST_WORDS = 1.0
 
 # How often an input is tried where another process, which may be busy, wrote first. A try is one append where
 # the store says what that was.
@@ -77,34 +79,32 @@ class Owner(Enum):
 
 RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
-# Takes the notices of a started run; it must not wait for a reader.
-Put = Callable[[Notice], Awaitable[None]]
-
-# The started runs until they end: a loop holds its tasks only weakly, and no caller need hold them.
-STARTED: set[asyncio.Task[None]] = set()
+# What is raised to a caller while another one may work on the session.
+AWAY = (errors.SessionBusy, errors.SessionClosed)
 
 
 @final
-class SessionRunner:
-    """Runs the session of *log* in *environment*; *opens* makes child sessions."""
+class Worker:
+    """Works on the session of *log* in *environment*; *opens* makes child sessions."""
 
     # As slots, since thousands of them may wait in one process.
     __slots__ = (
         "_free",
-        "_line",
         "_lock",
         "_ran",
         "_title",
         "_titles",
-        "broker",
         "children",
         "drains",
         "driver",
         "environment",
+        "feed",
         "id",
         "lease",
+        "line",
         "log",
         "owner",
+        "task",
     )
 
     def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
@@ -113,10 +113,12 @@ class SessionRunner:
         self.environment = environment
         self.children = Children(self.log, environment, opens)
         self.lease = SessionLease(log.journal, environment, self.children.first_due)
-        self.broker = Broker(environment.watch.buffer)
+        self.feed = Feed(environment.watch.buffer)
         self.owner = Owner.NONE
         # None while no run goes on in this process.
         self.driver: Driver | None = None
+        # That which has claimed the session.
+        self.task: asyncio.Task[None] | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
         self._titles = Titles.OFF if environment.config.agent else environment.titles
         # One try for each session object: a model that gave no title would give none after each run, and
@@ -126,9 +128,8 @@ class SessionRunner:
         self._free: asyncio.Event | None = None
         # Held for one read or one write, not for the length of a run.
         self._lock = asyncio.Lock()
-        # Places before the lock, set once they are first. Empty but for a run that was started and has not
-        # had its turn: what is called behind it waits for that.
-        self._line: list[asyncio.Event] = []
+        # Before the lock: a run that was started, and has not had its turn.
+        self.line = WaitingLine()
         self._ran = False
         # Set by `drain`: no new run opens. A driver may end without applying an event that is posted now, so
         # inputs must be journaled.
@@ -154,97 +155,65 @@ class SessionRunner:
             raise errors.SessionClosed(self.id)
         await self.log.read()
 
-    # Running it
+    # Working on it
 
-    def start(self, prompt: Input | None, put: Put) -> asyncio.Task[None]:
-        """As `stream`, in a task that gives notices to *put*; it comes before what is called later."""
-        # First, since it raises where no loop runs: a place in the line would never be left.
-        loop = asyncio.get_running_loop()
-        place = self._join()
+    def leave(self, task: asyncio.Task[None]) -> None:
+        """Have *task* stop the work and leave the run unfinished; from the event loop."""
+        if task is not self.task or self.owner is Owner.CLAIMING:
+            # It waits for its turn, for the lease or for the journal.
+            task.cancel()
+        elif (driver := self.driver) is not None:
+            # Before the work stops, which may take a while. The next caller then waits, and gets no
+            # `SessionBusy`.
+            self._change_owner(Owner.LEAVING)
+            driver.leave()
 
-        async def run() -> None:
-            # It waits for approvals: a run in the background has no caller who would resume it.
-            async with aclosing(self.stream(prompt, wait=True, place=place)) as notices:
-                async for notice in notices:
-                    await put(notice)
+    def room(self) -> None:
+        """Have the driver ask its audience again whether there is room."""
+        if self.driver is not None:
+            self.driver.inbox.room()
 
-        def over(task: asyncio.Task[None]) -> None:
-            STARTED.discard(task)
-            self._leave(place)
-            # It was refused, or cancelled before its first step, and no stream has let go of it.
-            if self.owner in {Owner.NONE, Owner.CLOSED}:
-                self.environment.at_work.discard(self.drain)
-
-        # Now, too: a caller that drains the agent next means this run.
-        self.environment.at_work.add(self.drain)
-        task = loop.create_task(run())
-        STARTED.add(task)
-        task.add_done_callback(over)
-        return task
-
-    def _join(self) -> asyncio.Event:
-        """A place in the line, taken now; to be left in any case."""
-        place = asyncio.Event()
-        self._line.append(place)
-        self._line[0].set()
-        return place
-
-    def _leave(self, place: asyncio.Event | None) -> None:
-        if place in self._line:
-            self._line.remove(place)
-        if self._line:
-            self._line[0].set()
-
-    async def _turn(self, mine: asyncio.Event | None = None) -> None:
-        """Wait for the turn of the place *mine*, or else until what was called before has had its."""
-        if mine is not None:
-            await mine.wait()
-            return
-        place = self._join()
-        try:
-            await place.wait()
-        finally:
-            self._leave(place)
-
-    async def stream(
+    async def work(
         self,
         prompt: Input | None,
+        audience: Audience,
         *,
         wait: bool,
         takeover: bool = False,
         place: asyncio.Event | None = None,
-    ) -> AsyncGenerator[Notice, None]:
-        """Post *prompt*, and run until no prompt is left; see `Session.stream`. *place* is in the line."""
-        await self._turn(place)
+    ) -> None:
+        """
+        Post *prompt*, and work until no prompt is left; *audience* gets the notices. See `Session.stream`.
+
+        *place* is in the line.
+        """
+        await self.line.turn(place)
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
+        driver: Driver | None = None
+        error: BaseException | None = None
+        rests = False
         try:
-            begun = await self._first(prompt, place, takeover=takeover)
+            begun = await self._first(prompt, audience, place, takeover=takeover)
             while begun is not None:
-                shown = self.environment.watch.shown(self._drive(*begun, wait=wait))
-                async with aclosing(shown) as steps:
-                    try:
-                        async for notices in steps:
-                            for notice in notices:
-                                if self.broker.used:
-                                    self.broker.publish(notice, begun[0].entry)
-                                yield notice
-                    except GeneratorExit:
-                        # Changed before the work stops, which may take a while. The next caller then waits
-                        # and gets no `SessionBusy`.
-                        self._change_owner(Owner.LEAVING)
-                        raise
-                begun = await self._next(begun[0])
-        except errors.WorldError:
+                driver = begun[0]
+                rests = await self._drive(*begun, audience, wait=wait)
+                begun = await self._next(driver, audience)
+        except errors.WorldError as failed:
+            error = failed
             # Another process may have gone on, or a step may be stored although its append failed.
             with suppress(errors.TurnwheelError):
                 async with self._lock:
                     await self.log.read()
             raise
+        except BaseException as failed:
+            error = failed
+            raise
         finally:
+            if error is not None or not rests:
+                self._say_left(driver, error)
             # From here on an input is only journaled: this driver has ended, and nothing holds it.
-            self.log.listener, self.log.state.interrupts = None, []
-            self.children.wake, self.children.abort = noop, noop
+            self.log.deafen()
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
             try:
@@ -252,27 +221,42 @@ class SessionRunner:
                 # Last: it may be cut off, and a lease that stayed would keep others out.
                 await self.log.journal.checkpoints.settled()
             finally:
+                self.task = None
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)
-                self.log.rest(self.environment.config)
                 # Last: a caller that waits for `_free` reads `owner` next.
-                self._set_free()
+                free, self._free = self._free, None
+                if free is not None:
+                    free.set()
+
+    def _say_left(self, driver: Driver | None, error: BaseException | None) -> None:
+        """Tell subscribers that the run of *driver* is left here, or that none could begin for the queue."""
+        run, why, detail = "", LeftBecause.LEFT, ""
+        if driver is not None and not driver.machine.done:
+            run = driver.machine.memory.run
+        elif not isinstance(error, Exception) or isinstance(error, AWAY) or not self.log.state.prompts:
+            return
+        if self.owner is Owner.CLOSED:
+            why = LeftBecause.CLOSED
+        elif self.drains:
+            why = LeftBecause.DRAINED
+        elif isinstance(error, errors.StoreConflict):
+            why, detail = LeftBecause.TAKEN_OVER, str(error)
+        elif isinstance(error, Exception):
+            why, detail = LeftBecause.FAILED, f"{type(error).__name__}: {error}"
+        self.feed.publish(RunLeft(run=run, why=why, detail=detail))
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
         if self.owner is not Owner.CLOSED:
             self.owner, self.driver = owner, driver
         # One that is closed in the middle is in use until its stream has ended.
-        if owner is not Owner.CLOSED:
-            self.log.in_use = owner is not Owner.NONE
+        if owner is Owner.NONE:
+            self.log.free(self.environment.config)
+        elif owner is not Owner.CLOSED:
+            self.log.claim()
 
     async def _claim(self) -> None:
-        # A caller may break out of a stream and begin the next one at once. The first stream gets a few turns
-        # of the loop to notice, and the caller is not refused.
-        for _ in range(TURNS_TO_NOTICE):
-            if self.owner not in RUNNING:
-                break
-            await asyncio.sleep(0)
         while self.owner is Owner.LEAVING:
             await self._freed()
         # No await between looking and taking: no other caller gets a turn in between.
@@ -281,14 +265,10 @@ class SessionRunner:
         if self.owner is not Owner.NONE:
             raise errors.SessionBusy(self.id, errors.Workplace.HERE)
         self._change_owner(Owner.CLAIMING)
+        self.task = asyncio.current_task()
         # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
             self.environment.at_work.add(self.drain)
-
-    def _set_free(self) -> None:
-        if self._free is not None:
-            self._free.set()
-            self._free = None
 
     async def _freed(self) -> None:
         """Wait until the stream has ended altogether."""
@@ -296,45 +276,28 @@ class SessionRunner:
         await self._free.wait()
 
     async def _first(
-        self, prompt: Input | None, place: asyncio.Event | None, *, takeover: bool
+        self, prompt: Input | None, audience: Audience, place: asyncio.Event | None, *, takeover: bool
     ) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run that is opened or taken over; None where there is none."""
         log = self.log
         # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
         async with self._lock:
             # From here on the lock keeps the order.
-            self._leave(place)
+            self.line.leave(place)
             # A call that is refused must not have taken the lease from a process at work.
             if takeover:
                 await self._read()
-                self._check(prompt)
+                check_run(self.log, self.environment, prompt)
             # Before the journal is read, which no other process drives any more then. No other process knows
             # an id that was just made: the lease of that one can wait for the poller.
             if not log.fresh:
                 await self.lease.take(takeover=takeover)
             await self._read()
-            self._check(prompt)
+            check_run(self.log, self.environment, prompt)
             event = None if prompt is None else await self._posted(prompt)
-            if log.state.unfinished or self._due() is None:
-                return await self._begin(event)
-        return await self._settled()
-
-    def _check(self, prompt: Input | None) -> None:
-        """Refuse a run that cannot begin or go on here."""
-        log, environment, state = self.log, self.environment, self.log.state
-        check_runner(log, environment)
-        if environment.ready is not None and (prompt or state.unfinished or state.prompted):
-            environment.ready(*models_of(log, environment))
-        if prompt is None and state.machine is None and not state.prompted:
-            raise errors.UnknownSession(self.id)
-        machine = state.machine if state.unfinished else None
-        if machine is None:
-            return
-        # An unfinished run may hold a question or a paid result: only `resume` goes on with it. Not so a
-        # child's own task: a process that lost the session may have begun on it a moment ago.
-        if prompt is not None and (environment.task is None or prompt.id != environment.task.id):
-            raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
-        check_tools(log, machine, environment)
+            if log.state.unfinished or _due(self.log, self.environment) is None:
+                return await self._open(audience, event)
+        return await self._settled(audience)
 
     async def _posted(self, prompt: Input) -> UserSent | None:
         """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
@@ -346,7 +309,7 @@ class SessionRunner:
                 await log.add(lambda: Posted(event=prompt.sent(environment.clock.now())))
         return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
 
-    async def _next(self, driver: Driver) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _next(self, driver: Driver, audience: Audience) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
         if not self.drains:
             # Asked for after the run. Earlier it would use up the provider's limits.
@@ -357,35 +320,32 @@ class SessionRunner:
             # not tell the model that they may have been done.
             await self.log.own(HandedOver(at=self.environment.clock.now(), unbegun=driver.unbegun))
         # No driver any more: inputs wait in the journal until the next run is open.
-        self.log.listener = None
+        self.log.deafen()
+        # A run that rests, was drained or was left is unfinished, and only `resume` goes on with it.
+        if self.log.state.unfinished or self.owner is not Owner.DRIVING:
+            return None
         # The session is kept for this caller between two runs.
         self._change_owner(Owner.CLAIMING)
-        # A run that rests or was drained is unfinished, and only `resume` goes on with it.
-        over = self.log.state.unfinished or self.owner is Owner.CLOSED
-        return None if over else await self._settled()
+        return await self._settled(audience)
 
-    async def _settled(self) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _settled(self, audience: Audience) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of a run for the next prompt, after the time in which its sender may add to it."""
         while True:
             async with self._lock:
                 # It may have run out while this waited for the sender.
                 await self.lease.take()
                 await self._read()
-                self._check(None)
-                due = self._due()
+                check_run(self.log, self.environment, None)
+                due = _due(self.log, self.environment)
                 if due is None:
-                    return await self._begin()
+                    return await self._open(audience)
             # Outside the lock, which the sender's next input needs.
             await self.environment.clock.sleep_until(due)
 
-    def _due(self) -> float | None:
-        """Until when the sender of the next prompt may add to it; None where that time is over."""
-        policy = self.environment.config.policy
-        until, now = joins_until(self.log.state.prompts, policy), self.environment.clock.now()
-        # A prompt of the future comes from another machine's clock, which may be hours ahead: not waited for.
-        return until if until is not None and until - policy.coalesce <= now < until else None
-
-    async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _open(
+        self, audience: Audience, prompt: UserSent | None = None
+    ) -> tuple[Driver, tuple[Effect, ...]] | None:
+        """The driver of a run that is opened or taken over, with what it does first; None for none."""
         log, environment, at = self.log, self.environment, self.environment.clock.now()
         if self.drains and prompt is not None:
             # It is written nowhere, so its sender has to know.
@@ -412,25 +372,25 @@ class SessionRunner:
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.owner is Owner.CLOSED:
             raise errors.SessionClosed(self.id)
+        inbox = Inbox(audience.admits)
         driver = Driver(
             machine=log.state.machine,
-            performers=self._performers(),
+            performers=_performers(environment, self.children, inbox),
             session=self.id,
             journal=log,
             clock=environment.clock,
             full_result=log.full_result,
             store=log.journal.store if log.journal.kept else None,
             rested=environment.rested,
+            inbox=inbox,
             entry=entry,
         )
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
-        # Set only now. Earlier inputs were posted just above, and there is no await in between: none comes
-        # twice or is lost.
-        log.listener = driver.post
-        # One that came after the last run's end was for that run.
-        log.state.interrupts = []
+        # Only now. Earlier inputs were posted just above, and there is no await in between: none comes twice
+        # or is lost.
+        log.listen(driver.post)
         if environment.redactor is not None:
             environment.redactor.mark_running()
         self._change_owner(Owner.DRIVING, driver)
@@ -439,58 +399,55 @@ class SessionRunner:
         lost = [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
         return driver, (*first, *lost)
 
-    def _performers(self) -> Performers:
-        """The performers of a run, around which secrets are taken out."""
-        environment, made = self.environment, self.environment.performers
-        # A host's own performer of `RunAgent` replaces this one.
-        if environment.config.children:
-            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
-            made = {RunAgent: runner, **made}
-        return made if environment.redactor is None else redacting(made, environment.redactor)
-
     async def _drive(
-        self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
-    ) -> AsyncGenerator[Sequence[Notice], None]:
-        """Drive the run of *driver*; the notices of each step."""
-        found: list[errors.TurnwheelError] = []
-
-        def stop(error: errors.TurnwheelError) -> None:
-            found.append(error)
-            # The inbox is closed and the task not cancelled: the driver then ends between two steps, never
-            # inside an append.
-            driver.inbox.close()
-
-        # Set for each run: the inbox of the last driver has no reader. A child that finds another owner calls
-        # `abort`, and this run ends, too, because that owner drives both.
-        self.children.wake, self.children.abort = driver.inbox.wake, stop
-        steps = driver.steps(first, wait=wait)
+        self, driver: Driver, first: tuple[Effect, ...], audience: Audience, *, wait: bool
+    ) -> bool:
+        """Drive the run of *driver*, and show the notices of each step; whether it rests at the end."""
 
         # A run that rests may be taken over; a closed session must not take its lease back.
         def works() -> bool:
             return not (self.owner is Owner.CLOSED or driver.resting)
 
+        shown = self.environment.watch.filter()
+        feed = self.feed
         # Left in reverse order: another owner is looked for until the work has stopped.
-        async with Polled(self.log, self.lease, works, stop), aclosing(steps):
-            async for effects in steps:
-                notices = notices_in(effects)
-                # A mode holds for the children, too. After the parent's own step: a crash in between leaves
-                # them with the old one, which `take_over` makes good.
-                if self.children.here:
-                    for notice in notices:
-                        if isinstance(notice, SettingChanged):
-                            await self.children.follow(notice.change)
-                yield notices
-        # The driver ended because of it, and knows no error itself.
-        if found:
-            raise found[0]
+        # The inbox is closed and the task not cancelled: the driver then ends between two steps, never inside
+        # an append.
+        async with Polled(self.log, self.lease, works, driver.inbox.close):
+            try:
+                effects = driver.begin(first)
+                while effects is not None:
+                    notices: Sequence[Notice] = notices_in(effects)
+                    if self.children.here:
+                        await self.children.pass_modes(notices)
+                    if shown is not None:
+                        notices = shown.shown(notices)
+                    if feed.used:
+                        await feed.pass_on(notices, driver.entry)
+                    audience.put(notices)
+                    effects = await driver.next(wait=wait)
+                rests = driver.resting
+            finally:
+                await driver.end()
+        if self.owner is Owner.LEAVING:
+            return False
+        if driver.inbox.error is not None:
+            # It came when the driver had ended.
+            raise driver.inbox.error
+        if shown is not None:
+            notices = shown.rest()
+            await feed.pass_on(notices, driver.entry)
+            audience.put(notices)
+        return rests
 
     # Inputs
 
-    async def post(self, event: Callable[[], Post | None]) -> None:
+    async def post(self, event: Callable[[], Post | None], place: asyncio.Event | None = None) -> None:
         """
         Journal the event that *event* makes of the present state, and post it to the driver.
 
         *event* is called under the lock, and again where another process wrote first; None posts nothing.
+        *place* is in the line.
         """
 
         def entry() -> Posted | None:
@@ -503,7 +460,21 @@ class SessionRunner:
                 check_reader(self.log, self.environment, made)
             return Posted(event=made)
 
-        await self.add(entry)
+        await self.add(entry, place)
+
+    async def send(
+        self, prompt: Input, place: asyncio.Event | None = None, check: Callable[[], None] = noop
+    ) -> None:
+        """Journal *prompt* for a run of its own, unless it is known; *check* may refuse it."""
+
+        def sent() -> UserSent | None:
+            # A sender that got no answer sends again: the id makes that safe, across processes and crashes.
+            if self.log.state.knows(prompt.id):
+                return None
+            check()
+            return prompt.sent(self.environment.clock.now())
+
+        await self.post(sent, place)
 
     def interrupted(self, event: Interrupted) -> bool:
         """Post *event* to the driver; whether there is one that goes on until it is applied."""
@@ -511,15 +482,22 @@ class SessionRunner:
             return False
         # Not journaled first: a person who stops a run must not wait for a slow store. Known at once all the
         # same: who answers a question behind it must not believe that it counts.
-        self.log.state.interrupts.append(event)
+        self.log.state.interrupted(event)
         self.driver.post(event)
         return True
 
-    async def add(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
+    async def add(
+        self,
+        entry: Callable[[], Posted | Titled | None],
+        place: asyncio.Event | None = None,
+        *,
+        closed: bool = False,
+    ) -> None:
         """As `post`, for any concurrent entry, also once *closed*."""
-        await self._turn()
+        await self.line.turn(place)
         # A bounded number of tries: a process that writes without end must not hang the caller.
         async with self._lock:
+            self.line.leave(place)
             # Whether what came first has to be read.
             behind = False
             for _ in range(POST_TRIES):
@@ -559,7 +537,7 @@ class SessionRunner:
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
         """The log, while no caller can run the session; `SessionBusy` where a run is unfinished."""
-        await self._turn()
+        await self.line.turn()
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
             if self.owner in {*RUNNING, Owner.LEAVING}:
@@ -581,16 +559,16 @@ class SessionRunner:
         # Together with the children: the time is for all of them, not for one after the other.
         known = [child.drain(within) for child in self.children.here.values()]
         children = asyncio.gather(*known, return_exceptions=True)
-        await self._over(within)
+        await self.over(within)
         await children
         if (driver := self.driver) is not None:
-            # Out of time: the work is cut off, and its stream gets a moment to hand over.
-            await driver.leave()
-            await self._over(LAST_WORDS)
+            # Out of time: the work is cut off, and the worker hands over.
+            driver.leave()
+            await self.over(None)
         await self.close()
 
-    async def _over(self, within: float | None) -> None:
-        """Wait until the stream has ended, for at most *within* seconds (None: however long it takes)."""
+    async def over(self, within: float | None) -> None:
+        """Wait until the work has ended, for at most *within* seconds (None: however long it takes)."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while self.owner in {*RUNNING, Owner.LEAVING}:
@@ -600,14 +578,15 @@ class SessionRunner:
         """Let go; a running run is left unfinished. Closing twice is fine."""
         if self.owner is Owner.CLOSED:
             return
-        driver = self.driver
+        driver, stopping = self.driver, self.owner is Owner.LEAVING
         # Before the first await: nothing may begin while the rest is being stopped.
         self._change_owner(Owner.CLOSED)
         try:
             if driver is not None:
-                await driver.leave()
-            # Here, too: the reader of the stream may never look at its end.
-            await self.lease.release()
+                driver.leave()
+            # Its lease is given up last.
+            if driver is not None or stopping:
+                await self._freed()
         finally:
             # The parent's work is over by now, so no child is opened behind this.
             if self.children.here:
@@ -616,7 +595,7 @@ class SessionRunner:
                 # The tokens used until then are journaled. How it ended is logged, and must not break this.
                 self._title.cancel()
                 await asyncio.wait({self._title})
-            self.broker.close()
+            self.feed.close()
             # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
             ended = self.environment.ended
             if self._ran and ended is not None and (machine := self.log.state.machine) is not None:
@@ -624,42 +603,26 @@ class SessionRunner:
                 await ended(self.id, over.reason if isinstance(over, Done) else "unfinished")
 
 
+def _performers(environment: Environment, children: Children, inbox: Inbox) -> Performers:
+    """The performers of a run, around which secrets are taken out."""
+    made = environment.performers
+    # A host's own performer of `RunAgent` replaces this one.
+    if environment.config.children:
+        runner: Performer[RunAgent] = ChildRunner(children, inbox.wake, inbox.close)  # pyright: ignore[reportAssignmentType]  # async
+        made = {RunAgent: runner, **made}
+    return made if environment.redactor is None else redacting(made, environment.redactor)
+
+
+def _due(log: SessionLog, environment: Environment) -> float | None:
+    """Until when the sender of the next prompt may add to it; None where that time is over."""
+    policy = environment.config.policy
+    until, now = joins_until(log.state.prompts, policy), environment.clock.now()
+    # A prompt of the future comes from another machine's clock, which may be hours ahead: not waited for.
+    return until if until is not None and until - policy.coalesce <= now < until else None
+
+
 def _makes(entry: Callable[[], Posted | Titled | None]) -> bool:
     """Whether *entry* makes one of the state as it is known."""
     with suppress(errors.CallerError):
         return entry() is not None
     return False
-
-
-# Other processes
-
-
-async def take_over(
-    log: SessionLog, machine: Machine, config: Config, at: float
-) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
-    """
-    Take over the run of *log* and *machine* under *config*: the effects to repeat, and the events to apply.
-
-    A question that has its answer already is not asked again.
-    """
-    # Read first: the entry clears it, since from then on this process may begin them.
-    unbegun, tries = log.state.unbegun, log.state.tries
-    # The entry says only what changed: most processes take over with the same configuration. Written before
-    # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
-    # at its next append.
-    await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
-    recovery = recover(machine, at, unbegun, tries)
-    posted = log.state.posted
-    answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
-    # A child may never have begun, and would start in the mode of the time when it was asked for. Of several
-    # changes since, the last one holds.
-    changes = [event.change for event in posted if isinstance(event, ControlReceived)]
-    modes = [change.mode for change in changes if isinstance(change, SetMode)]
-    again = [
-        attrs.evolve(request, mode=modes[-1]) if modes and isinstance(request, RunAgent) else request
-        for request in recovery.again
-        if not isinstance(request, AskApproval) or request.id not in answered
-    ]
-    # A subscriber of the new process has not seen the notice that the old one gave.
-    notices = [ApprovalRequested.of(request) for request in again if isinstance(request, AskApproval)]
-    return (*again, *notices), recovery.events

@@ -1,0 +1,114 @@
+"""Work on a session that no caller waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, final
+
+from ...effects import errors
+from ...performers.base import warn
+from .feed import Unheard
+from .refusals import check_models, check_runner
+from .worker import RUNNING, Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ..inputs import Input
+    from .worker import Worker
+
+# The tasks of all workers until they end: a loop holds its tasks only weakly, and no caller need hold them.
+WORKING: set[asyncio.Task[None]] = set()
+
+
+def begin(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task for *work*, in the context of the caller, which is kept until it ends."""
+    task = asyncio.get_running_loop().create_task(work)
+    WORKING.add(task)
+    task.add_done_callback(WORKING.discard)
+    return task
+
+
+@final
+class Background:
+    """Has *worker* work in the background."""
+
+    # As slots, since thousands of sessions may wait in one process.
+    __slots__ = ("_attendant", "worker")
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        # The latest task that an input began.
+        self._attendant: asyncio.Task[None] | None = None
+
+    def start(self, prompt: Input | None) -> asyncio.Task[None]:
+        """
+        Work on *prompt* and on what waits, or without one on what waits; before what is called later.
+
+        Where a run goes on here, *prompt* waits for its turn in the queue. Approvals are waited for.
+        """
+        # First, since it raises where no loop runs: a place in the line would never be left.
+        asyncio.get_running_loop()
+        worker = self.worker
+        place, at_work = worker.line.join(), worker.environment.at_work
+
+        def over(_: asyncio.Task[None]) -> None:
+            worker.line.leave(place)
+            # It was refused, or cancelled before its first step, and no work has let go of it.
+            if worker.owner in {Owner.NONE, Owner.CLOSED}:
+                at_work.discard(worker.drain)
+
+        # Now, too: a caller that drains the agent next means this run.
+        at_work.add(worker.drain)
+        task = begin(self._serve(prompt, place))
+        task.add_done_callback(over)
+        return task
+
+    async def _serve(self, prompt: Input | None, place: asyncio.Event) -> None:
+        worker = self.worker
+        await worker.line.turn(place)
+        while prompt is not None and (worker.owner in {*RUNNING, Owner.LEAVING} or self._taken(prompt)):
+            await worker.send(prompt, place)
+            await worker.over(None)
+            if self._taken(prompt):
+                return
+        # It waits for approvals: a run in the background has no caller who would resume it.
+        await worker.work(prompt, Unheard(), wait=True, place=place)
+
+    def _taken(self, prompt: Input) -> bool:
+        """Whether a run has *prompt*."""
+        state = self.worker.log.state
+        return state.knows(prompt.id) and prompt.id not in [mail.id for mail in state.prompts]
+
+    def attend(self) -> None:
+        """Answer the queue, where nothing does so yet; a failure is logged."""
+        worker, begun = self.worker, self._attendant
+        if (
+            worker.drains
+            or worker.owner in {*RUNNING, Owner.CLOSED}
+            or (begun is not None and not begun.done())
+        ):
+            return
+        if worker.log.state.prompts and not worker.log.state.unfinished:
+            self._attendant = self.start(None)
+            self.go_on(self._attendant)
+
+    def go_on(self, task: asyncio.Task[None]) -> None:
+        """Let *task* go on, whose caller left it; a failure is logged."""
+        task.add_done_callback(self._warn)
+
+    def _warn(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            warn(self.worker.id, "a run in the background failed", error)
+
+    def check(self, *, prompted: bool) -> None:
+        """Raise what is known at once of why nothing can be begun, with a prompt or without one."""
+        worker = self.worker
+        if worker.owner is Owner.CLOSED or worker.drains:
+            raise errors.SessionClosed(worker.id)
+        if worker.owner in RUNNING:
+            if not prompted:
+                raise errors.SessionBusy(worker.id, errors.Workplace.HERE)
+            return
+        check_runner(worker.log, worker.environment)
+        check_models(worker.log, worker.environment)

@@ -1,0 +1,52 @@
+"""Takes over the run of a process that is gone, or that handed it over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...effects.events import ApprovalGiven, ControlReceived
+from ...effects.notices import ApprovalRequested
+from ...effects.records import SetMode
+from ...effects.requests import AskApproval, RunAgent
+from ..journal.entries import TakenOver
+from ..recovery import recover
+
+if TYPE_CHECKING:
+    from ...effects import Effect
+    from ...effects.config import Config
+    from ...effects.events import Event
+    from ..machine import Machine
+    from .session_log import SessionLog
+
+
+async def take_over(
+    log: SessionLog, machine: Machine, config: Config, at: float
+) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
+    """
+    Take over the run of *log* and *machine* under *config*: the effects to repeat, and the events to apply.
+
+    A question that has its answer already is not asked again.
+    """
+    # Read first: the entry clears it, since from then on this process may begin them.
+    unbegun, tries = log.state.unbegun, log.state.tries
+    # The entry says only what changed: most processes take over with the same configuration. Written before
+    # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
+    # at its next append.
+    await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
+    recovery = recover(machine, at, unbegun, tries)
+    posted = log.state.posted
+    answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
+    # A child may never have begun, and would start in the mode of the time when it was asked for. Of several
+    # changes since, the last one holds.
+    changes = [event.change for event in posted if isinstance(event, ControlReceived)]
+    modes = [change.mode for change in changes if isinstance(change, SetMode)]
+    again = [
+        attrs.evolve(request, mode=modes[-1]) if modes and isinstance(request, RunAgent) else request
+        for request in recovery.again
+        if not isinstance(request, AskApproval) or request.id not in answered
+    ]
+    # A subscriber of the new process has not seen the notice that the old one gave.
+    notices = [ApprovalRequested.of(request) for request in again if isinstance(request, AskApproval)]
+    return (*again, *notices), recovery.events
