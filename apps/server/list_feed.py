@@ -16,13 +16,12 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, final
 
-import attrs
 import msgspec
 
 from ...effects.errors import TurnwheelError, UnknownSession
 from ...engine.session.environment import POLL_PAUSE
 from ...engine.session.listing import newer
-from ...engine.session.poller import ANY_SESSION, Poller
+from ...engine.session.poller import ANY_SESSION, Poller, Waiter
 from .access import Namespace
 from .feed import BEAT, StreamReader, id_line
 from .views import is_at_rest, row_body, session_body
@@ -90,22 +89,6 @@ class ListReader(StreamReader):
 
 
 @final
-@attrs.define(eq=False)
-class _AnyNews:
-    """Waits for what is written to any session."""
-
-    there: asyncio.Event = attrs.field(factory=asyncio.Event)
-    session: str = ANY_SESSION
-    writer: None = None
-    lease: None = None
-    works: bool = False
-
-    def wake(self) -> None:
-        """Say that there may be some."""
-        self.there.set()
-
-
-@final
 class ListFeed:
     """The readers of the lists of *opens*."""
 
@@ -113,7 +96,7 @@ class ListFeed:
         self._opens = opens
         self._readers: dict[ListReader, None] = {}
         self._hearing: asyncio.Task[None] | None = None
-        self._news = _AnyNews()
+        self._news = asyncio.Event()
 
     @asynccontextmanager
     async def reader(self, names: Namespace, since: str, beat: float) -> AsyncGenerator[ListReader, None]:
@@ -123,10 +106,10 @@ class ListFeed:
         readers = self._readers
         readers[made] = None
         if self._hearing is None or self._hearing.done():
-            self._news = _AnyNews()
+            self._news = asyncio.Event()
             self._hearing = asyncio.create_task(self._hear(readers, self._news))
         # What was written before it came is told now.
-        self._news.wake()
+        self._news.set()
         try:
             yield made
         finally:
@@ -149,23 +132,23 @@ class ListFeed:
             if reader.names == names:
                 reader.put(id, frame)
 
-    async def _hear(self, readers: dict[ListReader, None], news: _AnyNews) -> None:
+    async def _hear(self, readers: dict[ListReader, None], news: asyncio.Event) -> None:
         store = self._opens.store
-        poller = Poller.of(store, POLL_PAUSE)
-        poller.add(news)
+        poller, waiter = Poller.of(store, POLL_PAUSE), Waiter(ANY_SESSION, news.set)
+        poller.add(waiter)
         try:
             while True:
-                await news.there.wait()
-                news.there.clear()
+                await news.wait()
+                news.clear()
                 try:
                     # The session that was written last keeps its stamp while it goes on.
                     since = min(reader.stamp for reader in readers) - 1
                     rows = await newer(store, since, expected=FIRST_ROWS)
                     await self._tell(reversed(rows), readers)
                 except TurnwheelError:
-                    poller.look_again(news)
+                    poller.look_again(waiter)
         finally:
-            await poller.leave(news)
+            await poller.leave(waiter)
 
     async def _tell(self, rows: Iterable[Listed], readers: dict[ListReader, None]) -> None:
         for row in rows:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import JournalError, SessionGone, StoreConflict, WorldError
-from .poller import Poller
+from .poller import Poller, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..journal.journal import Journal
     from .lease import SessionLease
     from .session_log import SessionLog
 
@@ -33,21 +32,15 @@ class Polled:
     lease: SessionLease
     _works: Callable[[], bool]
     _stop: Callable[[WorldError], None]
-    # The journal, which has all that it wrote itself. Not a property, since each append looks.
-    writer: Journal = attrs.field(init=False)
+    # The writer is the journal, which has all that it wrote itself.
+    _waiter: Waiter = attrs.field(init=False)
     _poller: Poller | None = attrs.field(default=None, init=False)
     _look: asyncio.Task[None] | None = attrs.field(default=None, init=False)
     _news: bool = attrs.field(default=False, init=False)
 
-    @property
-    def session(self) -> str:
-        """Its name."""
-        return self.log.journal.session
-
-    @property
-    def works(self) -> bool:
-        """Whether the lease is wanted."""
-        return self._works()
+    def __attrs_post_init__(self) -> None:
+        journal = self.log.journal
+        self._waiter = Waiter(journal.session, self.wake, lambda: journal, self.lease, self._works)
 
     def wake(self) -> None:
         """Take in what was written; nothing once the run has ended."""
@@ -72,27 +65,24 @@ class Polled:
             except WorldError:
                 # A store that fails now and then. If it keeps failing, the driver's next append says so.
                 if self._poller is not None:
-                    self._poller.look_again(self)
+                    self._poller.look_again(self._waiter)
             # Work may have begun again on what was taken in.
-            if self.works:
+            if self._works():
                 await self.lease.keep()
         self._look = None
-
-    def __attrs_post_init__(self) -> None:
-        self.writer = self.log.journal
 
     async def __aenter__(self) -> None:
         # Without a store there is no other process.
         if self.log.journal.kept:
             self.lease.begin()
             self._poller = Poller.of(self.log.journal.store, self.lease.pause)
-            self._poller.add(self)
+            self._poller.add(self._waiter)
 
     async def __aexit__(self, *_: object) -> None:
         self.lease.end()
         poller, self._poller = self._poller, None
         if poller is not None:
-            await poller.leave(self)
+            await poller.leave(self._waiter)
         if self._look is not None:
             self._look.cancel()
             await asyncio.wait({self._look})

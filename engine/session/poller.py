@@ -11,6 +11,7 @@ renews the leases of those that work, in one step.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Protocol, cast, final
 
@@ -19,7 +20,7 @@ import attrs
 from ...effects.errors import WorldError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # Seconds from a call of the store to the look: others may write all the time, and this is for all of it.
 SOON = 0.01
 
-# ruff: noqa: D102  # the members of the protocols are documented at `SessionLease` and in their text
+# ruff: noqa: D102  # the members of the protocol are documented at `SessionLease`
 
 
 # In the place of a session's name: all sessions of the store.
@@ -49,23 +50,28 @@ class Lease(Protocol):
     async def release(self) -> None: ...
 
 
-class Waiter(Protocol):
-    """
-    What waits for news of a *session*, and has its journal read when it is woken.
+def _nothing() -> None:
+    """The writer that is not here."""
 
-    It is not told at once of what its *writer* wrote. Its *lease* is kept while it *works*. One of
-    the session `ANY_SESSION` is woken where a look finds news of any.
+
+def _never() -> bool:
+    return False
+
+
+@final
+@attrs.frozen(eq=False)
+class Waiter:
+    """
+    Waits for news of *session*: *wake* is called where others than its *writer* may have written to it.
+
+    A waiter for `ANY_SESSION` is woken where a look finds news of any. Its *lease* is kept while it *works*.
     """
 
-    @property
-    def session(self) -> str: ...
-    @property
-    def writer(self) -> object: ...
-    @property
-    def lease(self) -> Lease | None: ...
-    @property
-    def works(self) -> bool: ...
-    def wake(self) -> None: ...
+    session: str
+    wake: Callable[[], None]
+    writer: Callable[[], object] = _nothing
+    lease: Lease | None = None
+    works: Callable[[], bool] = _never
 
 
 @final
@@ -110,7 +116,7 @@ class Poller:
             with suppress(WorldError):
                 self._stop_calls = self.store.on_news(self._hear)
         # It has none yet, or takes it back: not to be left to the next look.
-        if one.lease is not None and one.lease.due and one.works:
+        if one.lease is not None and one.lease.due and one.works():
             self._start(one.lease.keep())
 
     async def leave(self, one: Waiter) -> None:
@@ -217,7 +223,7 @@ class Poller:
                 if lease is None:
                     continue
                 # In this order: of a thousand sessions that wait here, most rest.
-                if not one.works:
+                if not one.works():
                     if lease.held:
                         over.append(lease)
                 elif lease.due:
@@ -250,6 +256,6 @@ def written(store: int, session: str, writer: object) -> None:
     # Nothing is called where only the writer waits: this is done for each append.
     for poller in POLLERS[store] if store in POLLERS else ():  # noqa: SIM401  # as said
         for one in poller.waiting[session] if session in poller.waiting else ():  # noqa: SIM401  # as said
-            if one.writer is not writer:
+            if one.writer() is not writer:
                 # Not now, since the writer is in the middle of it; and it may be in another thread.
                 poller.loop.call_soon_threadsafe(one.wake)

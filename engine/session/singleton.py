@@ -6,30 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-import attrs
-
 from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed, SessionGone, WorldError
-from .poller import Poller
+from .poller import Poller, Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...effects.messages import Binary
-    from ..journal.journal import Journal
     from .feed import Subscription
     from .session import Session
-
-
-@final
-@attrs.define(eq=False)
-class _IdleWaiter:
-    """Is woken where others than *writer* wrote to *session*: a `Waiter`."""
-
-    session: str
-    writer: Journal
-    wake: Callable[[], None]
-    lease: None = attrs.field(default=None, init=False)
-    works: bool = attrs.field(default=False, init=False)
 
 
 @final
@@ -60,7 +43,7 @@ class Singleton:
         self._work: asyncio.Task[None] | None = None
         self._journal = session._log.journal  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of the same room
         # What its own runs write is no news to it.
-        self._waiter = _IdleWaiter(session.id, self._journal, self._news.set)
+        self._waiter = Waiter(session.id, self._news.set, lambda: self._journal)
         self._poller: Poller | None = None
 
     async def post(

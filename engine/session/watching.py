@@ -21,7 +21,7 @@ from ...effects.errors import ConfigError
 from ...effects.notices import Notice, NoticesMissed, notices_in
 from ..journal.fold import SessionState, initial_state, read
 from .feed import PASSING, Position
-from .poller import Poller
+from .poller import Poller, Waiter
 
 if TYPE_CHECKING:
     from ..journal.journal import Journal
@@ -99,55 +99,37 @@ async def watch(worker: Worker, last: Position) -> AsyncGenerator[Watched, None]
 async def _heard(live: Subscription, worker: Worker) -> AsyncGenerator[Notice | None, None]:
     """What *live* has; None at first, and when others may have written to the session of *worker*."""
     yield None
-    poller, news = Poller.of(worker.log.journal.store, worker.environment.poll), _News(worker)
-    poller.add(news)
+    # Whether there may be news, and the limit of the wait that is under way.
+    there = False
+    limit: asyncio.Timeout | None = None
+
+    def wake() -> None:
+        nonlocal there
+        if limit is not None and not there:
+            limit.reschedule(0)
+        there = True
+
+    def writer() -> object:
+        # The notices of a run that goes on here come by themselves.
+        return None if worker.driver is None else worker.log.journal
+
+    poller = Poller.of(worker.log.journal.store, worker.environment.poll)
+    poller.add(waiter := Waiter(worker.id, wake, writer))
     try:
         while True:
             try:
-                async with news.until() as news.limit:
+                async with asyncio.timeout(0 if there else None) as limit:
                     notice = await live.next()
             except TimeoutError:
-                news.there, news.limit = False, None
+                there, limit = False, None
                 yield None
                 continue
-            news.limit = None
+            limit = None
             if notice is None:
                 return
             yield notice
     finally:
-        await poller.leave(news)
-
-
-@final
-@attrs.define(eq=False)
-class _News:
-    """Whether others may have written to the session of *worker*; ends the *limit* of a wait when they do."""
-
-    worker: Worker
-    there: bool = False
-    limit: asyncio.Timeout | None = None
-    lease: None = attrs.field(default=None, init=False)
-    works: bool = attrs.field(default=False, init=False)
-
-    @property
-    def session(self) -> str:
-        """Its name."""
-        return self.worker.id
-
-    @property
-    def writer(self) -> object:
-        """The journal of a run that goes on here, whose notices come by themselves."""
-        return None if self.worker.driver is None else self.worker.log.journal
-
-    def until(self) -> asyncio.Timeout:
-        """The limit of the next wait."""
-        return asyncio.timeout(0 if self.there else None)
-
-    def wake(self) -> None:
-        """End the wait."""
-        if self.limit is not None and not self.there:
-            self.limit.reschedule(0)
-        self.there = True
+        await poller.leave(waiter)
 
 
 def _watched(notice: Notice, at: Position) -> Watched:

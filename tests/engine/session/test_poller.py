@@ -17,7 +17,7 @@ from support.session_stage import until
 
 from turnwheel import Agent, Session, Singleton, SQLiteStore, tool
 from turnwheel.effects import CallModel, StoreError
-from turnwheel.engine.session.poller import POLLERS, Poller
+from turnwheel.engine.session.poller import POLLERS, Poller, Waiter
 from turnwheel.performers.stores.base import Entries, Hear, Mark, Store
 from turnwheel.testing import ScriptedModel
 from turnwheel.testing.scripted import calls, says
@@ -233,16 +233,9 @@ async def test_an_idle_singleton_reads_its_journal_only_where_others_wrote() -> 
 class Waits:
     """A session without a lease that waits, and whether it was *woken*."""
 
-    writer: object = None
-    lease = None
-    works = False
-
     def __init__(self, session: str) -> None:
-        self.session = session
         self.woken = asyncio.Event()
-
-    def wake(self) -> None:
-        self.woken.set()
+        self.waiter = Waiter(session, self.woken.set)
 
 
 async def test_those_that_look_as_often_share_a_poller() -> None:
@@ -252,8 +245,8 @@ async def test_those_that_look_as_often_share_a_poller() -> None:
     assert Poller.of(store, 60.0) is seldom is not often
     for poller in (often, seldom):
         one = Waits("a")
-        poller.add(one)
-        await poller.leave(one)
+        poller.add(one.waiter)
+        await poller.leave(one.waiter)
     assert id(store) not in POLLERS
 
 
@@ -261,10 +254,10 @@ async def test_one_that_comes_is_woken_also_by_what_the_store_told_before() -> N
     """It was written between its own look and its coming."""
     store = Asked()
     poller, first, second = Poller.of(store, 0.001), Waits("a"), Waits("b")
-    poller.add(first)
+    poller.add(first.waiter)
     await store.append("b", 0, [b"{}"])
     await store.looks(2)
-    poller.add(second)
+    poller.add(second.waiter)
     async with asyncio.timeout(PATIENCE):
         await second.woken.wait()
     await store.looks(1)
@@ -272,7 +265,7 @@ async def test_one_that_comes_is_woken_also_by_what_the_store_told_before() -> N
     await store.looks(2)
     assert not second.woken.is_set()
     for one in (first, second):
-        await poller.leave(one)
+        await poller.leave(one.waiter)
 
 
 class Calling(Asked):
@@ -299,8 +292,8 @@ class Calling(Asked):
 async def test_those_that_wait_are_woken_when_the_store_calls_and_not_when_they_look() -> None:
     store = Calling()
     poller, one, other = Poller.of(store, 60.0), Waits("a"), Waits("b")
-    poller.add(one)
-    poller.add(other)
+    poller.add(one.waiter)
+    poller.add(other.waiter)
     assert len(store.heard) == 1
     await store.call("a")
     await asyncio.wait_for(store.looked.wait(), PATIENCE)
@@ -319,7 +312,7 @@ async def test_those_that_wait_are_woken_when_the_store_calls_and_not_when_they_
     await asyncio.wait_for(one.woken.wait(), PATIENCE)
     assert store.asked["news"] - asked <= 3
     for each in (one, other):
-        await poller.leave(each)
+        await poller.leave(each.waiter)
     assert store.heard == []
 
 
@@ -335,7 +328,7 @@ async def test_a_call_while_a_look_is_under_way_has_another_one_follow() -> None
 
     store = Slow()
     poller, one = Poller.of(store, 60.0), Waits("a")
-    poller.add(one)
+    poller.add(one.waiter)
     await store.call("a")
     await asyncio.wait_for(begun.wait(), PATIENCE)
     await store.append("a", 0, [b"{}"])
@@ -345,15 +338,15 @@ async def test_a_call_while_a_look_is_under_way_has_another_one_follow() -> None
     await asyncio.wait_for(one.woken.wait(), PATIENCE)
     one.woken.clear()
     await asyncio.wait_for(one.woken.wait(), PATIENCE)
-    await poller.leave(one)
+    await poller.leave(one.waiter)
 
 
 async def test_a_store_that_cannot_call_is_looked_at_all_the_same() -> None:
     store = Calling(refuses=True)
     poller, one = Poller.of(store, 0.001), Waits("a")
-    poller.add(one)
+    poller.add(one.waiter)
     await asyncio.wait_for(one.woken.wait(), PATIENCE)
-    await poller.leave(one)
+    await poller.leave(one.waiter)
 
 
 class Broken(StoreOver):
@@ -372,10 +365,10 @@ class Broken(StoreOver):
 async def test_a_poller_that_broke_says_so_to_the_last_that_leaves() -> None:
     store, one = Broken(), Waits("a")
     poller = Poller.of(store, 0.001)
-    poller.add(one)
+    poller.add(one.waiter)
     await store.met.wait()
     await turns(2)
     with pytest.raises(RuntimeError, match="a bug"):
-        await poller.leave(one)
+        await poller.leave(one.waiter)
     # It is known as long as its broken look is.
     del POLLERS[id(store)]

@@ -13,7 +13,7 @@ from support.patience import PATIENCE
 from support.plain_store import PlainStore
 
 from turnwheel.effects.errors import StoreError
-from turnwheel.engine.session.poller import ANY_SESSION, POLLERS, SOON, Poller, renew, written
+from turnwheel.engine.session.poller import ANY_SESSION, POLLERS, SOON, Poller, Waiter, renew, written
 from turnwheel.performers.stores.base import Hear, Mark, Store
 from turnwheel.testing.stores import StoreOver
 
@@ -145,8 +145,8 @@ class Waits:
     def __init__(
         self, session: str = "a", *, lease: Lease | None = None, works: bool = False, writer: object = None
     ) -> None:
-        self.session, self.lease, self.works, self.writer = session, lease, works, writer
         self.woken = 0
+        self.waiter = Waiter(session, self.wake, lambda: writer, lease, lambda: works)
 
     def wake(self) -> None:
         self.woken += 1
@@ -184,32 +184,32 @@ Made = Callable[..., Poller]
 async def test_one_timer_serves_all_that_wait_and_ends_with_the_last(loop: Loop, made: Made) -> None:
     store = News()
     poller, one, other = made(store), Waits("a"), Waits("b")
-    poller.add(one)
-    poller.add(other)
+    poller.add(one.waiter)
+    poller.add(other.waiter)
     assert loop.pending == [PAUSE]
     for _ in range(2):
         await loop.ring()
         assert loop.pending == [PAUSE]
     assert store.asked == [(["a", "b"], None), (["a", "b"], (1,))]
-    await poller.leave(one)
+    await poller.leave(one.waiter)
     assert loop.pending == [PAUSE]
-    await poller.leave(other)
+    await poller.leave(other.waiter)
     assert loop.pending == []
     assert id(store) not in POLLERS
     # And again: the next one that comes begins anew.
     again = made(store)
-    again.add(one)
+    again.add(one.waiter)
     assert loop.pending == [PAUSE]
 
 
 async def test_two_objects_of_one_session_wait_each_for_itself(loop: Loop, made: Made) -> None:
     store = News()
     poller, one, other = made(store), Waits("a"), Waits("a")
-    poller.add(one)
-    poller.add(other)
+    poller.add(one.waiter)
+    poller.add(other.waiter)
     await loop.ring()
     assert (one.woken, other.woken) == (1, 1)
-    await poller.leave(one)
+    await poller.leave(one.waiter)
     store.found = ["a"]
     await loop.ring()
     assert (one.woken, other.woken) == (1, 2)
@@ -218,12 +218,12 @@ async def test_two_objects_of_one_session_wait_each_for_itself(loop: Loop, made:
 async def test_the_last_that_leaves_does_not_wait_for_a_store_that_hangs(loop: Loop, made: Made) -> None:
     store = News()
     poller, one = made(store), Waits("a")
-    poller.add(one)
+    poller.add(one.waiter)
     store.going.clear()
     await loop.ring()
     assert POLLERS[id(store)] == [poller]
     async with asyncio.timeout(PATIENCE):
-        await poller.leave(one)
+        await poller.leave(one.waiter)
     assert id(store) not in POLLERS
     assert loop.pending == []
 
@@ -231,12 +231,12 @@ async def test_the_last_that_leaves_does_not_wait_for_a_store_that_hangs(loop: L
 async def test_one_that_comes_while_the_last_one_leaves_has_one_timer(loop: Loop, made: Made) -> None:
     store = News()
     poller, one, other = made(store), Waits("a"), Waits("b")
-    poller.add(one)
+    poller.add(one.waiter)
     store.going.clear()
     await loop.ring()
-    leaving = asyncio.ensure_future(poller.leave(one))
+    leaving = asyncio.ensure_future(poller.leave(one.waiter))
     await asyncio.sleep(0)
-    poller.add(other)
+    poller.add(other.waiter)
     await leaving
     assert loop.pending == [PAUSE]
     store.going.set()
@@ -248,10 +248,10 @@ async def test_one_that_comes_while_the_last_one_leaves_has_one_timer(loop: Loop
 async def test_a_look_that_is_slow_is_the_only_one(loop: Loop, made: Made) -> None:
     store = News()
     poller, one, other = made(store), Waits("a"), Waits("b")
-    poller.add(one)
+    poller.add(one.waiter)
     store.going.clear()
     await loop.ring()
-    poller.add(other)
+    poller.add(other.waiter)
     assert loop.pending == []
     store.going.set()
     await turns(10)
@@ -275,8 +275,8 @@ async def test_each_store_pause_and_event_loop_has_its_own_poller() -> None:
     assert await asyncio.to_thread(lambda: asyncio.run(of(store, PAUSE))) is not mine
     assert await of(store, PAUSE) is mine
     for poller in (mine, *others):
-        poller.add(one := Waits())
-        await poller.leave(one)
+        poller.add((one := Waits()).waiter)
+        await poller.leave(one.waiter)
     assert id(other_store) not in POLLERS
     # That of a loop which has ended.
     assert len(POLLERS.pop(id(store))) == 1
@@ -288,8 +288,8 @@ async def test_each_store_pause_and_event_loop_has_its_own_poller() -> None:
 async def test_those_are_woken_that_the_store_names(loop: Loop, made: Made) -> None:
     store = News()
     poller, one, other = made(store), Waits("a"), Waits("b")
-    poller.add(one)
-    poller.add(other)
+    poller.add(one.waiter)
+    poller.add(other.waiter)
     # Each once for itself, since its own look may have been before.
     await loop.ring()
     assert (one.woken, other.woken) == (1, 1)
@@ -303,8 +303,8 @@ async def test_those_are_woken_that_the_store_names(loop: Loop, made: Made) -> N
 async def test_one_that_waits_for_any_session_is_woken_when_the_mark_moves(loop: Loop, made: Made) -> None:
     store = News()
     poller, any_, one = made(store), Waits(ANY_SESSION), Waits("a")
-    poller.add(any_)
-    poller.add(one)
+    poller.add(any_.waiter)
+    poller.add(one.waiter)
     await loop.ring()
     assert (any_.woken, one.woken) == (1, 1)
     await loop.ring()
@@ -317,9 +317,9 @@ async def test_one_that_waits_for_any_session_is_woken_when_the_mark_moves(loop:
 
 async def test_one_that_could_not_read_is_woken_at_the_next_look_too(loop: Loop, made: Made) -> None:
     poller, one = made(News()), Waits("a")
-    poller.add(one)
+    poller.add(one.waiter)
     await loop.ring()
-    poller.look_again(one)
+    poller.look_again(one.waiter)
     await loop.ring()
     assert one.woken == 2
     await loop.ring()
@@ -329,9 +329,9 @@ async def test_one_that_could_not_read_is_woken_at_the_next_look_too(loop: Loop,
 async def test_a_look_that_fails_loses_none_that_came(loop: Loop, made: Made) -> None:
     store = News()
     poller, one, other = made(store), Waits("a"), Waits("b")
-    poller.add(one)
+    poller.add(one.waiter)
     await loop.ring()
-    poller.add(other)
+    poller.add(other.waiter)
     store.fails = True
     await loop.ring()
     assert (one.woken, other.woken) == (1, 0)
@@ -345,8 +345,8 @@ async def test_a_look_that_fails_loses_none_that_came(loop: Loop, made: Made) ->
 
 async def test_of_a_store_that_tells_no_news_all_are_woken_each_time(loop: Loop, made: Made) -> None:
     poller, one, other = made(PlainStore()), Waits("a"), Waits(ANY_SESSION)
-    poller.add(one)
-    poller.add(other)
+    poller.add(one.waiter)
+    poller.add(other.waiter)
     for number in (1, 2):
         await loop.ring()
         assert (one.woken, other.woken) == (number, number)
@@ -357,7 +357,7 @@ async def test_what_is_written_here_wakes_at_once_all_but_its_writer(loop: Loop,
     poller, mine, other = made(store), Waits("a", writer=writer), Waits("a", writer=object())
     elsewhere = Waits("b")
     for one in (mine, other, elsewhere):
-        poller.add(one)
+        poller.add(one.waiter)
     await loop.ring()
     written(id(store), "a", writer)
     assert (mine.woken, other.woken, elsewhere.woken) == (1, 2, 1)
@@ -373,8 +373,8 @@ async def test_what_is_written_here_wakes_at_once_all_but_its_writer(loop: Loop,
 async def test_a_call_moves_the_look_up_once(loop: Loop, made: Made) -> None:
     store = Calls()
     poller, one = made(store), Waits("a")
-    poller.add(one)
-    poller.add(Waits("b"))
+    poller.add(one.waiter)
+    poller.add(Waits("b").waiter)
     assert len(store.heard) == 1
     store.call("c")
     assert loop.pending == [PAUSE]
@@ -398,7 +398,7 @@ async def test_a_call_during_a_look_has_another_one_follow_it(
 ) -> None:
     store = Calls()
     poller, one = made(store, pause), Waits("a")
-    poller.add(one)
+    poller.add(one.waiter)
     store.going.clear()
     await loop.ring()
     loop.now += SOON / 4
@@ -414,17 +414,17 @@ async def test_a_call_during_a_look_has_another_one_follow_it(
 async def test_the_store_calls_as_long_as_any_waits(loop: Loop, made: Made) -> None:
     store = Calls()
     poller, one, other = made(store), Waits("a"), Waits("b")
-    poller.add(one)
-    poller.add(other)
+    poller.add(one.waiter)
+    poller.add(other.waiter)
     [hear] = store.heard
-    await poller.leave(one)
+    await poller.leave(one.waiter)
     assert store.heard == [hear]
-    await poller.leave(other)
+    await poller.leave(other.waiter)
     assert store.heard == []
     # A call that was under way.
     hear(lambda _: True)
     assert loop.pending == []
-    poller.add(one)
+    poller.add(one.waiter)
     assert len(store.heard) == 1
 
 
@@ -432,12 +432,12 @@ async def test_a_store_that_is_away_is_asked_for_calls_by_the_next_that_comes(ma
     store = Calls()
     store.refuses = True
     poller = made(store)
-    poller.add(Waits("a"))
+    poller.add(Waits("a").waiter)
     assert store.heard == []
     store.refuses = False
-    poller.add(Waits("b"))
+    poller.add(Waits("b").waiter)
     assert len(store.heard) == 1
-    poller.add(Waits("c"))
+    poller.add(Waits("c").waiter)
     assert len(store.heard) == 1
 
 
@@ -445,7 +445,7 @@ async def test_a_call_to_an_event_loop_that_was_closed_is_none() -> None:
     store = Calls()
 
     async def wait() -> None:
-        Poller.of(store, PAUSE).add(Waits("a"))
+        Poller.of(store, PAUSE).add(Waits("a").waiter)
 
     await asyncio.to_thread(lambda: asyncio.run(wait()))
     store.call("a")
@@ -472,8 +472,8 @@ async def test_a_lease_is_kept_while_its_session_works_and_given_up_when_it_does
     lease = Lease(**given)
     poller = made(News())
     # One without a lease is no reason to pass over the others of its session.
-    poller.add(Waits("a", works=bool(works)))
-    poller.add(Waits("a", lease=lease, works=bool(works)))
+    poller.add(Waits("a", works=bool(works)).waiter)
+    poller.add(Waits("a", lease=lease, works=bool(works)).waiter)
     await turns(3)
     assert lease.done == at_once
     lease.done.clear()
@@ -534,12 +534,12 @@ async def test_a_look_that_broke_is_raised_by_the_last_that_leaves_and_no_other(
 
     store = Broken()
     poller, one, other = made(store), Waits("a"), Waits("b")
-    poller.add(one)
-    poller.add(other)
+    poller.add(one.waiter)
+    poller.add(other.waiter)
     await loop.ring()
     # It goes on all the same.
     assert loop.pending == [PAUSE]
-    await poller.leave(one)
+    await poller.leave(one.waiter)
     with pytest.raises(RuntimeError, match="a bug"):
-        await poller.leave(other)
+        await poller.leave(other.waiter)
     del POLLERS[id(store)]
