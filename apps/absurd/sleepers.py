@@ -17,7 +17,7 @@ from typing import final
 
 import attrs
 
-from ...engine.session.tenant_bound import tenant_of
+from ..hosts.tenant_bound import tenant_of
 
 # Seconds that a turn sleeps at least, and at most for having waited long.
 SHORTEST, LONGEST = 0.25, 10.0

@@ -41,10 +41,10 @@ from psycopg.sql import SQL, Identifier
 from ...effects.errors import ConfigError, SessionBusy, SessionClosed, SessionGone
 from ...effects.validators import positive
 from ...engine.agent import Agent
-from ...engine.session.lapsed import LeaseWatch
-from ...engine.session.tenant_bound import TenantBound
 from ...performers.base import warn
 from ...performers.stores.base import checked_store
+from ..hosts.lapsed import LeaseWatch
+from ..hosts.tenant_bound import TenantBound
 from .sleepers import BusyElsewhere, Sleepers
 from .turn_queue import QUEUE, TURN, TurnParams
 

@@ -24,10 +24,10 @@ from ...effects.errors import JournalError, StoreConflict, TurnwheelError, World
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Posted
 from ...engine.journal.summary import SessionStatus
-from ...engine.session.lapsed import LeaseWatch
 from ...engine.session.listing import described
 from ...performers.base import warn
 from ...performers.stores.base import MAX_OVERDUE
+from ..hosts.lapsed import LeaseWatch
 
 if TYPE_CHECKING:
     from ...engine.session.listing import Listed

@@ -28,7 +28,7 @@ from ...effects.errors import (
 from ...engine.agent import Agent
 from ...engine.journal.summary import SessionKind
 from ...engine.session.listing import each_listed
-from ...engine.session.tenant_bound import TenantBound
+from ..hosts.tenant_bound import TenantBound
 from .access import Namespace
 from .feed import SessionFeed
 from .left_runs import LeftRuns, is_left

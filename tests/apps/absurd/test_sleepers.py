@@ -15,7 +15,7 @@ from turnwheel.apps.absurd.sleepers import (
     BusyElsewhere,
     Sleepers,
 )
-from turnwheel.engine.session.tenant_bound import fits, tenant_of
+from turnwheel.apps.hosts.tenant_bound import fits, tenant_of
 
 NAMES = [f"{tenant}/a/{number}" for tenant in ("one", "two") for number in range(6)] + ["s", "t"]
 STEPS = st.lists(st.tuples(st.sampled_from(NAMES), st.floats(0, 1), st.booleans()), max_size=40)

@@ -16,11 +16,11 @@ from support.http_server import Asking, scripted, serving
 from support.patience import PATIENCE
 
 from turnwheel import Agent, ChildSpec, MemoryStore, Policy
+from turnwheel.apps.hosts import lapsed
 from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
 from turnwheel.effects.errors import StoreConflict, StoreError, TurnwheelError
-from turnwheel.engine.session import lapsed
 from turnwheel.engine.session.lease import born, encoded
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock

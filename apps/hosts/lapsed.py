@@ -19,7 +19,7 @@ from uuid import uuid4
 import attrs
 
 from ...effects.errors import Workplace, WorldError
-from .lease import decoded, encoded, held_here
+from ...engine.session.lease import decoded, encoded, held_here
 
 if TYPE_CHECKING:
     from ...performers.stores.base import Store

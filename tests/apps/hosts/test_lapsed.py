@@ -10,9 +10,10 @@ import pytest
 from support.plain_store import PlainStore
 
 from turnwheel import MemoryStore
+from turnwheel.apps.hosts import lapsed
+from turnwheel.apps.hosts.lapsed import LeaseWatch
 from turnwheel.effects.errors import SessionGone, StoreError
-from turnwheel.engine.session import lapsed, lease
-from turnwheel.engine.session.lapsed import LeaseWatch
+from turnwheel.engine.session import lease
 from turnwheel.engine.session.lease import decoded, encoded, held_here
 
 TIME = 60.0

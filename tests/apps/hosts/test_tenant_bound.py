@@ -10,11 +10,11 @@ import pytest
 from support.session_stage import until
 
 from turnwheel import MemoryStore
+from turnwheel.apps.hosts import tenant_bound
+from turnwheel.apps.hosts.lapsed import LeaseWatch
+from turnwheel.apps.hosts.tenant_bound import KNOWN_FOR, TenantBound, fits, tenant_of
 from turnwheel.effects.errors import StoreError
-from turnwheel.engine.session import tenant_bound
-from turnwheel.engine.session.lapsed import LeaseWatch
 from turnwheel.engine.session.lease import encoded, held_here
-from turnwheel.engine.session.tenant_bound import KNOWN_FOR, TenantBound, fits, tenant_of
 from turnwheel.testing.stores import StoreOver
 
 
