@@ -186,9 +186,9 @@ class Inbox:
         self._woken = False
         return self._gathered(first) if isinstance(first, ModelStreamed) else first
 
-    async def settle(self) -> None:
-        """Wait until the latest effects were shown; not where an input of a person came, or it is closed."""
-        while not (self.closed or self._urgent is None or self._urgent or self.admits(None)):
+    async def settle(self, *, inputs: bool = True) -> None:
+        """Wait until the latest effects were shown; with *inputs* not where one of a person came."""
+        while not (self.closed or self._urgent is None or (inputs and self._urgent) or self.admits(None)):
             self._news.clear()
             await self._news.wait()
 
@@ -361,8 +361,10 @@ class Driver:
         if self._log is not None:
             self._log(event, step.effects)
         if self.inbox.closed:
-            return self._performed(step.effects)
-        self._perform(step.effects)
+            self._performed(step.effects)
+        else:
+            self._perform(step.effects)
+        # Also of a step after which no other follows: it is stored, and has to be told.
         return step.effects
 
     def _performed(self, effects: tuple[Effect, ...]) -> tuple[Effect, ...] | None:
@@ -411,7 +413,7 @@ class Driver:
         """Whether no step follows here; begins what was held back at first, where it may begin now."""
         if self.machine.done:
             # What follows the run begins once its end was seen.
-            await self.inbox.settle()
+            await self.inbox.settle(inputs=False)
             return True
         if self._hold is Hold.ALL:
             return self._drained

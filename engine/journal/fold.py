@@ -266,6 +266,11 @@ class SessionState:
         return self.machine is not None and self.machine.memory.has(event)
 
     @property
+    def waiting(self) -> set[str]:
+        """The inputs that wait for a run to open: prompts, and steers that came too late for theirs."""
+        return {*[mail.id for mail in self.prompts], *[steer.id for steer in self.late]}
+
+    @property
     def spent(self) -> Spent:
         """The account of all runs, and of the title."""
         # A run opens with the spend of those before it, on any branch: going back does not refund anything.

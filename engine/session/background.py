@@ -9,7 +9,7 @@ from ...effects import errors
 from ...performers.base import warn
 from .feed import Unheard
 from .refusals import check_models, check_runner
-from .worker import RUNNING, Owner
+from .worker import BUSY, RUNNING, Owner, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -62,36 +62,38 @@ class Background:
         at_work.add(worker.drain)
         task = begin(self._serve(prompt, place))
         task.add_done_callback(over)
+        self.go_on(task)
         return task
 
     async def _serve(self, prompt: Input | None, place: asyncio.Event) -> None:
         worker = self.worker
         await worker.line.turn(place)
-        while prompt is not None and (worker.owner in {*RUNNING, Owner.LEAVING} or self._taken(prompt)):
+        if prompt is not None and worker.owner in RUNNING:
+            # The worker of that run answers it, too.
             await worker.send(prompt, place)
-            await worker.over(None)
-            if self._taken(prompt):
-                return
-        # It waits for approvals: a run in the background has no caller who would resume it.
-        await worker.work(prompt, Unheard(), wait=True, place=place)
-
-    def _taken(self, prompt: Input) -> bool:
-        """Whether a run has *prompt*."""
-        state = self.worker.log.state
-        return state.knows(prompt.id) and prompt.id not in [mail.id for mail in state.prompts]
+            self.attend()
+        else:
+            # It waits for approvals: a run in the background has no caller who would resume it.
+            await worker.work(prompt, Unheard(), wait=True, place=place)
 
     def attend(self) -> None:
-        """Answer the queue, where nothing does so yet; a failure is logged."""
-        worker, begun = self.worker, self._attendant
-        if (
-            worker.drains
-            or worker.owner in {*RUNNING, Owner.CLOSED}
-            or (begun is not None and not begun.done())
-        ):
-            return
-        if worker.log.state.prompts and not worker.log.state.unfinished:
-            self._attendant = self.start(None)
+        """Answer the queue, where the work that goes on here does not; a failure is logged."""
+        if self._attendant is None or self._attendant.done():
+            self._attendant = begin(self._attend())
             self.go_on(self._attendant)
+
+    async def _attend(self) -> None:
+        worker = self.worker
+        await worker.line.turn()
+        # It may stop before it comes to the prompts in the queue.
+        while worker.owner in BUSY:
+            await worker.freed()
+        state, gone = worker.log.state, let_go(worker.owner, drains=worker.drains)
+        if state.unfinished or gone is not None:
+            # What came meanwhile waits, too.
+            worker.report.over(None, gone)
+        elif state.prompts:
+            await worker.work(None, Unheard(), wait=True)
 
     def go_on(self, task: asyncio.Task[None]) -> None:
         """Let *task* go on, whose caller left it; a failure is logged."""

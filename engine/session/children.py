@@ -39,7 +39,7 @@ from ...performers.base import LEAVING
 from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
-from ..inputs import Input, closed, closers
+from ..inputs import Input, closed, closers, located
 from ..machine import ChildLink, agent_before, dues_in, links_of
 from .environment import FAILED_REASONS, POLL_PAUSE
 
@@ -86,6 +86,16 @@ class Children:
         """The sessions of the running children that are known here."""
         # By the links and not by `here` alone: a child of an earlier run may still be in there.
         return [self.here[link.call] for link in self.links if link.call in self.here]
+
+    @property
+    def waiting(self) -> tuple[AskApproval, ...]:
+        """The open questions: the session's own, then those of its children."""
+        # An interrupt that waits for `resume` withdraws theirs, too: an answer could change nothing.
+        own, machine = self.log.state.questions, self.log.state.machine
+        if machine is not None:
+            session, run = self.log.journal.session, machine.memory.run
+            own = tuple([located(asked, session, run, machine.config) for asked in own])
+        return (*own, *[asked for child in self.answerable for asked in child.waiting])
 
     @property
     def answerable(self) -> list[ChildSession]:

@@ -43,7 +43,6 @@ from ...effects.notices import (
 )
 from ...effects.validators import positive
 from ...performers.base import PassThroughNotice
-from ...performers.worker_pool import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -291,7 +290,7 @@ class RunStream:
     The notices of a run that is worked on while they are read; from `Session.stream`.
 
     Iterate it with ``async for``. Nothing begins before the first notice is asked for. It is left early by
-    `aclose`, a cancelled reader or a dropped stream; *leave* is then called with the task.
+    `aclose`, by a cancel of its reader's wait or where it is dropped; *leave* is then called with the task.
     """
 
     def __init__(self, begin: Begin, leave: Leave, buffer: RunBuffer, on_leave: OnLeave) -> None:
@@ -347,13 +346,13 @@ class RunStream:
     async def _left(self) -> None:
         self._over = True
         task = self._task
-        if task is None or task.done():
-            self._buffer.leave()
+        if task is None:
             return
         _let_go(self._buffer, self._leave, task)
         if self._stops:
-            # However often the caller is cancelled meanwhile: the next one must find the session free.
-            await finish(asyncio.wait({task}))
+            # May be cancelled, such as by the work that stops here: the next caller waits for that anyway.
+            task.add_done_callback(_seen)
+            await asyncio.wait({task})
 
     def __del__(self) -> None:
         task = self._task
@@ -365,6 +364,12 @@ class RunStream:
                 _let_go(self._buffer, self._leave, task)
             else:
                 loop.call_soon_threadsafe(_let_go, self._buffer, self._leave, task)
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Take the error of *task*, whose caller is gone, for seen."""
+    if not task.cancelled():
+        task.exception()
 
 
 # Not a method: a stream that is collected holds on to nothing of itself.

@@ -12,28 +12,25 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from copy import copy
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, cast, final
 
 from ...effects.config import Steering
-from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
+from ...effects.errors import ConfigError, SessionClosed, StoreConflict
 from ...effects.events import Approve, ControlReceived, Decision, Interrupted, UserSent, UserSteered
 from ...effects.history import History
-from ...effects.messages import Outcome, Role
-from ...effects.notices import DoneReason
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
 from ...performers.base import noop
-from ...states.state import Done
-from ..inputs import Input, approval_event, cancel_event, check_question, control_event, located, steer_input
+from ..inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
 from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
 from .background import Background, begin
 from .environment import Environment, Result
-from .feed import Audience, OnLeave, RunBuffer, RunStream, Subscription
-from .handle import Handle, OwnRuns, RunOutcome
+from .feed import Audience, OnLeave, RunBuffer, RunStream, Subscription, Unheard
+from .followed import Followed
+from .handle import Handle
 from .pictured import Pictured
 from .refusals import child_refusal
 from .session_log import SessionLog
@@ -123,12 +120,7 @@ class Session(Pictured):
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
         """The open questions: its own, then those of its children."""
-        # An interrupt that waits for `resume` withdraws theirs, too: an answer could change nothing.
-        children = self._worker.children.answerable
-        own, machine = self._log.state.questions, self._log.state.machine
-        if machine is not None:
-            own = tuple([located(asked, self.id, machine.memory.run, machine.config) for asked in own])
-        return (*own, *[asked for child in children for asked in child.waiting])
+        return self._worker.children.waiting
 
     @property
     def children(self) -> tuple[ChildLink, ...]:
@@ -165,28 +157,8 @@ class Session(Pictured):
 
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
-        machine = self.machine
-        if machine is None:
-            # Nothing was ever run here, or it was never loaded.
-            raise UnknownSession(self.id)
-        over = machine.state if isinstance(machine.state, Done) else None
-        # Back to the prompt and no further: an earlier run's answer is not this one's.
-        run = [*takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))]
-        # Results at a natural end are of calls that were skipped, or an empty answer, which is not kept, came
-        # behind them. No earlier answer is then the last.
-        ran = any(result.outcome is not Outcome.SKIPPED for message in run[:1] for result in message.results)
-        if ran and over is not None and over.reason in {DoneReason.END_TURN, DoneReason.REFUSAL}:
-            run = []
-        return Result(
-            session=self.id,
-            run=machine.memory.run,
-            text=next((message.text for message in run if message.role is Role.ASSISTANT), ""),
-            reason=None if over is None else over.reason,
-            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
-            spent=machine.memory.spent if over is None else over.spent,
-            waiting=self.waiting,
-            detail="" if over is None else over.detail,
-        )
+        # Where there is none, nothing was ever run here, or it was never loaded.
+        return self._worker.report.result()
 
     def subscribe(self) -> Subscription:
         """
@@ -332,9 +304,10 @@ class Session(Pictured):
     async def _to_the_end(self, prompt: Input | None, *, wait: bool, takeover: bool = False) -> Result:
         """Work until the queue is empty; the result of the run that took *prompt*, or of the latest."""
         sender = None if prompt is None else prompt.id
-        runs = OwnRuns(self._log, self.result, set() if sender is None else {sender})
+        runs = Followed(set() if sender is None else {sender})
+        self._worker.report.follow(runs)
         # In the caller's own task, which a cancel stops.
-        await self._worker.work(prompt, RunOutcome(runs), wait=wait, takeover=takeover)
+        await self._worker.work(prompt, Unheard(), wait=wait, takeover=takeover)
         # Closed, or drained before this prompt's turn came. It is in the queue, so nothing is lost.
         closed = self._worker.owner is Owner.CLOSED and not self._worker.drains
         if closed or sender in [mail.id for mail in self.queue]:

@@ -154,12 +154,14 @@ class SessionLog:
             # Only the first read is saved: by the next one, other processes may know the id.
             self.fresh = False
             return
-        if not self._anew or not await self._restored():
-            known, entries = await self.journal.load_new(0 if self._anew else self.journal.length)
-            # Most reads find nothing new, and what is known is folded already.
-            if entries or not known:
-                self._take_in(entries, known, self.state if known else None)
-        self.unread = False
+        # Behind an append under way, whose entries would be counted twice.
+        async with self._writing:
+            if not self._anew or not await self._restored():
+                known, entries = await self.journal.load_new(0 if self._anew else self.journal.length)
+                # Most reads find nothing new, and what is known is folded already.
+                if entries or not known:
+                    self._take_in(entries, known, self.state if known else None)
+            self.unread = False
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
         if self._parked is None:
             self.state.drop_ends()

@@ -28,7 +28,7 @@ from ...effects.events import Event, Interrupted, Post, UserSent
 from ...effects.notices import (
     LeftBecause,
     Notice,
-    RunLeft,
+    RunEnded,
     Warned,
     notices_in,
 )
@@ -47,12 +47,14 @@ from .lease import SessionLease
 from .polled import Polled
 from .redactor import redacting
 from .refusals import check_reader, check_run
+from .run_report import RunReport
 from .takeover import take_over
 from .titles import begin_title
 from .waiting_line import WaitingLine
 
 if TYPE_CHECKING:
     from ...effects import Effect
+    from ...effects.config import Config
     from ...performers.base import Performer
     from ..inputs import Input
     from .environment import Environment, OpenSession
@@ -79,8 +81,8 @@ class Owner(Enum):
 
 RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
-# What is raised to a caller while another one may work on the session.
-AWAY = (errors.SessionBusy, errors.SessionClosed)
+# A caller that wants to work on the session waits for its end.
+BUSY = RUNNING | {Owner.LEAVING}
 
 
 @final
@@ -104,6 +106,7 @@ class Worker:
         "line",
         "log",
         "owner",
+        "report",
         "task",
     )
 
@@ -119,12 +122,13 @@ class Worker:
         self.driver: Driver | None = None
         # That which has claimed the session.
         self.task: asyncio.Task[None] | None = None
+        self.report = RunReport(self.children, self.feed)
         # A child is found through its parent, and in a list by its agent: it needs no title.
         self._titles = Titles.OFF if environment.config.agent else environment.titles
         # One try for each session object: a model that gave no title would give none after each run, and
         # every try costs money. The task is held here, since asyncio keeps only a weak reference.
         self._title: asyncio.Task[None] | None = None
-        # Set when a stream has ended altogether; made by those that wait for it.
+        # Set when the work has ended altogether; made by those that wait for it.
         self._free: asyncio.Event | None = None
         # Held for one read or one write, not for the length of a run.
         self._lock = asyncio.Lock()
@@ -168,6 +172,15 @@ class Worker:
             self._change_owner(Owner.LEAVING)
             driver.leave()
 
+    async def leave_run(self) -> None:
+        """Leave the run under way unfinished; returns when the work has stopped."""
+        if self.driver is not None:
+            driver = self.driver
+            self._change_owner(Owner.LEAVING)
+            driver.leave()
+        if self.owner in BUSY:
+            await self.freed()
+
     def room(self) -> None:
         """Have the driver ask its audience again whether there is room."""
         if self.driver is not None:
@@ -190,15 +203,13 @@ class Worker:
         await self.line.turn(place)
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
-        driver: Driver | None = None
         error: BaseException | None = None
         rests = False
         try:
             begun = await self._first(prompt, audience, place, takeover=takeover)
             while begun is not None:
-                driver = begun[0]
                 rests = await self._drive(*begun, audience, wait=wait)
-                begun = await self._next(driver, audience)
+                begun = await self._next(begun[0], audience)
         except errors.WorldError as failed:
             error = failed
             # Another process may have gone on, or a step may be stored although its append failed.
@@ -210,8 +221,8 @@ class Worker:
             error = failed
             raise
         finally:
-            if error is not None or not rests:
-                self._say_left(driver, error)
+            at = self.environment.clock.now()
+            self.report.stops(error, let_go(self.owner, drains=self.drains), at, rests=rests)
             # From here on an input is only journaled: this driver has ended, and nothing holds it.
             self.log.deafen()
             # The next caller waits until the lease is given up, too.
@@ -224,27 +235,13 @@ class Worker:
                 self.task = None
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)
+                self.report.over(error, let_go(self.owner, drains=self.drains))
                 # Last: a caller that waits for `_free` reads `owner` next.
                 free, self._free = self._free, None
                 if free is not None:
                     free.set()
-
-    def _say_left(self, driver: Driver | None, error: BaseException | None) -> None:
-        """Tell subscribers that the run of *driver* is left here, or that none could begin for the queue."""
-        run, why, detail = "", LeftBecause.LEFT, ""
-        if driver is not None and not driver.machine.done:
-            run = driver.machine.memory.run
-        elif not isinstance(error, Exception) or isinstance(error, AWAY) or not self.log.state.prompts:
-            return
-        if self.owner is Owner.CLOSED:
-            why = LeftBecause.CLOSED
-        elif self.drains:
-            why = LeftBecause.DRAINED
-        elif isinstance(error, errors.StoreConflict):
-            why, detail = LeftBecause.TAKEN_OVER, str(error)
-        elif isinstance(error, Exception):
-            why, detail = LeftBecause.FAILED, f"{type(error).__name__}: {error}"
-        self.feed.publish(RunLeft(run=run, why=why, detail=detail))
+                # Its traceback has this frame.
+                error = None
 
     def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
@@ -258,7 +255,7 @@ class Worker:
 
     async def _claim(self) -> None:
         while self.owner is Owner.LEAVING:
-            await self._freed()
+            await self.freed()
         # No await between looking and taking: no other caller gets a turn in between.
         if self.owner is Owner.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
@@ -270,8 +267,8 @@ class Worker:
         if self.environment.task is None:
             self.environment.at_work.add(self.drain)
 
-    async def _freed(self) -> None:
-        """Wait until the stream has ended altogether."""
+    async def freed(self) -> None:
+        """Wait until the work has ended altogether."""
         self._free = self._free or asyncio.Event()
         await self._free.wait()
 
@@ -358,7 +355,9 @@ class Worker:
         before = None if log.state.machine is None else log.state.machine.config
         config = with_denials(environment.config, before, environment.lifted)
         events: tuple[Event, ...] = ()
+        waiting = log.state.waiting | ({prompt.id} if prompt else set())
         if unfinished is not None:
+            self.report.opening(unfinished.memory.run)
             first, events = await take_over(log, unfinished, config, at)
             entry = None
         else:
@@ -366,9 +365,11 @@ class Worker:
             # A child's first run has its task's name: begun again after a crash, its requests have the same
             # ids.
             name = environment.new_id() if task is None else task.id
+            self.report.opening(name)
             titled = self._titles is Titles.INLINE
             first = await log.open_run(name, config, at, prompt, titled=titled)
             entry = log.begun if log.journal.kept else None
+        self.report.opened(waiting)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.owner is Owner.CLOSED:
             raise errors.SessionClosed(self.id)
@@ -395,9 +396,7 @@ class Worker:
             environment.redactor.mark_running()
         self._change_owner(Owner.DRIVING, driver)
         self._ran = True
-        lifted = [each for each in environment.lifted if before and each in before.rules]
-        lost = [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
-        return driver, (*first, *lost)
+        return driver, (*first, *_lifted(environment, before, config))
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], audience: Audience, *, wait: bool
@@ -425,9 +424,13 @@ class Worker:
                     if feed.used:
                         await feed.pass_on(notices, driver.entry)
                     audience.put(notices)
+                    if effects and type(effects[-1]) is RunEnded:
+                        self.report.ended()
                     effects = await driver.next(wait=wait)
                 rests = driver.resting
             finally:
+                # What comes from now on has no reader.
+                driver.leave()
                 await driver.end()
         if self.owner is Owner.LEAVING:
             return False
@@ -478,7 +481,8 @@ class Worker:
 
     def interrupted(self, event: Interrupted) -> bool:
         """Post *event* to the driver; whether there is one that goes on until it is applied."""
-        if self.driver is None or self.drains:
+        # One that ends applies nothing any more.
+        if self.driver is None or self.driver.inbox.closed or self.drains:
             return False
         # Not journaled first: a person who stops a run must not wait for a slow store. Known at once all the
         # same: who answers a question behind it must not believe that it counts.
@@ -540,7 +544,7 @@ class Worker:
         await self.line.turn()
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
-            if self.owner in {*RUNNING, Owner.LEAVING}:
+            if self.owner in BUSY:
                 raise errors.SessionBusy(self.id, errors.Workplace.HERE)
             await self._read()
             if self.log.state.unfinished:
@@ -571,22 +575,22 @@ class Worker:
         """Wait until the work has ended, for at most *within* seconds (None: however long it takes)."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                while self.owner in {*RUNNING, Owner.LEAVING}:
-                    await self._freed()
+                while self.owner in BUSY:
+                    await self.freed()
 
     async def close(self) -> None:
         """Let go; a running run is left unfinished. Closing twice is fine."""
         if self.owner is Owner.CLOSED:
             return
-        driver, stopping = self.driver, self.owner is Owner.LEAVING
+        driver, working = self.driver, self.task is not None
         # Before the first await: nothing may begin while the rest is being stopped.
         self._change_owner(Owner.CLOSED)
         try:
             if driver is not None:
                 driver.leave()
-            # Its lease is given up last.
-            if driver is not None or stopping:
-                await self._freed()
+            # The lease is given up last.
+            if working:
+                await self.freed()
         finally:
             # The parent's work is over by now, so no child is opened behind this.
             if self.children.here:
@@ -619,6 +623,17 @@ def _due(log: SessionLog, environment: Environment) -> float | None:
     until, now = joins_until(log.state.prompts, policy), environment.clock.now()
     # A prompt of the future comes from another machine's clock, which may be hours ahead: not waited for.
     return until if until is not None and until - policy.coalesce <= now < until else None
+
+
+def let_go(owner: Owner, *, drains: bool) -> LeftBecause | None:
+    """Why a session with this *owner* is let go of, if it is."""
+    return LeftBecause.CLOSED if owner is Owner.CLOSED else LeftBecause.DRAINED if drains else None
+
+
+def _lifted(environment: Environment, before: Config | None, config: Config) -> list[Warned]:
+    """What says which denials of earlier runs hold no more."""
+    lifted = [each for each in environment.lifted if before and each in before.rules]
+    return [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
 
 
 def _makes(entry: Callable[[], Posted | Titled | None]) -> bool:

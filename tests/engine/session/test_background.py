@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from turnwheel.effects.errors import (
     SessionClosed,
     StoreConflict,
     StoreError,
-    UnknownSession,
 )
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
 from turnwheel.effects.history import TextPiece
@@ -35,13 +34,15 @@ from turnwheel.effects.notices import (
     RunLeft,
     RunStarted,
     TextDelta,
+    TurnEnded,
 )
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.session.background import WORKING
-from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER
+from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER, RunStream
 from turnwheel.engine.session.handle import Handle
 from turnwheel.engine.session.listing import listed
 from turnwheel.engine.session.singleton import Singleton
@@ -272,7 +273,7 @@ async def test_a_handle_that_is_closed_at_any_moment_lets_all_go(moment: int) ->
         await reading
     assert handle.done
     if not moment:
-        with pytest.raises(UnknownSession):  # it had not begun
+        with pytest.raises(SessionClosed):  # it had not begun
             await handle.wait()
         return
     assert (await handle.wait()).reason is None
@@ -780,3 +781,248 @@ async def test_a_stream_of_an_agent_that_is_left_ends_its_run(closes: bool) -> N
         while not (found := await listed(store)) or found[0].about.reason is None:
             await turns(1)
     assert [one.about.reason for one in found] == [DoneReason.ABORTED]
+
+
+# What an attack found
+
+
+class Lossy(Slow):
+    """As `Slow`; an append of an entry with *mark* is stored, and then fails."""
+
+    mark = b""
+
+    async def append(
+        self,
+        session: str,
+        expected: int,
+        entries: Sequence[bytes],
+        about: bytes | None = None,
+        incarnation: str = "",
+    ) -> str:
+        there = await super().append(session, expected, entries, about, incarnation)
+        if self.mark and any(self.mark in entry for entry in entries):
+            self.mark = b""
+            msg = "the answer was lost"
+            raise StoreError(msg)
+        return there
+
+
+@pytest.mark.parametrize("moment", range(1, 30))
+async def test_a_session_that_is_read_while_its_work_stops_counts_no_entry_twice(moment: int) -> None:
+    mine = session(*ANSWERS, store=(store := Slow()))
+    await left_at(moment, mine)
+    await mine.load()
+    await mine.send("go", id="go")
+    await until(lambda: not mine.running)
+    if mine.unfinished or mine.queue:
+        await mine.resume()
+    assert (await mine.run("again")).reason is DoneReason.END_TURN
+    assert fold(await store.load("s"), "s").machine == mine.machine
+
+
+async def left_at(moment: int, mine: Session) -> None:
+    """Have the run of *mine* read for so many turns, and its stream dropped; its work may go on stopping."""
+
+    async def read_slowly() -> None:
+        async for _ in mine.stream("go", id="go"):
+            await turns(1)
+
+    reading = asyncio.ensure_future(read_slowly())
+    await turns(moment)
+    reading.cancel()
+    await asyncio.wait({reading})
+
+
+@pytest.mark.parametrize("mark", [b'"ModelFinished"', b'"RunOpened"'])
+async def test_a_step_whose_append_failed_although_it_is_stored_is_told(mark: bytes) -> None:
+    mine = session(says("hello"), store=(store := Lossy()))
+    store.mark = mark
+    watched = mine.subscribe()
+    with pytest.raises(StoreError, match="was lost"):
+        await mine.run("go")
+    await mine.close()
+    told = [notice async for notice in watched if isinstance(notice, RunEnded | RunLeft)]
+    assert [type(notice) for notice in told] == [RunEnded if b"Model" in mark else RunLeft]
+    assert mine.machine is not None
+    assert [notice.run for notice in told] == [mine.machine.memory.run]
+
+
+@pytest.mark.parametrize("moment", range(40))
+@pytest.mark.parametrize("how", ["close", "leave", "drain"])
+async def test_each_run_that_began_ends_for_who_watches_whenever_it_is_left(how: str, moment: int) -> None:
+    mine = session(calls(("pay", {})), *ANSWERS, store=Slow(), policy=Policy(mode=PermissionMode.BYPASS))
+    watched = mine.subscribe()
+    handle = mine.start("go")
+    await turns(moment)
+    match how:
+        case "close":
+            await mine.close()
+        case "leave":
+            await handle.close()
+        case _:
+            await mine.drain(within=0.0)
+    await mine.close()
+    told = [notice async for notice in watched]
+    begun = [notice.run for notice in told if isinstance(notice, RunStarted)]
+    over = [notice.run for notice in told if isinstance(notice, RunEnded | RunLeft)]
+    assert over == begun or not begun
+    assert len(over) <= 1
+
+
+async def test_an_interrupt_while_a_run_stops_its_work_is_kept() -> None:
+    held, begun = asyncio.Event(), asyncio.Event()
+
+    @tool(side_effect="read_only")
+    async def dig() -> str:
+        """Dig."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await held.wait()
+        return "dug"
+
+    agent = Agent(
+        model="scripted",
+        tools=[dig],
+        store=MemoryStore(),
+        performers={CallModel: ScriptedModel(calls(("dig", {})), says("done"))},
+    )
+    async with agent.session("s") as mine:
+        running = asyncio.ensure_future(mine.run("go"))
+        await begun.wait()
+        running.cancel()
+        await turns(5)
+        await mine.interrupt()
+        held.set()
+        await asyncio.wait({running})
+        assert (await mine.resume()).reason is DoneReason.INTERRUPTED
+
+
+async def test_an_interrupt_of_a_run_that_is_over_begins_no_other() -> None:
+    mine = session(says("one"), says("two"))
+    await mine.send("first")
+    stream = mine.stream("second")
+    async for notice in stream:
+        if isinstance(notice, TurnEnded):
+            break
+    await turns(20)
+    await mine.interrupt()
+    await turns(20)
+    assert [mail.text for mail in mine.queue] == ["second"]
+    await stream.aclose()
+    await mine.close()
+
+
+async def test_the_error_of_a_later_run_is_the_handles_and_those_of_others_are_not() -> None:
+    mine = session(*ANSWERS, store=(store := Lossy()))
+    handle = mine.start("first")
+    await handle.wait()
+    store.mark = b'"ModelFinished"'
+    await handle.send("second")
+    with pytest.raises(StoreError, match="was lost"):
+        await handle.wait()
+    other = mine.start("third")
+    await other.wait()
+    store.mark = b'"ModelFinished"'
+    await mine.send("of others", start=True)
+    await until(lambda: not store.mark and not mine.running)
+    assert (await other.wait()).text == "answer 3"
+    await mine.close()
+
+
+async def test_a_handle_stops_nothing_of_others() -> None:
+    mine = session(says("one"), calls(("pay", {})))
+    handle = mine.start("first")
+    await handle.wait()
+    resting = await mine.run("of others")
+    await handle.interrupt()
+    await handle.close()
+    assert [question.id for question in mine.waiting] == [question.id for question in resting.waiting]
+    assert ((await handle.wait()).text, handle.turns) == ("one", 1)
+
+
+async def test_closing_a_handle_leaves_what_its_send_began_and_keeps_its_account() -> None:
+    mine = session(says("one"), stalls("half"))
+    handle = mine.start("first")
+    await handle.wait()
+    await handle.send("second")
+    async for notice in handle:
+        if isinstance(notice, TextDelta) and notice.text == "half":
+            break
+    await handle.close()
+    assert (mine.running, mine.unfinished, handle.done, handle.reason) == (False, True, True, None)
+    assert handle.turns == 1
+    assert (await handle.wait()).text == ""
+    await mine.close()
+
+
+async def test_a_handle_does_not_wait_for_a_task_of_others() -> None:
+    mine = session(says("one"), stalls("two"))
+
+    async def other() -> None:
+        await mine.run("of others")
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(other())
+    await until(lambda: mine.running)
+    handle = mine.start("mine")
+    async for notice in handle:
+        if isinstance(notice, TextDelta):
+            break
+    async with asyncio.timeout(PATIENCE):
+        await handle.close()
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_a_tool_may_close_the_stream_that_it_works_for() -> None:
+    streams: list[RunStream] = []
+
+    @tool(side_effect="read_only")
+    async def leave() -> str:
+        """Leave."""
+        await streams[0].aclose()
+        return "left"
+
+    agent = Agent(
+        model="scripted",
+        tools=[leave],
+        store=MemoryStore(),
+        performers={CallModel: ScriptedModel(calls(("leave", {})))},
+    )
+    async with asyncio.timeout(PATIENCE), agent.session("s") as mine:
+        streams.append(mine.stream("go"))
+        assert RunEnded not in [type(notice) async for notice in streams[0]]
+        assert mine.unfinished
+
+
+async def test_a_session_that_is_closed_while_a_run_is_being_opened_is_free() -> None:
+    for moment in range(12):
+        agent = Agent(model="scripted", store=Slow(), performers={CallModel: ScriptedModel(*ANSWERS)})
+        mine = agent.session("s")
+        running = asyncio.ensure_future(mine.run("go"))
+        await turns(moment)
+        await mine.close()
+        there = agent.session("s")
+        await there.load()
+        result = await (there.resume() if there.unfinished else there.run("again"))
+        assert result.reason is DoneReason.END_TURN
+        await there.close()
+        await asyncio.wait({running})
+        with suppress(SessionClosed):
+            running.result()
+
+
+@pytest.mark.parametrize("moment", range(12))
+async def test_a_prompt_behind_a_run_that_was_given_up_before_it_began_is_answered(moment: int) -> None:
+    mine = session(*ANSWERS, store=Slow())
+    first, second = mine.start("first"), mine.start("second")
+    await turns(moment)
+    await first.close()
+    async with asyncio.timeout(PATIENCE):
+        try:
+            assert (await second.wait()).reason is DoneReason.END_TURN
+        except SessionBusy:  # behind the run that was given up
+            assert mine.unfinished
+    await mine.close()

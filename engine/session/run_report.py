@@ -1,0 +1,148 @@
+"""Tells who watches a session, and who waits for prompts of it, what becomes of its runs here."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, final
+
+from ...effects import errors
+from ...effects.messages import Outcome, Role
+from ...effects.notices import DoneReason, LeftBecause, RunEnded, RunLeft
+from ...states.state import Done
+from .environment import Result
+
+if TYPE_CHECKING:
+    from ...effects.requests import AskApproval
+    from ..machine import Machine
+    from .children import Children
+    from .feed import Feed
+    from .followed import Followed
+
+# What is raised to a caller while another one may work on the session.
+AWAY = (errors.SessionBusy, errors.SessionClosed)
+
+
+@final
+class RunReport:
+    """
+    Tells of the runs that are opened or taken over here, of the session that has these *children*.
+
+    Of each, subscribers to *feed* are told once that it has ended, or that it is left here.
+    """
+
+    # As slots, since thousands of sessions may wait in one process.
+    __slots__ = ("_children", "_feed", "_followed", "_run")
+
+    def __init__(self, children: Children, feed: Feed) -> None:
+        self._children = children
+        self._feed = feed
+        # The run that is being opened or goes on, until its end is told.
+        self._run = ""
+        # Those that wait for something.
+        self._followed: tuple[Followed, ...] = ()
+
+    def follow(self, runs: Followed) -> None:
+        """Tell *runs* which run takes which prompt, and how it ends here, until no prompt of it waits."""
+        if runs not in self._followed:
+            self._followed = (*self._followed, runs)
+
+    def result(self) -> Result:
+        """How far the latest run has come; `UnknownSession` before the first."""
+        machine = self._children.log.state.machine
+        if machine is None:
+            raise errors.UnknownSession(self._children.log.journal.session)
+        return result_of(machine, self._children.log.journal.session, self._children.waiting)
+
+    def opening(self, run: str) -> None:
+        """*run* is about to be opened, or taken over."""
+        self._run = str(run)
+
+    def opened(self, before: set[str]) -> None:
+        """It is; *before* are the inputs that waited."""
+        if self._followed:
+            queued = self._children.log.state.waiting
+            for each in self._followed:
+                each.begins(self._run, before - queued, queued)
+
+    def ended(self) -> None:
+        """Its end was told."""
+        self._run = ""
+        if self._followed:
+            self._end(self.result(), None)
+
+    def _end(self, result: Result | None, error: BaseException | None) -> None:
+        for each in self._followed:
+            each.ends(result, error)
+
+    def stops(
+        self, error: BaseException | None, let_go: LeftBecause | None, at: float, *, rests: bool
+    ) -> None:
+        """The work stops, *at* a time, for *error* or because the session is *let go*; the run may rest."""
+        run, machine = self._run, self._children.log.state.machine
+        if run and not self._children.log.unread and (machine is None or machine.memory.run != run):
+            # It was not opened.
+            run = ""
+        result = self.result() if run and machine is not None and machine.memory.run == run else None
+        if result is not None and result.reason is not None:
+            # Its last step is stored, although the append failed.
+            self._feed.publish(
+                RunEnded(run=run, reason=result.reason, spent=result.spent, at=at, detail=result.detail)
+            )
+        elif (run and not (rests and error is None)) or self._cannot_begin(error):
+            self._feed.publish(RunLeft(run=run, why=let_go or why_left(error), detail=detail_of(error)))
+        self._run = ""
+        self._end(result, error)
+
+    def _cannot_begin(self, error: BaseException | None) -> bool:
+        return (
+            isinstance(error, Exception)
+            and not isinstance(error, AWAY)
+            and bool(self._children.log.state.prompts)
+        )
+
+    def over(self, error: BaseException | None, let_go: LeftBecause | None) -> None:
+        """The session is free; prompts that still wait do so because of *error*, or of what was *let go*."""
+        why: BaseException | None = error if isinstance(error, Exception) else None
+        if let_go is not None:
+            why = errors.SessionClosed(self._children.log.journal.session)
+        elif why is None and self._children.log.state.unfinished:
+            why = errors.SessionBusy(self._children.log.journal.session, errors.Workplace.NOWHERE)
+        for each in self._followed:
+            each.stops(why, self._children.log.state)
+        self._followed = tuple([each for each in self._followed if not each.over.is_set()])
+
+
+def why_left(error: BaseException | None) -> LeftBecause:
+    """Why a run is left that *error* ended the work on."""
+    if isinstance(error, errors.StoreConflict):
+        return LeftBecause.TAKEN_OVER
+    return LeftBecause.FAILED if isinstance(error, Exception) else LeftBecause.LEFT
+
+
+def detail_of(error: BaseException | None) -> str:
+    """*error* in words; empty where none of the outside world or of a caller ended the work."""
+    if isinstance(error, errors.StoreConflict):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
+
+
+def result_of(machine: Machine, session: str, waiting: tuple[AskApproval, ...]) -> Result:
+    """How far the run of *machine* in *session* has come; these questions are *waiting*."""
+    over = machine.state if isinstance(machine.state, Done) else None
+    # Back to the prompt and no further: an earlier run's answer is not this one's.
+    run = [*takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))]
+    # Results at a natural end are of calls that were skipped, or an empty answer, which is not kept, came
+    # behind them. No earlier answer is then the last.
+    ran = any(result.outcome is not Outcome.SKIPPED for message in run[:1] for result in message.results)
+    if ran and over is not None and over.reason in {DoneReason.END_TURN, DoneReason.REFUSAL}:
+        run = []
+    return Result(
+        session=session,
+        run=machine.memory.run,
+        text=next((message.text for message in run if message.role is Role.ASSISTANT), ""),
+        reason=None if over is None else over.reason,
+        # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
+        spent=machine.memory.spent if over is None else over.spent,
+        waiting=waiting,
+        detail="" if over is None else over.detail,
+    )
