@@ -13,20 +13,19 @@ class WaitingLine:
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        # Each is set once it is first. Empty most of the time.
-        self._places: list[asyncio.Event] = []
+        # Each is set once it is first. Mostly there is none, in thousands of sessions.
+        self._places: tuple[asyncio.Event, ...] = ()
 
     def join(self) -> asyncio.Event:
         """A place, taken now; to be left in any case."""
         place = asyncio.Event()
-        self._places.append(place)
+        self._places = (*self._places, place)
         self._places[0].set()
         return place
 
     def leave(self, place: asyncio.Event | None) -> None:
         """Give *place* up, for the next one; nothing for one that was given up before."""
-        if place in self._places:
-            self._places.remove(place)
+        self._places = tuple([one for one in self._places if one is not place])
         if self._places:
             self._places[0].set()
 
