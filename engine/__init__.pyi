@@ -1,6 +1,6 @@
 from .agent import Agent as Agent
 from .codec import decode as decode, encode as encode
-from .driver import Driver as Driver, Performers as Performers, StepSink as StepSink
+from .driver import Driver as Driver, StepSink as StepSink
 from .inspect.bisect import Divergence as Divergence
 from .inspect.costs import Costs as Costs, ModelCosts as ModelCosts
 from .inspect.explain import Explanation as Explanation, Moment as Moment

@@ -17,7 +17,7 @@ import attrs
 from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, seconds, session_named
-from ..performers.base import Clock, PerformContext, Performer, SystemClock
+from ..performers.base import Clock, PerformContext, Performer, Performers, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
@@ -37,9 +37,8 @@ from .session.feed import Delivery
 
 if TYPE_CHECKING:
     from ..performers.models.transport import Client
+    from ..performers.redactor import SecretNames
     from ..performers.secrets import Vault
-    from .driver import Performers
-    from .session.redactor import SecretNames
     from .session.session import Session
 
 
@@ -416,7 +415,7 @@ class Agent:
         self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
     ) -> Session:
         # A process that only builds agents needs no session, whose import is half of this library's.
-        from .session.redactor import Redactor  # noqa: PLC0415  # see above
+        from ..performers.redactor import Redactor  # noqa: PLC0415  # see above
         from .session.session import Session  # noqa: PLC0415  # see above
 
         environment = Environment(
@@ -444,7 +443,7 @@ class Agent:
 
     @cached_property
     def _secret_names(self) -> SecretNames:
-        from .session.redactor import SecretNames  # noqa: PLC0415  # see `_session`
+        from ..performers.redactor import SecretNames  # noqa: PLC0415  # see `_session`
 
         # Only tools that say so: looking a tool up in an empty mapping is what most calls do.
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}

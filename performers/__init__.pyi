@@ -3,6 +3,7 @@ from .base import (
     PassThroughNotice as PassThroughNotice,
     PerformContext as PerformContext,
     Performer as Performer,
+    Performers as Performers,
     SystemClock as SystemClock,
 )
 from .hooks import (

@@ -12,7 +12,7 @@ import asyncio
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import attrs
@@ -114,6 +114,10 @@ class Performer(Protocol[R_contra]):
         None leaves it to another process, for a question, or to later, for a child.
         """
         ...
+
+
+# The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`.
+Performers = Mapping[type, Performer[Any]]
 
 
 def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was configured with

@@ -17,11 +17,10 @@ from ..effects.permissions import Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent, Approver, ToolChoice, shown_url
-from ..engine.driver import Performers
 from ..engine.prices import price_of
 from ..engine.session.feed import Delivery
 from ..engine.session.session import Session
-from ..performers.base import Clock
+from ..performers.base import Clock, Performers
 from ..performers.hooks import HostHook
 from ..performers.models.rate_limits import RateLimit
 from ..performers.models.throttle import MAX_CONCURRENT

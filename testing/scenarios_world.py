@@ -25,7 +25,6 @@ from ..effects.records import MailKind
 from ..effects.requests import Request
 from ..effects.usage import Spent, Usage
 from ..engine.codec import decode
-from ..engine.driver import check_answer
 from ..engine.inspect.transitions import steps
 from ..engine.journal.entries import RunOpened
 from ..engine.machine import Machine, with_denials
@@ -37,6 +36,7 @@ from ..engine.rendering import (
     state_line,
     told_in_story,
 )
+from ..performers.answers import check_answer
 from ..states.rules.inputs import joins_until
 from . import scenarios
 from .harness import streamed

@@ -25,9 +25,9 @@ from ...engine.agent import DEFAULT_MODEL
 from ...engine.inspect.explain import Explanation
 from ...engine.machine import calls_in
 from ...engine.session.environment import Environment
-from ...engine.session.redactor import Redactor, SecretNames
 from ...engine.session.session import Session
 from ...performers.base import SystemClock
+from ...performers.redactor import Redactor, SecretNames
 from ...performers.secrets import MemoryVault
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace

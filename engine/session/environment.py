@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from ...effects.permissions import Rule
     from ...effects.records import Change, SetMode
     from ...effects.requests import AskApproval
-    from ...performers.base import Clock
+    from ...performers.base import Clock, Performers
+    from ...performers.redactor import Redactor
     from ...performers.stores.base import Store
     from ...states.context import Mail
-    from ..driver import Performers
     from ..inputs import Input
     from ..machine import Machine
-    from .redactor import Redactor
 
 
 class Titles(Choice):

@@ -42,8 +42,8 @@ from .poller import written
 if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
+    from ...performers.redactor import Redactor
     from ...performers.stores.base import Store
-    from .redactor import Redactor
 
 # Makes an entry of the present state, None for none; called again where that has changed meanwhile.
 Decide = Callable[[], ConcurrentEntry | None]

@@ -34,9 +34,10 @@ from ...effects.notices import (
 )
 from ...effects.requests import RunAgent
 from ...performers.base import noop
+from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
-from ..driver import Driver, Inbox, Performers
+from ..driver import Driver, Inbox
 from ..inputs import check_room
 from ..journal.entries import HandedOver, Posted, Titled
 from ..machine import with_denials
@@ -45,7 +46,6 @@ from .environment import Titles
 from .feed import Audience, Feed
 from .lease import SessionLease
 from .polled import Polled
-from .redactor import redacting
 from .refusals import check_reader, check_run
 from .run_report import RunReport
 from .takeover import take_over
@@ -55,7 +55,7 @@ from .waiting_line import WaitingLine
 if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
-    from ...performers.base import Performer
+    from ...performers.base import Performer, Performers
     from ..inputs import Input
     from .environment import Environment, OpenSession
     from .session_log import SessionLog

@@ -27,7 +27,7 @@ def test_a_round_and_a_delta_take_no_more_calls_than_their_bounds() -> None:
     # configuration redacted.
     plain = measures["round, nothing redacted"]["calls"]
     assert [module for module in UNUSED if module in plain] == []
-    assert plain["engine.session.redactor"] == 1
+    assert plain["performers.redactor"] == 1
 
 
 def test_an_agent_is_built_without_what_its_sessions_need() -> None:

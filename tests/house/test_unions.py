@@ -53,7 +53,9 @@ MATCHES = {
             "apps/cli/scenario_export.py: commands",
         }
     },
-    "effects/requests.py": {"Request": {"engine/driver.py: failed_answer", "engine/recovery.py: _given_up"}},
+    "effects/requests.py": {
+        "Request": {"performers/answers.py: failed_answer", "engine/recovery.py: _given_up"}
+    },
     "effects/records.py": {"Record": {"states/context.py: record"}},
 }
 

@@ -50,8 +50,8 @@ from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
 from turnwheel.engine.session.archive import explain, export
-from turnwheel.engine.session.redactor import Redactor, SecretNames, UnknownSecrets, call_model
 from turnwheel.performers.base import PerformContext
+from turnwheel.performers.redactor import Redactor, SecretNames, UnknownSecrets, call_model
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says

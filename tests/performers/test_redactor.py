@@ -38,8 +38,9 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.secrets import Secrets
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.session import redactor as module
-from turnwheel.engine.session.redactor import (
+from turnwheel.performers import redactor as module
+from turnwheel.performers.base import PerformContext, noop
+from turnwheel.performers.redactor import (
     MAX_MASKED,
     Redactor,
     SecretNames,
@@ -49,7 +50,6 @@ from turnwheel.engine.session.redactor import (
     redacting,
     run_tool,
 )
-from turnwheel.performers.base import PerformContext, noop
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
 

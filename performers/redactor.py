@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import attrs
 
-from ...effects import events
-from ...effects.errors import ConfigError
-from ...effects.events import Answer, ApprovalGiven, Event, HookAnswered, ModelStreamed, ToolProgressed
-from ...effects.history import CallPiece, Piece, merged
-from ...effects.hooks import HookAnswer
-from ...effects.messages import Binary, Outcome
-from ...effects.requests import AskApproval, CallModel, FireHook, RunTool
-from ...effects.secrets import (
+from ..effects import events
+from ..effects.errors import ConfigError
+from ..effects.events import Answer, ApprovalGiven, Event, HookAnswered, ModelStreamed, ToolProgressed
+from ..effects.history import CallPiece, Piece, merged
+from ..effects.hooks import HookAnswer
+from ..effects.messages import Binary, Outcome
+from ..effects.requests import AskApproval, CallModel, FireHook, RunTool
+from ..effects.secrets import (
     ANY,
     PLACEHOLDER_DIGITS,
     PLACEHOLDER_MARK,
@@ -37,16 +37,15 @@ from ...effects.secrets import (
     is_placeholder,
     placeholder,
 )
-from ...performers import secrets
-from ...performers.base import PassThroughNotice, PerformContext, Performer, logger, noop
-from ...performers.secrets import MemoryVault, Vault
-from ...performers.worker_pool import finish
-from ...states.rules import model_messages
-from ...states.rules.schema import arguments_of, problem
-from ..driver import Performers
+from ..states.rules import model_messages
+from ..states.rules.schema import arguments_of, problem
+from . import secrets
+from .base import PassThroughNotice, PerformContext, Performer, Performers, logger, noop
+from .secrets import MemoryVault, Vault
+from .worker_pool import finish
 
 if TYPE_CHECKING:
-    from ...effects.config import ToolSpec
+    from ..effects.config import ToolSpec
 
 T = TypeVar("T")
 Emit = Callable[["Event | PassThroughNotice"], None]
