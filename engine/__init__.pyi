@@ -19,7 +19,6 @@ from .journal.summary import (
     SessionSummary as SessionSummary,
 )
 from .machine import Machine as Machine, advance as advance, drive as drive, transition as transition
-from .prices import price_of as price_of
 from .recovery import Recovery as Recovery, recover as recover
 from .session.archive import (
     bisect as bisect,

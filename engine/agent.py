@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import uuid
 from asyncio import CancelledError, gather, timeout
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
 from glob import escape
@@ -17,21 +17,22 @@ import attrs
 from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, seconds, session_named
-from ..performers.base import Clock, PerformContext, Performer, Performers, SystemClock
+from ..performers.base import Clock, PerformContext, Performer, Performers, SystemClock, sleep
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
+from ..performers.models.prices import PriceList, priced
 from ..performers.models.rate_limits import RateLimit
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.stores.base import Store, checked_store
+from ..performers.tools.choice import ToolChoice, offer
 from ..performers.tools.decorator import Tool
 from ..performers.tools.inspection import Inspector
 from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
 from ..performers.worker_pool import WorkerPool
 from ..states.rules.hooks import told
-from .prices import PriceList, priced
 from .session.environment import Drain, Environment, Result, Titles
 from .session.feed import Delivery
 
@@ -77,12 +78,6 @@ def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSp
     )
 
 
-async def sleep(request: effects.SetTimer, scene: PerformContext) -> effects.TimerFired:
-    """Perform `SetTimer` by the session's clock."""
-    await scene.clock.sleep_until(request.due)
-    return effects.TimerFired(at=scene.clock.now(), request=request.id)
-
-
 # Decides a question, or leaves it to another approver by None. One that is not async runs in a thread.
 Approver = Callable[[effects.AskApproval], effects.Decision | Awaitable[effects.Decision | None] | None]
 
@@ -119,32 +114,6 @@ def _as_it_is(value: object) -> object:
     # An exit of the approver is none of the process.
     exits = isinstance(value, BaseException) and not isinstance(value, Exception)
     return RuntimeError(repr(value)) if exits else value
-
-
-# Names the tools of the next turn, by what the conversation has come to; called in the event loop.
-ToolChoice = Callable[[PerformContext], Iterable[str] | Awaitable[Iterable[str]]]
-
-
-async def offer(
-    choose: ToolChoice,
-    known: Sequence[str],
-    inner: Performer[effects.CallModel],
-    request: effects.CallModel,
-    scene: PerformContext,
-) -> effects.Answer | None:
-    """Perform `CallModel` by *inner*, with those of its tools only that *choose* names, of those *known*."""
-    if request.purpose is not effects.Purpose.TURN:
-        return await inner(request, scene)
-    chosen = choose(scene)
-    names = as_texts(await chosen if inspect.isawaitable(chosen) else chosen)
-    # The agent's, also in a child that has some of them: one function is for both.
-    if unknown := [name for name in names if name not in known]:
-        msg = f"tools_for: no tool {unknown[0]!r}; there are: {', '.join(known) or 'none'}"
-        raise effects.ConfigError(msg)
-    offered = tuple([name for name in request.tools if name in names])
-    answer = await inner(attrs.evolve(request, tools=offered), scene)
-    # In the answer, which the journal keeps: the machine lets no other tool run.
-    return attrs.evolve(answer, offered=offered) if isinstance(answer, effects.ModelFinished) else answer
 
 
 # Converters: each makes the caller's value what the field holds, and names the caller's mistake

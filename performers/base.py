@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import attrs
 
-from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed
+from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed, SetTimer, TimerFired
 
 if TYPE_CHECKING:
     from ..states.context import Memory
@@ -70,6 +70,12 @@ class SystemClock:
         # again at once for a time that has not come.
         while (wait := due - self.now()) > 0:  # noqa: ASYNC110  # time is awaited, not an event
             await asyncio.sleep(wait)
+
+
+async def sleep(request: SetTimer, scene: PerformContext) -> TimerFired:
+    """Perform `SetTimer` by the session's clock."""
+    await scene.clock.sleep_until(request.due)
+    return TimerFired(at=scene.clock.now(), request=request.id)
 
 
 def noop(*_: object) -> None:

@@ -16,18 +16,19 @@ from ..effects.errors import ConfigError, UnknownSession
 from ..effects.permissions import Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
-from ..engine.agent import DEFAULT_MODEL, Agent, Approver, ToolChoice, shown_url
-from ..engine.prices import price_of
+from ..engine.agent import DEFAULT_MODEL, Agent, Approver, shown_url
 from ..engine.session.feed import Delivery
 from ..engine.session.session import Session
 from ..performers.base import Clock, Performers
 from ..performers.hooks import HostHook
+from ..performers.models.prices import price_of
 from ..performers.models.rate_limits import RateLimit
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.models.transport import Client
 from ..performers.stores.base import Store
 from ..performers.stores.place import StorePlace, open_place, store_place
 from ..performers.tools.builtin import builtin_tools
+from ..performers.tools.choice import ToolChoice
 from ..performers.tools.decorator import Tool
 from ..performers.tools.names import misfit
 from .areas import CommandHook, Debug, Preset, Prices, SessionSettings

@@ -31,8 +31,8 @@ from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import Compacted, RequestDelayed, RetryScheduled
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
-from turnwheel.engine import price_of
 from turnwheel.engine.session.archive import costs
+from turnwheel.performers import price_of
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.projections import TurnEvents
 from turnwheel.states.state import Retry, Thinking

@@ -45,15 +45,15 @@ from turnwheel.effects.notices import TextDelta, ToolOutput
 from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose, RunTool, SetTimer
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.agent import offer, sleep
 from turnwheel.engine.session.environment import Titles
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers import command_hook
-from turnwheel.performers.base import PerformContext, noop
+from turnwheel.performers.base import PerformContext, noop, sleep
 from turnwheel.performers.models.rate_limits import RateLimit
 from turnwheel.performers.models.router import Models
 from turnwheel.performers.secrets import MemoryVault
 from turnwheel.performers.stores.base import Entries
+from turnwheel.performers.tools.choice import offer
 from turnwheel.states.rules.limits import child_tools
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls

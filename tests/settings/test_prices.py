@@ -27,8 +27,8 @@ from turnwheel import Agent, ChildSpec, Limits, ModelSpec, Price
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage, cost
-from turnwheel.engine import price_of
-from turnwheel.engine.prices import priced
+from turnwheel.performers import price_of
+from turnwheel.performers.models.prices import priced
 from turnwheel.testing.scripted import ScriptedModel, says
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -216,7 +216,7 @@ def test_the_list_is_imported_when_it_is_asked_only_and_fetches_nothing() -> Non
         "turnwheel.Agent()\n"
         "print('genai_prices' in sys.modules)\n"
         "sys.addaudithook(lambda event, _: event.startswith('socket.connect') and sys.exit(3))\n"
-        "from turnwheel.engine import price_of; print(price_of('openai:gpt-5') is not None)"
+        "from turnwheel.performers import price_of; print(price_of('openai:gpt-5') is not None)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

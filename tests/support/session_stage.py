@@ -22,13 +22,12 @@ from turnwheel.effects.events import Event, ModelFailed, ModelFinished
 from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import AgentNoticed, Notice, RunEnded
 from turnwheel.effects.requests import CallModel, ReadInstructions, RunTool, SetTimer
-from turnwheel.engine.agent import sleep
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.feed import RunStream
-from turnwheel.performers.base import Clock, PerformContext
+from turnwheel.performers.base import Clock, PerformContext, sleep
 from turnwheel.performers.instructions import InstructionReader
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.performers.tools.runner import ToolRunner

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..effects.config import ModelSpec, Price
-from ..effects.errors import ConfigError
-from ..performers.models.router import DEFAULT_WIRE, wire_of
+from ...effects.config import ModelSpec, Price
+from ...effects.errors import ConfigError
+from .router import DEFAULT_WIRE, wire_of
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
