@@ -8,10 +8,10 @@ session is its lease and the journal, as everywhere. All claims of a worker are 
 
 A session may have several turns, one for each input. A worker drives it for the first of its own, and ends
 the others at once: the first one looks for more before it lets go, and is claimed again if it is lost. If it
-is lost while it goes on here, the next try of it waits in its place, so that the queue still has it. A turn
-that finds its session at work in another worker sleeps in the queue until that lets go, since what it came
-for may be too late for the run there. It looks ever more rarely: should that worker die, its own turn is
-claimed again. Only where a claim ran out may this be that turn, so a second try of a turn looks often.
+is lost while it goes on here, the next one waits in its place, so that the queue still has it. A turn that
+finds its session at work in another worker sleeps in the queue until that lets go, since what it came for may
+be too late for the run there. It looks ever more rarely: should that worker die, its own turn is claimed
+again. Only where a claim ran out may this be that turn, so a second try of a turn looks often.
 
 Absurd's own loop claims a batch and waits for all of it, so one long turn would keep the worker from any
 other. Here each turn is a task of its own, and more are claimed meanwhile, as many at once as there is room
@@ -49,7 +49,7 @@ from .sleepers import BusyElsewhere, Sleepers
 from .turn_queue import QUEUE, TURN, TurnParams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ...engine.session.session import Session
     from ...performers.stores.base import Store
@@ -262,19 +262,25 @@ class AbsurdWorker:
         turns = [turn for turn in self._turns if turn.held]
         if not turns:
             return
-        runs = Identifier(f"r_{self.queue}")
-        asked = SQL(STILL_CLAIMED).format(runs=runs), ([turn.run for turn in turns], _name())
-        running = {str(run) async for (run,) in await connection.execute(*asked)}
-        for turn in turns:
-            # The next try of a lost one waits for it, here or at another worker.
-            turn.held = turn.held and turn.run in running
+        running = await self._claimed(connection, turns)
         try:
-            await connection.execute(SQL(EXTEND).format(runs=runs), ([*running], self.claim))
+            extend = SQL(EXTEND).format(runs=Identifier(f"r_{self.queue}"))
+            await connection.execute(extend, ([*running], self.claim))
         except psycopg.DatabaseError as error:
             # A claim lasts for several tries, where the connection is as good as before.
             if connection.closed:
                 raise
             warn("absurd worker", "extends the claims of its turns later", error)
+
+    async def _claimed(self, connection: psycopg.AsyncConnection, turns: Sequence[_Turn]) -> set[str]:
+        """The runs of those of *turns* that this worker still has; the others are not held any more."""
+        asked = SQL(STILL_CLAIMED).format(runs=Identifier(f"r_{self.queue}"))
+        given = [turn.run for turn in turns], _name()
+        running = {str(run) async for (run,) in await connection.execute(asked, given)}
+        for turn in turns:
+            # The next try of a lost one waits for it, here or at another worker.
+            turn.held = turn.held and turn.run in running
+        return running
 
     async def _take(self, stack: AsyncExitStack) -> None:
         """Claim turns, as many at once as there is room for; raises where the database is away."""
@@ -296,17 +302,18 @@ class AbsurdWorker:
                 place = next(next_place)
                 if connections[place].closed:
                     connections[place] = await self._connect(stack)
-                task = asyncio.create_task(
-                    self._one(turn, _ClaimedTurn(connections[place], self.queue, each))
-                )
+                task = asyncio.create_task(self._one(turn, connections[place], each))
                 self._taken.add(task)
                 task.add_done_callback(self._taken.discard)
             if not claimed:
                 await self._pause(self.poll)
 
-    async def _one(self, turn: _Turn, client: _ClaimedTurn) -> None:
-        """Do *turn*, which *client* has claimed."""
-        client.register_task(TURN)(partial(self._turn, turn))
+    async def _one(
+        self, turn: _Turn, connection: psycopg.AsyncConnection, claimed: absurd_sdk.ClaimedTask
+    ) -> None:
+        """Do *turn*, which was *claimed*, over *connection*."""
+        client = _ClaimedTurn(connection, self.queue, claimed)
+        client.register_task(TURN)(partial(self._turn, turn, connection))
         try:
             await client.work_batch(claim_timeout=self.claim)
         except psycopg.Error as error:
@@ -320,7 +327,13 @@ class AbsurdWorker:
             async with asyncio.timeout(seconds):
                 await self._ending.wait()
 
-    async def _turn(self, turn: _Turn, params: Any, context: absurd_sdk.AsyncTaskContext) -> None:  # noqa: ANN401  # JSON
+    async def _turn(
+        self,
+        turn: _Turn,
+        connection: psycopg.AsyncConnection,
+        params: Any,  # noqa: ANN401  # JSON
+        context: absurd_sdk.AsyncTaskContext,
+    ) -> None:
         """Let the session go on until it rests."""
         told = cast("TurnParams", params)
         name = told["session"]
@@ -328,7 +341,9 @@ class AbsurdWorker:
             while (first := self._at_work.get(name)) is not None:
                 if first.task != context.task_id and first.turn.held:
                     first.more += 1
-                    return
+                    # Asked for now: where it is lost later, its next try finds what this turn came for.
+                    if await self._claimed(connection, [first.turn]):
+                        return
                 # It goes on without a claim: where this worker ends now, only this turn is left.
                 await first.over.wait()
             self._at_work[name] = at_work = _AtWork(turn, context.task_id)

@@ -567,14 +567,20 @@ async def test_a_worker_that_is_cancelled_leaves_its_turns_to_others(stage: Stag
     assert stage.began == ["s", "s"]
 
 
-@pytest.mark.parametrize("ended", [False, True], ids=["its next try", "another turn"])
+@pytest.mark.parametrize(
+    ("ended", "known"),
+    [(False, True), (True, True), (True, False)],
+    ids=["its next try", "another turn", "another turn before its worker knows"],
+)
 async def test_a_session_whose_turn_lost_its_claim_is_not_lost_with_its_worker(
-    stage: Stage, *, ended: bool
+    stage: Stage, *, ended: bool, known: bool
 ) -> None:
     async with stage.way_in() as turns:
         store = stage.store()
+        # Where it is not to know of the loss, the worker does not look at its claims in this test.
+        claim = 1 if known else 60
         running = asyncio.create_task(
-            AbsurdWorker(stage.server.dsn, stage.agents(), store, queue=stage.queue, claim=1).run()
+            AbsurdWorker(stage.server.dsn, stage.agents(), store, queue=stage.queue, claim=claim).run()
         )
         for name in ("lost", "kept"):
             async with turns.session("payer", name) as session:
@@ -584,7 +590,8 @@ async def test_a_session_whose_turn_lost_its_claim_is_not_lost_with_its_worker(
             # As if the next try had come to another worker, which saw nothing to do.
             cancel = f"select absurd.cancel_task('{stage.queue}', task_id) from {stage.runs} {OF} 'lost'"  # noqa: S608  # names of ours
             await stage.server.run(cancel)
-            await extended(stage, "kept", 0.6)
+            if known:
+                await extended(stage, "kept", 0.6)
             await turns.wake("payer", "lost")
         else:
             await lose_one(stage)
@@ -599,6 +606,11 @@ async def test_a_session_whose_turn_lost_its_claim_is_not_lost_with_its_worker(
         running.cancel()
         await asyncio.wait({running})
         await store.close()
+        # As time would do it, which is long for one that is not to look at its claims.
+        running_ones = f"from {stage.runs} where r.state = 'running'"
+        await stage.server.run(
+            f"select absurd.fail_run('{stage.queue}', run_id, '{{}}', null) {running_ones}"  # names of ours
+        )
         stage.go.set()
         async with stage.worker(), asyncio.timeout(PATIENCE):
             assert await stage.text("lost") == "done: look"
