@@ -105,7 +105,7 @@ async def harm_often(host: Host, folder: Path, trial: Trial) -> Figures:
                 await asyncio.sleep(chance.uniform(0.0, WITHIN * trial.pace))
                 worker = chance.randrange(WORKERS)
                 harmed = range(WORKERS) if harm is Harm.CRASH else [worker]
-                held = [session for each in harmed for session in await host.held(each)]
+                held = await held_by(host, harmed, working)
                 died = time.time()
                 await do_harm(host, harm, worker, resets=number % 2 == 1)
                 ends = await asyncio.gather(*working, return_exceptions=True)
@@ -141,6 +141,17 @@ async def accepted(clients: Sequence[Client], prompts: int) -> None:
     async with asyncio.timeout(LONGEST):
         while sum(len(client.accepted) for client in clients) < prompts:  # noqa: ASYNC110  # no event
             await asyncio.sleep(0.02)
+
+
+async def held_by(host: Host, workers: Sequence[int], working: Sequence[asyncio.Task[None]]) -> Sequence[str]:
+    """The sessions that *workers* are at work on, once there are any, or once all of *working* have ended."""
+    while True:
+        ended = all(task.done() for task in working)
+        held = [session for each in workers for session in await host.held(each)]
+        # A worker may be slower to begin than the moment that was drawn.
+        if held or ended:
+            return held
+        await asyncio.sleep(0.02)
 
 
 async def do_harm(host: Host, harm: Harm, worker: int, *, resets: bool) -> None:
