@@ -484,6 +484,18 @@ _OfQuestions = ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
 # Everything a watcher can see.
 Notice = _OfRun | _OfInput | _OfHooks | _OfModel | _OfTries | _OfHistory | _OfCalls | _OfQuestions
 
+# Pieces of an answer.
+Delta = TextDelta | ReasoningDelta | CallDelta
+
+# The notices that complete the text of an answer; others, such as an input, do not wait for it.
+ENDS = TurnEnded | AnswerKept | RunEnded
+
+# The notices without which a reader could not say which answer a run gave, and to what.
+OUTCOMES = InputTaken | InputBlocked | RunLeft | ENDS
+
+# The notices that no journal leads to again: whether they came, and how many, was a matter of the moment.
+PASSING = Delta | ToolOutput | AgentNoticed | RequestDelayed | Ignored | RunLeft
+
 # Everything that a transition can return.
 Effect = Request | Cancel | Record | Notice
 
@@ -500,3 +512,10 @@ def notices_in(effects: Iterable[object]) -> list[Notice]:
     """The notices among *effects*, in their order."""
     # One call for a step and not one for each effect.
     return cast("list[Notice]", [effect for effect in effects if type(effect) in _NOTICES])
+
+
+def is_delta(notice: Notice) -> bool:
+    """Whether *notice* is a piece of an answer, also of a child's."""
+    while isinstance(notice, AgentNoticed):
+        notice = notice.notice
+    return isinstance(notice, Delta)

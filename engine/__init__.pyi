@@ -30,10 +30,11 @@ from .session.archive import (
     prune as prune,
     replay as replay,
 )
+from .session.completed_texts import Delivery as Delivery
 from .session.environment import Result as Result, Titles as Titles
-from .session.feed import Delivery as Delivery, OnLeave as OnLeave
 from .session.handle import Handle as Handle
 from .session.listing import Listed as Listed, described as described, latest as latest, listed as listed
+from .session.run_stream import OnLeave as OnLeave
 from .session.session import Session as Session
 from .session.singleton import Singleton as Singleton
 from .session.watching import Watched as Watched

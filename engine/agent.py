@@ -33,8 +33,8 @@ from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
 from ..performers.worker_pool import WorkerPool
 from ..states.rules.hooks import told
+from .session.completed_texts import Delivery
 from .session.environment import Drain, Environment, Result, Titles
-from .session.feed import Delivery
 
 if TYPE_CHECKING:
     from ..performers.models.transport import Client

@@ -17,7 +17,7 @@ from ..effects.permissions import Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent, Approver, shown_url
-from ..engine.session.feed import Delivery
+from ..engine.session.completed_texts import Delivery
 from ..engine.session.session import Session
 from ..performers.base import Clock, Performers
 from ..performers.hooks import HostHook

@@ -40,7 +40,7 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Message
-from turnwheel.effects.notices import Notice, RunEnded
+from turnwheel.effects.notices import PASSING, Notice, RunEnded
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.inspect.replay import replayed
 from turnwheel.engine.journal import stored_checkpoints
@@ -63,9 +63,10 @@ from turnwheel.engine.machine import Machine, drive, ignored
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import line_of, state_line
 from turnwheel.engine.session.archive import replay
+from turnwheel.engine.session.completed_texts import Delivery
 from turnwheel.engine.session.environment import Environment
-from turnwheel.engine.session.feed import PASSING, Delivery, Position, Subscription
 from turnwheel.engine.session.session import Session
+from turnwheel.engine.session.subscription import Position, Subscription
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.stores.base import Store

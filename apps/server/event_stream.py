@@ -36,8 +36,8 @@ from ...projections.streamed import StreamedProjection
 from .feed import BEAT, FeedReader, Heard, id_line
 
 if TYPE_CHECKING:
-    from ...engine.session.feed import Position
     from ...engine.session.session import Session
+    from ...engine.session.subscription import Position
     from .limits import Streams
     from .open_sessions import LiveSession
 

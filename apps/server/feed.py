@@ -21,6 +21,7 @@ import attrs
 
 from ...effects.errors import TurnwheelError
 from ...effects.notices import (
+    ENDS,
     AnswerDropped,
     CallDelta,
     ModelCalled,
@@ -30,14 +31,13 @@ from ...effects.notices import (
     TextDelta,
 )
 from ...engine.codec import encode
-from ...engine.session.feed import ENDS
 from ...engine.session.watching import position
 from ...states.state import Streaming
 from ...states.streaming import deltas
 
 if TYPE_CHECKING:
-    from ...engine.session.feed import Position
     from ...engine.session.session import Session
+    from ...engine.session.subscription import Position
     from ...engine.session.watching import Watched
     from ...performers.stores.base import Store
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...effects import errors
 from ...performers.base import warn
-from .feed import Unheard
 from .refusals import check_models, check_runner
-from .worker import BUSY, RUNNING, Owner, let_go
+from .worker import RUNNING, Owner, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -74,7 +73,7 @@ class Background:
             self.attend()
         else:
             # It waits for approvals: a run in the background has no caller who would resume it.
-            await worker.work(prompt, Unheard(), wait=True, place=place)
+            await worker.work(prompt, wait=True, place=place)
 
     def attend(self) -> None:
         """Answer the queue, where the work that goes on here does not; a failure is logged."""
@@ -86,14 +85,13 @@ class Background:
         worker = self.worker
         await worker.line.turn()
         # It may stop before it comes to the prompts in the queue.
-        while worker.owner in BUSY:
-            await worker.freed()
+        await worker.idle()
         state, gone = worker.log.state, let_go(worker.owner, drains=worker.drains)
         if state.unfinished or gone is not None:
             # What came meanwhile waits, too.
             worker.report.over(None, gone)
         elif state.prompts:
-            await worker.work(None, Unheard(), wait=True)
+            await worker.work(None, wait=True)
 
     def go_on(self, task: asyncio.Task[None]) -> None:
         """Let *task* go on, whose caller left it; a failure is logged."""

@@ -10,7 +10,7 @@ runs nothing: it journals inputs, and the process that runs the child applies th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ...performers.base import Clock, PerformContext
     from .environment import ChildSession, Environment, OpenSession
     from .session_log import SessionLog
+    from .subscription import Position
 
 
 @final
@@ -429,21 +430,21 @@ class _Run:
         # After a crash it has its task: a second prompt would ask for the work twice.
         await session.work(request.prompt if session.machine is None else None, self)
 
-    # The child's worker shows its notices here. So the parent has a child's question before the child rests.
+    # A reader of the child's feed. So the parent has a question before the child rests.
 
-    def put(self, notices: Sequence[Notice]) -> None:
-        """Pass *notices* on to the parent."""
+    behind = False
+
+    def put(self, notice: Notice, at: Position | None = None) -> None:  # noqa: ARG002  # as readers have it
+        """Pass *notice* on to the parent."""
         request, scene = self._request, self._scene
-        for notice in notices:
-            scene.emit(AgentNoticed(call=request.call, notice=notice))
-            # The parent's budget must see the spend while the child works, and not when it is too late.
-            if isinstance(notice, TurnEnded):
-                at, spent = scene.clock.now(), self._session.spent
-                scene.emit(AgentProgressed(at=at, request=request.id, spent=spent))
+        scene.emit(AgentNoticed(call=request.call, notice=notice))
+        # The parent's budget must see the spend while the child works, and not when it is too late.
+        if isinstance(notice, TurnEnded):
+            now, spent = scene.clock.now(), self._session.spent
+            scene.emit(AgentProgressed(at=now, request=request.id, spent=spent))
 
-    def admits(self, _: object) -> bool:
-        """Always: the room for what a child shows is its parent's."""
-        return True
+    def end(self) -> None:
+        """Nothing: the answer of the child says so."""
 
     def _finished(self) -> AgentFinished:
         session, result = self._session, self._session.result()

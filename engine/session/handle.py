@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, final
 from ...effects.errors import SessionClosed
 from ...effects.events import Interrupted
 from ...effects.usage import Spent, Usage
-from .feed import Subscription
 from .followed import Followed
+from .subscription import Subscription
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..inputs import Input
     from .background import Background
     from .environment import Result, SpokenSession
-    from .feed import Position
+    from .subscription import Position
 
 
 @final

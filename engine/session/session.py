@@ -28,12 +28,13 @@ from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
 from .background import Background, begin
 from .environment import Environment, Result
-from .feed import Audience, OnLeave, RunBuffer, RunStream, Subscription, Unheard
 from .followed import Followed
 from .handle import Handle
 from .pictured import Pictured
 from .refusals import child_refusal
+from .run_stream import OnLeave, RunBuffer, RunStream
 from .session_log import SessionLog
+from .subscription import Subscription
 from .watching import Watched, kept, position, watch
 from .worker import Owner, Worker
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from ..inspect.fork import Replacement
     from ..inspect.run_tree import RunInfo
     from ..machine import ChildLink, Machine
+    from .feed import Reader
 
 
 @final
@@ -307,7 +309,7 @@ class Session(Pictured):
         runs = Followed(set() if sender is None else {sender})
         self._worker.report.follow(runs)
         # In the caller's own task, which a cancel stops.
-        await self._worker.work(prompt, Unheard(), wait=wait, takeover=takeover)
+        await self._worker.work(prompt, wait=wait, takeover=takeover)
         # Closed, or drained before this prompt's turn came. It is in the queue, so nothing is lost.
         closed = self._worker.owner is Owner.CLOSED and not self._worker.drains
         if closed or sender in [mail.id for mail in self.queue]:
@@ -355,15 +357,16 @@ class Session(Pictured):
             lambda: begin(worker.work(sent, buffer, wait=wait, takeover=takeover)), leave, buffer, left
         )
 
-    async def work(self, task: str | None, audience: Audience) -> None:
+    async def work(self, task: str | None, reader: Reader) -> None:
         """
-        Work on this child for its parent, on *task* where it has not begun; *audience* gets the notices.
+        Work on this child for its parent, on *task* where it has not begun; *reader* gets the notices.
 
         Returns when it has ended, or was drained. A cancel leaves its run unfinished.
         """
         self._check_own()
         name = None if self._environment.task is None else self._environment.task.id
-        await self._worker.work(None if task is None else self._input(task, (), name), audience, wait=True)
+        self._worker.feed.attach(reader)
+        await self._worker.work(None if task is None else self._input(task, (), name), wait=True)
 
     def _check_own(self) -> None:
         """Leave a child's conversation to its parent."""

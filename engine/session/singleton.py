@@ -11,8 +11,8 @@ from .poller import Poller, Waiter
 
 if TYPE_CHECKING:
     from ...effects.messages import Binary
-    from .feed import Subscription
     from .session import Session
+    from .subscription import Subscription
 
 
 @final

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import ConfigError
-from ...effects.notices import Notice, NoticesMissed, notices_in
+from ...effects.notices import PASSING, Notice, NoticesMissed, notices_in
 from ..journal.fold import SessionState, initial_state, read
-from .feed import PASSING, Position
 from .poller import Poller, Waiter
+from .subscription import Position
 
 if TYPE_CHECKING:
     from ..journal.journal import Journal
-    from .feed import Subscription
     from .session_log import SessionLog
+    from .subscription import Subscription
     from .worker import Worker
 
 

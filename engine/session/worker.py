@@ -6,8 +6,8 @@ Theory of operation.
 1. `begin` and `start` make a task, in the context of the caller. It claims the session, so two callers cannot
    both begin, takes the lease and reads the journal.
 2. An unfinished run is taken over first. Then each prompt gets a run of its own, until none is left.
-3. The driver is asked for one step after another. The notices of each go to the subscribers and to the
-   audience of the caller, which says when there is room for more.
+3. The driver is asked for one step after another. The notices of each go to the feed, and to the buffer of
+   the caller that reads them, which says when there is room for more.
 4. At the end the lease is given up, and the session is free for the next caller.
 
 Inputs pass one lock: they are journaled first, and then posted to the driver. An interrupt of the run that
@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 from ...effects import errors
 from ...effects.events import Event, Interrupted, Post, UserSent
@@ -43,7 +43,7 @@ from ..journal.entries import HandedOver, Posted, Titled
 from ..machine import with_denials
 from .children import Children, ChildRunner
 from .environment import Titles
-from .feed import Audience, Feed
+from .feed import Feed
 from .lease import SessionLease
 from .polled import Polled
 from .refusals import check_reader, check_run
@@ -57,8 +57,13 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...performers.base import Performer, Performers
     from ..inputs import Input
+    from .completed_texts import CompletedTexts
     from .environment import Environment, OpenSession
+    from .run_stream import RunBuffer
     from .session_log import SessionLog
+
+# A driver, and what its run does first.
+Begun: TypeAlias = "tuple[Driver, tuple[Effect, ...]]"
 
 # How often an input is tried where another process, which may be busy, wrote first. A try is one append where
 # the store says what that was.
@@ -91,6 +96,7 @@ class Worker:
 
     # As slots, since thousands of them may wait in one process.
     __slots__ = (
+        "_buffer",
         "_free",
         "_lock",
         "_ran",
@@ -120,8 +126,9 @@ class Worker:
         self.owner = Owner.NONE
         # None while no run goes on in this process.
         self.driver: Driver | None = None
-        # That which has claimed the session.
+        # That which has claimed the session, and the buffer of its reader.
         self.task: asyncio.Task[None] | None = None
+        self._buffer: RunBuffer | None = None
         self.report = RunReport(self.children, self.feed)
         # A child is found through its parent, and in a list by its agent: it needs no title.
         self._titles = Titles.OFF if environment.config.agent else environment.titles
@@ -182,34 +189,35 @@ class Worker:
             await self.freed()
 
     def room(self) -> None:
-        """Have the driver ask its audience again whether there is room."""
+        """Have the driver ask again whether there is room in the buffer."""
         if self.driver is not None:
             self.driver.inbox.room()
 
     async def work(
         self,
         prompt: Input | None,
-        audience: Audience,
+        buffer: RunBuffer | None = None,
         *,
         wait: bool,
         takeover: bool = False,
         place: asyncio.Event | None = None,
     ) -> None:
         """
-        Post *prompt*, and work until no prompt is left; *audience* gets the notices. See `Session.stream`.
+        Post *prompt*, and work until no prompt is left; *buffer* gets the notices. See `Session.stream`.
 
         *place* is in the line.
         """
         await self.line.turn(place)
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
+        self._buffer = buffer
         error: BaseException | None = None
         rests = False
         try:
-            begun = await self._first(prompt, audience, place, takeover=takeover)
+            begun = await self._first(prompt, place, takeover=takeover)
             while begun is not None:
-                rests = await self._drive(*begun, audience, wait=wait)
-                begun = await self._next(begun[0], audience)
+                rests = await self._drive(*begun, wait=wait)
+                begun = await self._next(begun[0])
         except errors.WorldError as failed:
             error = failed
             # Another process may have gone on, or a step may be stored although its append failed.
@@ -232,7 +240,7 @@ class Worker:
                 # Last: it may be cut off, and a lease that stayed would keep others out.
                 await self.log.journal.checkpoints.settled()
             finally:
-                self.task = None
+                self.task = self._buffer = None
                 self._change_owner(Owner.NONE)
                 self.environment.at_work.discard(self.drain)
                 self.report.over(error, let_go(self.owner, drains=self.drains))
@@ -267,14 +275,19 @@ class Worker:
         if self.environment.task is None:
             self.environment.at_work.add(self.drain)
 
+    async def idle(self) -> None:
+        """Wait until nothing is at work, nor about to be."""
+        while self.owner in BUSY:
+            await self.freed()
+
     async def freed(self) -> None:
-        """Wait until the work has ended altogether."""
+        """Wait until the work under way has ended altogether."""
         self._free = self._free or asyncio.Event()
         await self._free.wait()
 
     async def _first(
-        self, prompt: Input | None, audience: Audience, place: asyncio.Event | None, *, takeover: bool
-    ) -> tuple[Driver, tuple[Effect, ...]] | None:
+        self, prompt: Input | None, place: asyncio.Event | None, *, takeover: bool
+    ) -> Begun | None:
         """The driver of the run that is opened or taken over; None where there is none."""
         log = self.log
         # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
@@ -291,22 +304,12 @@ class Worker:
                 await self.lease.take(takeover=takeover)
             await self._read()
             check_run(self.log, self.environment, prompt)
-            event = None if prompt is None else await self._posted(prompt)
+            event = None if prompt is None else await _posted(log, self.environment, prompt)
             if log.state.unfinished or _due(self.log, self.environment) is None:
-                return await self._open(audience, event)
-        return await self._settled(audience)
+                return await self._open(event)
+        return await self._settled()
 
-    async def _posted(self, prompt: Input) -> UserSent | None:
-        """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
-        log, environment = self.log, self.environment
-        # The sender may add to the prompt for some seconds, so it is journaled before that wait. `add` is
-        # False where another process wrote first, perhaps the same prompt: then this looks again.
-        if environment.config.policy.coalesce:
-            while not log.state.knows(prompt.id):
-                await log.add(lambda: Posted(event=prompt.sent(environment.clock.now())))
-        return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
-
-    async def _next(self, driver: Driver, audience: Audience) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _next(self, driver: Driver) -> Begun | None:
         """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
         if not self.drains:
             # Asked for after the run. Earlier it would use up the provider's limits.
@@ -323,9 +326,9 @@ class Worker:
             return None
         # The session is kept for this caller between two runs.
         self._change_owner(Owner.CLAIMING)
-        return await self._settled(audience)
+        return await self._settled()
 
-    async def _settled(self, audience: Audience) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _settled(self) -> Begun | None:
         """The driver of a run for the next prompt, after the time in which its sender may add to it."""
         while True:
             async with self._lock:
@@ -335,13 +338,11 @@ class Worker:
                 check_run(self.log, self.environment, None)
                 due = _due(self.log, self.environment)
                 if due is None:
-                    return await self._open(audience)
+                    return await self._open()
             # Outside the lock, which the sender's next input needs.
             await self.environment.clock.sleep_until(due)
 
-    async def _open(
-        self, audience: Audience, prompt: UserSent | None = None
-    ) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _open(self, prompt: UserSent | None = None) -> Begun | None:
         """The driver of a run that is opened or taken over, with what it does first; None for none."""
         log, environment, at = self.log, self.environment, self.environment.clock.now()
         if self.drains and prompt is not None:
@@ -373,7 +374,7 @@ class Worker:
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.owner is Owner.CLOSED:
             raise errors.SessionClosed(self.id)
-        inbox = Inbox(audience.admits)
+        inbox = Inbox() if self._buffer is None else Inbox(self._buffer.admits)
         driver = Driver(
             machine=log.state.machine,
             performers=_performers(environment, self.children, inbox),
@@ -398,17 +399,15 @@ class Worker:
         self._ran = True
         return driver, (*first, *_lifted(environment, before, config))
 
-    async def _drive(
-        self, driver: Driver, first: tuple[Effect, ...], audience: Audience, *, wait: bool
-    ) -> bool:
-        """Drive the run of *driver*, and show the notices of each step; whether it rests at the end."""
+    async def _drive(self, driver: Driver, first: tuple[Effect, ...], *, wait: bool) -> bool:
+        """Drive the run of *driver*; whether it rests at the end."""
 
         # A run that rests may be taken over; a closed session must not take its lease back.
         def works() -> bool:
             return not (self.owner is Owner.CLOSED or driver.resting)
 
         shown = self.environment.watch.filter()
-        feed = self.feed
+        feed, buffer = self.feed, self._buffer
         # Left in reverse order: another owner is looked for until the work has stopped.
         # The inbox is closed and the task not cancelled: the driver then ends between two steps, never inside
         # an append.
@@ -423,7 +422,8 @@ class Worker:
                         notices = shown.shown(notices)
                     if feed.used:
                         await feed.pass_on(notices, driver.entry)
-                    audience.put(notices)
+                    if buffer is not None:
+                        buffer.put(notices)
                     if effects and type(effects[-1]) is RunEnded:
                         self.report.ended()
                     effects = await driver.next(wait=wait)
@@ -432,6 +432,10 @@ class Worker:
                 # What comes from now on has no reader.
                 driver.leave()
                 await driver.end()
+        return await self._driven(driver, shown) and rests
+
+    async def _driven(self, driver: Driver, shown: CompletedTexts | None) -> bool:
+        """Show what *shown* has left; whether *driver* ended by itself. Raises what ended its work."""
         if self.owner is Owner.LEAVING:
             return False
         if driver.inbox.error is not None:
@@ -439,9 +443,10 @@ class Worker:
             raise driver.inbox.error
         if shown is not None:
             notices = shown.rest()
-            await feed.pass_on(notices, driver.entry)
-            audience.put(notices)
-        return rests
+            await self.feed.pass_on(notices, driver.entry)
+            if self._buffer is not None:
+                self._buffer.put(notices)
+        return True
 
     # Inputs
 
@@ -563,20 +568,15 @@ class Worker:
         # Together with the children: the time is for all of them, not for one after the other.
         known = [child.drain(within) for child in self.children.here.values()]
         children = asyncio.gather(*known, return_exceptions=True)
-        await self.over(within)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self.idle()
         await children
         if (driver := self.driver) is not None:
             # Out of time: the work is cut off, and the worker hands over.
             driver.leave()
-            await self.over(None)
+            await self.idle()
         await self.close()
-
-    async def over(self, within: float | None) -> None:
-        """Wait until the work has ended, for at most *within* seconds (None: however long it takes)."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                while self.owner in BUSY:
-                    await self.freed()
 
     async def close(self) -> None:
         """Let go; a running run is left unfinished. Closing twice is fine."""
@@ -615,6 +615,16 @@ def _performers(environment: Environment, children: Children, inbox: Inbox) -> P
         runner: Performer[RunAgent] = ChildRunner(children, inbox.wake, inbox.close)  # pyright: ignore[reportAssignmentType]  # async
         made = {RunAgent: runner, **made}
     return made if environment.redactor is None else redacting(made, environment.redactor)
+
+
+async def _posted(log: SessionLog, environment: Environment, prompt: Input) -> UserSent | None:
+    """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
+    # The sender may add to the prompt for some seconds, so it is journaled before that wait. `add` is False
+    # where another process wrote first, perhaps the same prompt: then this looks again.
+    if environment.config.policy.coalesce:
+        while not log.state.knows(prompt.id):
+            await log.add(lambda: Posted(event=prompt.sent(environment.clock.now())))
+    return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
 
 
 def _due(log: SessionLog, environment: Environment) -> float | None:

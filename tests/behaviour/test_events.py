@@ -21,7 +21,7 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from turnwheel.engine.session.feed import Delivery
+from turnwheel.engine.session.completed_texts import Delivery
 from turnwheel.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
 from turnwheel.testing.scripted import Reply, calls, says, stalls
 

@@ -44,7 +44,7 @@ from turnwheel.effects.notices import (
     ToolOutput,
     ToolStarted,
 )
-from turnwheel.engine.session.feed import Subscription
+from turnwheel.engine.session.subscription import Subscription
 from turnwheel.performers.stores.base import Store
 from turnwheel.projections import AgentEvents
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls

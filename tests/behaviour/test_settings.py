@@ -16,7 +16,7 @@ from turnwheel.effects.errors import ConfigError, UnknownSession
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.session.feed import Delivery
+from turnwheel.engine.session.completed_texts import Delivery
 from turnwheel.settings.keys import ITEM, NOT_DATA, OTHER_NAMES, keys, variable
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says
 

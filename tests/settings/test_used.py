@@ -29,8 +29,8 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects import errors, messages, notices, requests, usage
+from turnwheel.engine.session.completed_texts import Delivery
 from turnwheel.engine.session.environment import Titles
-from turnwheel.engine.session.feed import Delivery
 from turnwheel.performers import RateLimit
 from turnwheel.settings import CommandHook, Debug, SessionSettings
 from turnwheel.testing.scripted import ScriptedModel, calls, says

@@ -33,7 +33,7 @@ P13 a child has some of its parent's tools, and none that starts another
     test_a_child_has_some_of_its_parents_tools
     test_children_of_runs_have_such_tools
 P14 no subscriber holds up a publisher, and each sees what it sees in order
-    test_broker.py test_a_subscriber_sees_a_subsequence_with_every_end
+    test_subscription.py test_a_subscriber_sees_a_subsequence_with_every_end
 
 A run is one prompt's, so its counters begin anew; turns exclude summaries and children; a call is asked about
 once per start; P11 holds where no provider says how long to wait; the end of a run reaches each subscriber.

@@ -26,7 +26,7 @@ from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.session.environment import Environment
-from turnwheel.engine.session.feed import RunStream
+from turnwheel.engine.session.run_stream import RunStream
 from turnwheel.performers.base import Clock, PerformContext, sleep
 from turnwheel.performers.instructions import InstructionReader
 from turnwheel.performers.stores.base import Entries, Store

@@ -17,7 +17,8 @@ from turnwheel.apps.server.feed import DELTA, FeedReader, Heard, SessionFeed
 from turnwheel.effects import CallModel
 from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.notices import CallDelta, ModelCalled, ReasoningDelta, TextDelta, TurnEnded
-from turnwheel.engine.session.feed import Delivery, Position
+from turnwheel.engine.session.completed_texts import Delivery
+from turnwheel.engine.session.subscription import Position
 from turnwheel.projections.streamed import StreamedProjection
 
 NEVER = 1_000.0

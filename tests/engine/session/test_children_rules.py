@@ -62,7 +62,7 @@ from turnwheel.engine.machine import Machine
 from turnwheel.engine.session import children as module
 from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
 from turnwheel.engine.session.environment import Environment, Result
-from turnwheel.engine.session.feed import Audience
+from turnwheel.engine.session.feed import Reader
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import LEAVING, PassThroughNotice, PerformContext, noop
 from turnwheel.performers.stores.base import Store
@@ -141,12 +141,12 @@ class Kid:
             session=self.id, run="r", text=self.text, reason=self.over, spent=self.spent, detail=self.detail
         )
 
-    async def work(self, task: str | None, audience: Audience) -> None:
+    async def work(self, task: str | None, reader: Reader) -> None:
         self.done.append(task)
         for notice in self.notices:
             if isinstance(notice, Exception):
                 raise notice
-            audience.put([notice])
+            reader.put(notice)
         if self.holds is not None:
             try:
                 await self.holds.wait()
@@ -650,9 +650,9 @@ async def test_a_child_is_taken_from_a_process_that_still_writes_for_a_while(ref
     left = [conflict] * refusals
     works = work.kid.work
 
-    async def refused(task: str | None, audience: Audience) -> None:
+    async def refused(task: str | None, reader: Reader) -> None:
         work.kid.notices = (left.pop(),) if left else ()
-        await works(task, audience)
+        await works(task, reader)
 
     work.kid.work = refused  # type: ignore[method-assign]  # a test plays it
     if refusals <= module.TAKE_OVER_TRIES:

@@ -1,18 +1,16 @@
-"""What subscribers get: where each notice stands, what a full buffer keeps, and answers that come whole."""
+"""What subscribers get: where each notice stands, and what a full buffer keeps."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import weakref
-from collections.abc import Sequence
 from sys import maxsize
 from typing import Any
 
 import pytest
 from provers.tasks import turns
 
-from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.messages import Message, Role, StopReason, user
 from turnwheel.effects.notices import (
     AgentNoticed,
@@ -24,16 +22,14 @@ from turnwheel.effects.notices import (
     InputTaken,
     Notice,
     NoticesMissed,
-    ReasoningDelta,
     RequestDelayed,
     RunEnded,
     TextDelta,
-    ToolOutput,
     TurnEnded,
     Warned,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.session.feed import Delivery, Feed, is_delta
+from turnwheel.engine.session.feed import Feed
 
 ANSWER = Message(role=Role.ASSISTANT, parts=())
 TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage())
@@ -48,61 +44,6 @@ ODD = Warned(text="odd")
 
 def of_child(notice: Notice) -> AgentNoticed:
     return AgentNoticed(call="c", notice=notice)
-
-
-@pytest.mark.parametrize(
-    ("notice", "bit"),
-    [
-        (TextDelta("a"), True),
-        (ReasoningDelta("a"), True),
-        (CALL, True),
-        (ToolOutput(call="c", text="a"), False),
-        (TURN, False),
-        (of_child(TextDelta("a")), True),
-        (of_child(of_child(CALL)), True),
-        (of_child(of_child(TURN)), False),
-    ],
-)
-def test_a_bit_of_an_answer_is_one_of_a_childs_too(notice: Notice, bit: object) -> None:
-    assert is_delta(notice) is bit
-
-
-# Answers that come whole
-
-
-def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:
-    """What is shown of each of *steps*, and of what is left at their end."""
-    made = Delivery(include_partial=False).filter()
-    assert made is not None
-    return [[*made.shown(step)] for step in steps] + [[*made.rest()]]
-
-
-@pytest.mark.parametrize("end", [TURN, KEPT, END])
-def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
-    text, thought = TextDelta, ReasoningDelta
-    steps: list[list[Notice]] = [
-        [thought("a"), thought("b")],
-        [text("c"), ODD, text("d"), CALL, thought("e"), end, ODD],
-        [end],
-    ]
-    whole: list[Notice] = [thought("ab"), text("cd"), thought("e")]
-    assert shown(*steps) == [[], [ODD, *whole, end, ODD], [end], []]
-    assert Delivery(include_partial=True).filter() is None
-
-
-def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
-    steps: list[list[Notice]] = [[TextDelta("a"), DROPPED, ODD, TextDelta("b")], [CALL, ODD], [TURN]]
-    assert shown(*steps) == [[ODD], [ODD], [TextDelta("b"), TURN], []]
-
-
-def test_the_text_of_a_run_that_was_drained_comes_at_its_end() -> None:
-    assert shown([TextDelta("a")], [TextDelta("b")]) == [[], [], [TextDelta("ab")]]
-
-
-@pytest.mark.parametrize("buffer", [0, -1])
-def test_a_delivery_has_a_buffer(buffer: int) -> None:
-    with pytest.raises(ConfigError, match="buffer"):
-        Delivery(buffer=buffer)
 
 
 # Where a notice stands

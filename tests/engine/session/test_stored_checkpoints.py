@@ -24,7 +24,7 @@ from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.journal.stored_checkpoints import Checkpoints
 from turnwheel.engine.session import session_log
-from turnwheel.engine.session.feed import Position
+from turnwheel.engine.session.subscription import Position
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.testing.scripted import Reply, calls, says
 from turnwheel.testing.stores import StoreOver

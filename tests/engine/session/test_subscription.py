@@ -1,4 +1,4 @@
-"""The broker: many subscribers, each with its own buffer, and a publisher that none of them can hold up."""
+"""Many subscribers, each with its own buffer, and a feed that none of them can hold up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from turnwheel.effects.notices import (
     Warned,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER, Feed, Subscription
+from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER, Feed
+from turnwheel.engine.session.subscription import Subscription
 
 
 def text(number: int) -> TextDelta:
@@ -51,7 +52,7 @@ def missed(count: int) -> NoticesMissed:
 
 
 async def rest(subscription: Subscription) -> list[Notice]:
-    """The notices that *subscription* still has, after its broker was closed."""
+    """The notices that *subscription* still has, after its feed was closed."""
     return [notice async for notice in subscription]
 
 
@@ -65,12 +66,12 @@ async def waiting(subscription: Subscription) -> asyncio.Task[Notice | None]:
 
 
 async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> None:
-    broker = Feed()
-    one, other = broker.subscribe(), broker.subscribe()
-    broker.publish(text(0))
-    late = broker.subscribe()
-    broker.publish(text(1))
-    broker.close()
+    feed = Feed()
+    one, other = feed.subscribe(), feed.subscribe()
+    feed.publish(text(0))
+    late = feed.subscribe()
+    feed.publish(text(1))
+    feed.close()
     seen = [await rest(each) for each in (one, other, late)]
     assert seen == [[text(0), text(1)], [text(0), text(1)], [text(1)]]
 
@@ -103,19 +104,19 @@ async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> Non
 async def test_a_full_buffer_drops_texts_and_counts_them(
     published: list[Notice], seen: list[Notice], dropped: int
 ) -> None:
-    broker = Feed(size=2)
-    slow = broker.subscribe()
+    feed = Feed(size=2)
+    slow = feed.subscribe()
     for notice in published:
-        broker.publish(notice)
-    broker.close()
+        feed.publish(notice)
+    feed.close()
     assert (slow.dropped, await rest(slow)) == (dropped, seen)
 
 
 def test_the_default_buffer_is_as_large_as_it_says() -> None:
-    broker = Feed()
-    slow = broker.subscribe()
+    feed = Feed()
+    slow = feed.subscribe()
     for number in range(SUBSCRIBER_BUFFER + 1):
-        broker.publish(text(number))
+        feed.publish(text(number))
     assert (SUBSCRIBER_BUFFER, slow.dropped) == (64, 1)
 
 
@@ -129,16 +130,16 @@ def test_a_subscriber_sees_a_subsequence_with_every_end(size: int, moves: list[s
     """However it reads: in order, nothing twice, every end, each missing notice is counted in its place."""
 
     async def played() -> None:
-        broker, published = Feed(size), list[Notice]()
+        feed, published = Feed(size), list[Notice]()
         seen = list[Notice]()
-        subscription = broker.subscribe()
+        subscription = feed.subscribe()
         for number, move in enumerate(moves):
             if move != "read":
                 published.append(text(number) if move == "text" else end(number))
-                broker.publish(published[-1])
+                feed.publish(published[-1])
             elif len(published) > sum(weight(one) for one in seen):
                 seen.append(await anext(subscription))
-        broker.close()
+        feed.close()
         left = await rest(subscription)
         seen += left
         place = 0
@@ -156,25 +157,25 @@ def test_a_subscriber_sees_a_subsequence_with_every_end(size: int, moves: list[s
 
 
 async def test_close_lets_readers_finish_and_lets_go_of_those_that_wait() -> None:
-    broker = Feed()
-    behind, waits = broker.subscribe(), broker.subscribe()
+    feed = Feed()
+    behind, waits = feed.subscribe(), feed.subscribe()
     reader = await waiting(waits)
-    broker.publish(text(1))
+    feed.publish(text(1))
     assert await reader == text(1)
     reader = await waiting(waits)
-    broker.close()
-    broker.close()
-    broker.publish(text(2))
+    feed.close()
+    feed.close()
+    feed.publish(text(2))
     assert await reader is None
     assert await rest(behind) == [text(1)]
-    assert await rest(broker.subscribe()) == []
+    assert await rest(feed.subscribe()) == []
 
 
 async def test_leaving_forgets_the_notices_that_were_not_read() -> None:
-    broker = Feed()
-    async with broker.subscribe() as subscription:
-        broker.publish(text(1))
-    broker.publish(text(2))
+    feed = Feed()
+    async with feed.subscribe() as subscription:
+        feed.publish(text(1))
+    feed.publish(text(2))
     await subscription.aclose()
     assert (await rest(subscription), subscription.dropped) == ([], 0)
 
@@ -187,56 +188,56 @@ async def test_closing_a_subscription_ends_the_reader_that_waits_for_it() -> Non
 
 
 async def test_a_cancelled_reader_is_over() -> None:
-    broker = Feed()
-    cancelled, other = broker.subscribe(), broker.subscribe()
+    feed = Feed()
+    cancelled, other = feed.subscribe(), feed.subscribe()
     reader = await waiting(cancelled)
     reader.cancel()
     await asyncio.gather(reader, return_exceptions=True)
-    broker.publish(text(1))
-    broker.close()
+    feed.publish(text(1))
+    feed.close()
     assert reader.cancelled()
     assert (await rest(cancelled), await rest(other)) == ([], [text(1)])
 
 
 async def test_a_reader_that_breaks_off_is_forgotten() -> None:
     """The buffer goes with the loop that read it, though it was never closed."""
-    broker = Feed()
+    feed = Feed()
 
     async def first() -> Notice | None:
-        async for notice in broker.subscribe():
+        async for notice in feed.subscribe():
             return notice
         return None
 
     reader = asyncio.ensure_future(first())
     await asyncio.sleep(0)
-    broker.publish(text(1))
+    feed.publish(text(1))
     assert await reader == text(1)
     del reader
     gc.collect()
-    assert len(broker._readers) == 0  # pyright: ignore[reportPrivateUsage]  # a leak shows nowhere else
+    assert len(feed._readers) == 0  # pyright: ignore[reportPrivateUsage]  # a leak shows nowhere else
 
 
 async def test_a_task_that_only_waits_for_notices_is_kept() -> None:
-    """The event loop holds its tasks weakly; the broker holds those that wait."""
-    broker, seen, over = Feed(), list[Notice](), asyncio.Event()
+    """The event loop holds its tasks weakly; the feed holds those that wait."""
+    feed, seen, over = Feed(), list[Notice](), asyncio.Event()
 
     async def watch() -> None:
-        seen.extend([notice async for notice in broker.subscribe()])
+        seen.extend([notice async for notice in feed.subscribe()])
         over.set()
 
     asyncio.ensure_future(watch()).set_name("held by no variable")
     await asyncio.sleep(0)
     gc.collect()
-    broker.publish(text(1))
-    broker.close()
+    feed.publish(text(1))
+    feed.close()
     async with asyncio.timeout(PATIENCE):
         await over.wait()
     assert seen == [text(1)]
 
 
 def test_a_reader_whose_event_loop_is_gone_holds_up_no_other() -> None:
-    broker = Feed()
-    broken, fine = broker.subscribe(), broker.subscribe()
+    feed = Feed()
+    broken, fine = feed.subscribe(), feed.subscribe()
     reader = broken.__anext__()
 
     async def left_behind() -> None:
@@ -244,9 +245,9 @@ def test_a_reader_whose_event_loop_is_gone_holds_up_no_other() -> None:
         future.add_done_callback(lambda _: None)
 
     asyncio.run(left_behind())
-    broker.publish(text(1))
+    feed.publish(text(1))
     reader.close()
-    broker.close()
+    feed.close()
     assert asyncio.run(rest(fine)) == [text(1)]
 
 

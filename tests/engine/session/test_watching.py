@@ -17,6 +17,7 @@ from turnwheel.effects.events import ModelFinished, ModelStreamed
 from turnwheel.effects.history import TextPiece
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import (
+    PASSING,
     ApprovalRequested,
     ModelCalled,
     Notice,
@@ -31,7 +32,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import Watched
 from turnwheel.engine.journal.journal import Journal
-from turnwheel.engine.session.feed import PASSING, Delivery
+from turnwheel.engine.session.completed_texts import Delivery
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries

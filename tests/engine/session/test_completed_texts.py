@@ -1,0 +1,76 @@
+"""Answers whose texts come as a whole, for subscribers that want no pieces of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.messages import Message, Role, StopReason, user
+from turnwheel.effects.notices import (
+    AgentNoticed,
+    AnswerDropped,
+    AnswerKept,
+    CallDelta,
+    DoneReason,
+    InputBlocked,
+    InputTaken,
+    Notice,
+    ReasoningDelta,
+    RunEnded,
+    TextDelta,
+    TurnEnded,
+    Warned,
+)
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.session.completed_texts import Delivery
+
+ANSWER = Message(role=Role.ASSISTANT, parts=())
+TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage())
+END = RunEnded(run="1", reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
+TAKEN = InputTaken(ids=("i",), messages=(user("go"),))
+BLOCKED = InputBlocked(ids=("i",), reason="no")
+KEPT = AnswerKept(request="r", message=ANSWER)
+DROPPED = AnswerDropped(request="r")
+CALL = CallDelta(index=0, arguments="{}")
+ODD = Warned(text="odd")
+
+
+def of_child(notice: Notice) -> AgentNoticed:
+    return AgentNoticed(call="c", notice=notice)
+
+
+def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:
+    """What is shown of each of *steps*, and of what is left at their end."""
+    made = Delivery(include_partial=False).filter()
+    assert made is not None
+    return [[*made.shown(step)] for step in steps] + [[*made.rest()]]
+
+
+@pytest.mark.parametrize("end", [TURN, KEPT, END])
+def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
+    text, thought = TextDelta, ReasoningDelta
+    steps: list[list[Notice]] = [
+        [thought("a"), thought("b")],
+        [text("c"), ODD, text("d"), CALL, thought("e"), end, ODD],
+        [end],
+    ]
+    whole: list[Notice] = [thought("ab"), text("cd"), thought("e")]
+    assert shown(*steps) == [[], [ODD, *whole, end, ODD], [end], []]
+    assert Delivery(include_partial=True).filter() is None
+
+
+def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
+    steps: list[list[Notice]] = [[TextDelta("a"), DROPPED, ODD, TextDelta("b")], [CALL, ODD], [TURN]]
+    assert shown(*steps) == [[ODD], [ODD], [TextDelta("b"), TURN], []]
+
+
+def test_the_text_of_a_run_that_was_drained_comes_at_its_end() -> None:
+    assert shown([TextDelta("a")], [TextDelta("b")]) == [[], [], [TextDelta("ab")]]
+
+
+@pytest.mark.parametrize("buffer", [0, -1])
+def test_a_delivery_has_a_buffer(buffer: int) -> None:
+    with pytest.raises(ConfigError, match="buffer"):
+        Delivery(buffer=buffer)
