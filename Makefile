@@ -38,7 +38,7 @@ EDITABLE := --quiet --disable-pip-version-check --config-settings editable_mode=
 
 # An editable install in strict mode links the files that are there when it is made. So it is made again
 # whenever a file comes or goes, or what is to be installed changes: the stamp is named after both.
-ROOMS := apps diagrams effects engine performers projections settings states testing
+ROOMS := apps diagrams display effects engine performers projections settings states testing
 FILES := $(sort $(wildcard *.py *.pyi $(foreach room,$(ROOMS),$(room)/*.py $(room)/*.pyi $(room)/*/*.py $(room)/*/*/*.py) apps/console/page/* performers/stores/postgres/*.sql))
 WANTED := $(shell printf '%s\n' $(FILES) | cat - pyproject.toml requirements.lock | cksum)
 # What the tests need, and with it what all other targets do.

@@ -90,7 +90,7 @@ async def ask(
 
     Raises `ArgumentError` for an answer that is no decision: the question stays open, and the run stops.
     """
-    from .inputs import approval_event, located  # noqa: PLC0415  # see `Agent._session`
+    from .core.inputs import approval_event, located  # noqa: PLC0415  # see `Agent._session`
 
     question = located(request, scene.session, scene.run, scene.config)
     call = getattr(approver, "__call__", None)  # noqa: B004  # of an object it is what may be async

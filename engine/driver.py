@@ -38,7 +38,7 @@ from ..performers.base import (
     warn,
 )
 from ..performers.stores.base import Store
-from .machine import Machine, Step, error_line, ignored, is_deadline
+from .core.machine import Machine, Step, error_line, ignored, is_deadline
 
 
 class StepSink(Protocol):

@@ -211,7 +211,7 @@ class Settings:
             if store is None or not await store.load(name):
                 raise UnknownSession(name)
         elif self.session.latest and store is not None:
-            from ..engine.session.listing import latest  # noqa: PLC0415  # it needs cattrs
+            from ..engine.inspect.listing import latest  # noqa: PLC0415  # it needs cattrs
 
             name = await latest(store, agent.cwd)
         return agent.session(name)

@@ -22,8 +22,8 @@ from ..effects.notices import CallJudged
 from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
+from ..engine.core.machine import Machine, ignored
 from ..engine.inspect.transitions import steps
-from ..engine.machine import Machine, ignored
 from ..states.batch.batch import (
     AllowedInspecting,
     Asked,

@@ -29,7 +29,7 @@ from ..effects import config
 from ..effects.errors import TurnwheelError
 from ..effects.hooks import HookSpec
 from ..effects.permissions import Rule
-from ..engine.codec import decode
+from ..engine.core.codec import decode
 
 # The line between commands and the recorded text.
 DIVIDER = "----"

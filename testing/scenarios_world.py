@@ -14,6 +14,13 @@ from typing import Any, Final, TypeVar, final
 
 import attrs
 
+from ..display.rendering import (
+    history_lines,
+    line_of,
+    memory_lines,
+    state_line,
+    told_in_story,
+)
 from ..effects import Effect, events, is_request, records, requests
 from ..effects.config import Config, Steering
 from ..effects.events import ControlReceived, Event, UserSent
@@ -24,18 +31,11 @@ from ..effects.permissions import PermissionMode
 from ..effects.records import MailKind
 from ..effects.requests import Request
 from ..effects.usage import Spent, Usage
-from ..engine.codec import decode
+from ..engine.core.codec import decode
+from ..engine.core.machine import Machine, with_denials
+from ..engine.core.recovery import recover
 from ..engine.inspect.transitions import steps
 from ..engine.journal.entries import RunOpened
-from ..engine.machine import Machine, with_denials
-from ..engine.recovery import recover
-from ..engine.rendering import (
-    history_lines,
-    line_of,
-    memory_lines,
-    state_line,
-    told_in_story,
-)
 from ..performers.answers import check_answer
 from ..states.rules.inputs import joins_until
 from . import scenarios

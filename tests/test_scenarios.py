@@ -25,6 +25,7 @@ from support.patience import PATIENCE
 
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.scenario_export import scenario_of
+from turnwheel.display.rendering import line_of, state_line
 from turnwheel.effects import Effect, is_notice, is_request, requests
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import CallerError, ConfigError, TurnwheelError
@@ -41,7 +42,10 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Message
 from turnwheel.effects.notices import PASSING, Notice, RunEnded
-from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.core.codec import decode, encode
+from turnwheel.engine.core.machine import Machine, drive, ignored
+from turnwheel.engine.core.recovery import recover
+from turnwheel.engine.inspect.archive import replay
 from turnwheel.engine.inspect.replay import replayed
 from turnwheel.engine.journal import stored_checkpoints
 from turnwheel.engine.journal.checkpoints import checkpoint, restored
@@ -59,10 +63,6 @@ from turnwheel.engine.journal.entries import (
 )
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.journal.journal import Journal
-from turnwheel.engine.machine import Machine, drive, ignored
-from turnwheel.engine.recovery import recover
-from turnwheel.engine.rendering import line_of, state_line
-from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.completed_texts import Delivery
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session import Session

@@ -8,7 +8,7 @@ from typing import assert_never, final
 
 from ...effects.errors import CallerError, ConfigError, UnknownCall
 from ...effects.records import Change, SetModel
-from ...engine.machine import calls_in
+from ...engine.core.machine import calls_in
 from ..cli.build_settings import switch_problem
 from ..cli.call_report import find_call, report_lines
 from ..cli.option_types import resolve_name, short

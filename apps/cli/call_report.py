@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from ...effects.errors import ConfigError, UnknownCall
+from ...engine.inspect.archive import explain
 from ...engine.inspect.explain import Explanation
-from ...engine.session.archive import explain
 from ...performers.stores.base import Store
 from ..terminal.call_summary import duration
 from ..terminal.sanitize import clean, whole_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO, final
 
 from ...effects.notices import Notice
-from ...engine.codec import encode
+from ...engine.core.codec import encode
 from ..terminal.sanitize import in_escapes
 
 

@@ -22,8 +22,8 @@ from ...effects.records import Change, SetModel
 from ...effects.requests import AskApproval
 from ...effects.secrets import Secrets
 from ...engine.agent import DEFAULT_MODEL
+from ...engine.core.machine import calls_in
 from ...engine.inspect.explain import Explanation
-from ...engine.machine import calls_in
 from ...engine.session.environment import Environment
 from ...engine.session.session import Session
 from ...performers.base import SystemClock

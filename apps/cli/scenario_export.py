@@ -10,6 +10,7 @@ from typing import Any, assert_never, final
 
 import attrs
 
+from ...display.rendering import history_lines
 from ...effects import is_request
 from ...effects.config import Config
 from ...effects.errors import ConfigError
@@ -29,7 +30,9 @@ from ...effects.history import CallPiece, Piece, TextPiece
 from ...effects.messages import Outcome
 from ...effects.requests import Request
 from ...effects.usage import Usage
-from ...engine.codec import converter
+from ...engine.core.codec import converter
+from ...engine.core.machine import Machine
+from ...engine.core.recovery import recover
 from ...engine.journal.entries import (
     Branched,
     Entry,
@@ -43,9 +46,6 @@ from ...engine.journal.entries import (
     time_of,
 )
 from ...engine.journal.fold import initial_state, read
-from ...engine.machine import Machine
-from ...engine.recovery import recover
-from ...engine.rendering import history_lines
 from ...testing.scenarios import ScenarioError, read_scenario, rewritten
 from ...testing.scenarios_world import ScenarioWorld
 from ..terminal.sanitize import whole_name

@@ -12,9 +12,9 @@ from typing import TypeVar
 import click
 
 from ...effects.errors import ConfigError, UnknownSession
-from ...engine.session import archive
-from ...engine.session.archive import costs
-from ...engine.session.listing import NOTES, listed
+from ...engine.inspect import archive
+from ...engine.inspect.archive import costs
+from ...engine.inspect.listing import NOTES, listed
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...engine.inspect.listing import Listed
 from ...engine.journal.summary import SessionStatus, SessionSummary
-from ...engine.session.listing import Listed
 from ..terminal.call_summary import number
 from ..terminal.sanitize import whole_name
 from ..terminal.screen import INDENT, Screen

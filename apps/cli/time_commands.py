@@ -10,14 +10,14 @@ from typing import BinaryIO, TextIO, get_args
 import click
 
 from ...effects.errors import ConfigError
-from ...engine.inspect.bisect import Divergence
-from ...engine.inspect.pictures import PictureKind, picture_of
-from ...engine.inspect.replay import as_plain, line
-from ...engine.session.archive import (
+from ...engine.inspect.archive import (
     bisect as find_difference,
     bisect_versions as find_version_difference,
     replay as read_steps,
 )
+from ...engine.inspect.bisect import Divergence
+from ...engine.inspect.pictures import PictureKind, picture_of
+from ...engine.inspect.replay import as_plain, line
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
 from ...states.rules.model_messages import count

@@ -16,8 +16,8 @@ from ...effects.errors import ConfigError, UnknownSession
 from ...effects.permissions import PermissionMode
 from ...effects.records import SetMode, SetModel
 from ...engine.agent import Agent
+from ...engine.inspect.listing import latest
 from ...engine.journal.fold import fold
-from ...engine.session.listing import latest
 from ...engine.session.session import Session
 from ...performers.base import Performer
 from ...performers.stores.base import Store

@@ -17,14 +17,14 @@ import attrs
 from starlette.responses import Response
 
 from ...diagrams import chart
+from ...display.rendering import line_of
 from ...effects.errors import ConfigError
 from ...effects.events import ControlReceived, Event, Failure, ModelFailed
 from ...effects.records import SetMode, SetModel
-from ...engine.codec import TAG
+from ...engine.core.codec import TAG
+from ...engine.inspect.archive import bisect, costs, explain, replay
 from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Posted
-from ...engine.rendering import line_of
-from ...engine.session.archive import bisect, costs, explain, replay
 from ..cli.scenario_export import scenario_of
 from ..server.bodies import Listing
 from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole

@@ -22,7 +22,7 @@ import attrs
 from starlette.requests import HTTPConnection
 
 from ...effects.errors import ConfigError
-from ...engine.session.listing import NOTES
+from ...engine.inspect.listing import NOTES
 from .problems import Refused
 
 # Names of tenants and agents stand in names of sessions, between slashes, and in paths.

@@ -30,7 +30,7 @@ from ...effects.notices import (
     ReasoningDelta,
     TextDelta,
 )
-from ...engine.codec import encode
+from ...engine.core.codec import encode
 from ...engine.session.watching import position
 from ...states.state import Streaming
 from ...states.streaming import deltas

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from ...effects import events
 from ...effects.errors import CallerError
 from ...effects.records import Change
-from ...engine.codec import TAG, UNREADABLE, converter, structure
+from ...engine.core.codec import TAG, UNREADABLE, converter, structure
 from ...engine.inspect.fork import Replacement
 from .problems import Refused
 

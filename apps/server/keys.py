@@ -23,9 +23,9 @@ import msgspec
 
 from ...effects.errors import SessionGone, StoreConflict, StoreError
 from ...effects.validators import clean
-from ...engine.codec import encode
+from ...engine.core.codec import encode
+from ...engine.inspect.listing import NOTES
 from ...engine.journal.summary import SessionKind, SessionSummary
-from ...engine.session.listing import NOTES
 from .problems import Refused
 
 if TYPE_CHECKING:

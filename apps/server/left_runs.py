@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import JournalError, StoreConflict, TurnwheelError, WorldError
+from ...engine.inspect.listing import described
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Posted
 from ...engine.journal.summary import SessionStatus
-from ...engine.session.listing import described
 from ...performers.base import warn
 from ...performers.stores.base import MAX_OVERDUE
 from ..hosts.lapsed import LeaseWatch
 
 if TYPE_CHECKING:
-    from ...engine.session.listing import Listed
+    from ...engine.inspect.listing import Listed
     from ...performers.stores.base import Store
 
 # Seconds between two questions for deadlines that are over.

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from ...effects.errors import TurnwheelError, UnknownSession
+from ...engine.inspect.listing import newer
 from ...engine.session.environment import POLL_PAUSE
-from ...engine.session.listing import newer
 from ...engine.session.poller import ANY_SESSION, Poller, Waiter
 from .access import Namespace
 from .feed import BEAT, StreamReader, id_line
 from .views import is_at_rest, row_body, session_body
 
 if TYPE_CHECKING:
-    from ...engine.session.listing import Listed
+    from ...engine.inspect.listing import Listed
     from .bodies import SessionBody
     from .open_sessions import OpenSessions
 

@@ -26,8 +26,8 @@ from ...effects.errors import (
     UnknownSession,
 )
 from ...engine.agent import Agent
+from ...engine.inspect.listing import each_listed
 from ...engine.journal.summary import SessionKind
-from ...engine.session.listing import each_listed
 from ..hosts.tenant_bound import TenantBound
 from .access import Namespace
 from .feed import SessionFeed
@@ -35,7 +35,7 @@ from .left_runs import LeftRuns, is_left
 from .problems import Refused
 
 if TYPE_CHECKING:
-    from ...engine.session.listing import Listed
+    from ...engine.inspect.listing import Listed
     from ...engine.session.session import Session
     from ...performers.stores.base import Store
     from .limits import ServerLimits

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...effects import events, notices
 from ...effects.errors import UnknownRequest
-from ...engine.inputs import approval_event
+from ...engine.core.inputs import approval_event
 from ...engine.inspect.replay import replayed
 from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
@@ -18,7 +18,7 @@ from .problems import Refused
 
 if TYPE_CHECKING:
     from ...effects.requests import AskApproval
-    from ...engine.machine import Machine
+    from ...engine.core.machine import Machine
     from ...engine.session.session import Session
     from .bodies import NewDecision
 

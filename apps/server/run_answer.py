@@ -20,9 +20,9 @@ from starlette.responses import Response
 
 from ...effects.errors import UnknownSession
 from ...effects.notices import notices_in
+from ...engine.inspect.archive import replay
+from ...engine.inspect.listing import described
 from ...engine.journal.summary import SessionStatus
-from ...engine.session.archive import replay
-from ...engine.session.listing import described
 from ...projections import to_sse
 from ...projections.json_events import Events, JsonEvent
 from ...projections.posted import ClientPost

@@ -17,12 +17,12 @@ from ...effects.errors import ConfigError, UnknownCall, UnknownRequest, UnknownS
 from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel, SetThinking
+from ...engine.inspect.archive import delete
 from ...engine.inspect.export import export_entries
+from ...engine.inspect.listing import described, listed
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Forked
 from ...engine.journal.summary import SessionKind
-from ...engine.session.archive import delete
-from ...engine.session.listing import described, listed
 from .bodies import (
     AcceptedBody,
     AgentBody,
@@ -46,7 +46,7 @@ from .views import agent_body, session_body
 
 if TYPE_CHECKING:
     from ...engine.inspect.fork import Replacement
-    from ...engine.session.listing import Listed
+    from ...engine.inspect.listing import Listed
     from .open_sessions import LiveSession, OpenSessions
 
 ACCEPTED, CREATED, OK = HTTPStatus.ACCEPTED, HTTPStatus.CREATED, HTTPStatus.OK

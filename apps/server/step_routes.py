@@ -13,10 +13,10 @@ from starlette.responses import Response
 from ...diagrams import chart
 from ...effects.errors import ConfigError
 from ...effects.events import Event
-from ...engine.codec import converter
+from ...engine.core.codec import converter
+from ...engine.inspect.archive import replay
 from ...engine.inspect.moves import moves, preview
 from ...engine.inspect.replay import ReplayedStep, plain_effects
-from ...engine.session.archive import replay
 from .bodies import Listing, MoveBody, PreviewBody, StepBody, StepInFull, TriedEvent
 from .given import event_of
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole

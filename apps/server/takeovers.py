@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
 from ...effects.errors import JournalError, TurnwheelError, UnknownSession, WorldError
-from ...engine.session.listing import described
+from ...engine.inspect.listing import described
 from ...performers.base import warn
 
 if TYPE_CHECKING:
-    from ...engine.session.listing import Listed
+    from ...engine.inspect.listing import Listed
     from .access import Namespace
     from .open_sessions import OpenSessions
 

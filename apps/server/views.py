@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...effects.messages import Message
-from ...engine.codec import TAG, converter
+from ...engine.core.codec import TAG, converter
+from ...engine.core.snapshots import Snapshot, flat
 from ...engine.inspect.replay import ReplayedStep, plain_effects, plain_entry
 from ...engine.journal.summary import SessionKind, SessionStatus
-from ...engine.snapshots import Snapshot, flat
 from ...states.rules.schema import arguments_of
 from ...states.state import Done, State
 from .bodies import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...effects.requests import AskApproval
     from ...effects.usage import Spent
     from ...engine.agent import Agent
-    from ...engine.session.listing import Listed
+    from ...engine.inspect.listing import Listed
     from ...engine.session.session import Session
     from .access import Namespace
 

@@ -24,8 +24,8 @@ from ...effects.requests import (
     RunTool,
     SetTimer,
 )
-from ...engine.machine import Machine, calls_at, is_deadline, questions
-from ...engine.recovery import recover
+from ...engine.core.machine import Machine, calls_at, is_deadline, questions
+from ...engine.core.recovery import recover
 from ...engine.session.session import Session
 from .call_summary import essence
 

@@ -19,7 +19,7 @@ import msgspec
 
 from ...effects.errors import InternalError, JournalError
 from ...effects.events import Failure
-from ..codec import TAG
+from ..core.codec import TAG
 from ..journal.encoding import decode_entry
 from ..journal.entries import Stepped, time_of
 from .replay import ReplayedStep, as_plain, plain_entry, replayed

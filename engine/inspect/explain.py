@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never, final
 import attrs
 
 from ... import effects
+from ..core.machine import calls_at, calls_in
 from ..journal.entries import (
     Branched,
     Entry,
@@ -25,7 +26,6 @@ from ..journal.entries import (
     TakenOver,
     Titled,
 )
-from ..machine import calls_at, calls_in
 from .replay import ReplayedStep, replayed
 
 

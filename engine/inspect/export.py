@@ -10,7 +10,7 @@ import msgspec
 from ...effects.messages import Message, Role
 from ...effects.records import AppendMessage, ReplaceHistory
 from ...effects.requests import CallModel
-from ..codec import converter
+from ..core.codec import converter
 from ..journal.entries import Forked, RunOpened
 from ..journal.fold import initial_state, read
 from ..journal.summary import SessionSummary

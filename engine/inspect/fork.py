@@ -18,13 +18,13 @@ import attrs
 from ... import effects, states
 from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
 from ...effects.validators import MAX_PROMPT, of_kind, within
-from ..codec import encode
-from ..inputs import Input, approval_event, control_event
+from ..core.codec import encode
+from ..core.inputs import Input, approval_event, control_event
+from ..core.machine import Machine, calls_at, ignored, links_of, questions
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
 from ..journal.fold import SessionState, apply_entry, fold, is_foreign
 from ..journal.summary import SessionSummary, summarize
-from ..machine import Machine, calls_at, ignored, links_of, questions
 from .replay import replayed
 
 # What may happen in a copy in place of a step: an event, such as the step's own with something changed; a

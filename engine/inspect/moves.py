@@ -20,8 +20,8 @@ from ...effects.errors import ConfigError
 from ...effects.events import Event
 from ...states.rules.inputs import refusal
 from ...states.state import State
+from ..core.machine import Machine, calls_at, calls_in, ignored, questions
 from ..journal.entries import RunOpened
-from ..machine import Machine, calls_at, calls_in, ignored, questions
 
 # The text of an example: what a model, a tool or a person says there is for the caller to write.
 EXAMPLE = "..."

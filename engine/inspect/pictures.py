@@ -8,13 +8,13 @@ from typing import Final, Literal, get_args
 import attrs
 
 from ...diagrams import Party, Said, Took, calls, chart, sequence
+from ...display.rendering import decision_of, line_of, message_line, printable, quoted, short
 from ...effects import events, requests
 from ...effects.errors import ArgumentError
 from ...effects.messages import Role
 from ...effects.notices import RunEnded
 from ...effects.records import AppendMessage
 from ..journal.entries import Posted
-from ..rendering import decision_of, line_of, message_line, printable, quoted, short
 from .replay import ReplayedStep, path_of
 
 # The pictures that there are.

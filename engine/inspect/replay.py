@@ -14,6 +14,8 @@ from typing import Any, cast, final
 
 import attrs
 
+from ...display.notebook import Card, Displayed
+from ...display.rendering import line_of
 from ...effects import Effect
 from ...effects.config import Config
 from ...effects.errors import InternalError, JournalError
@@ -21,12 +23,10 @@ from ...effects.events import Event, ModelStreamed
 from ...effects.usage import Spent
 from ...states.context import Memory
 from ...states.state import State
-from ..codec import TAG, converter, in_json
+from ..core.codec import TAG, converter, in_json
+from ..core.machine import ChildLink, Machine, links_of
 from ..journal.entries import Entry, Forked, Posted, RunOpened, Stepped, time_of
 from ..journal.fold import SessionState, entries_of, initial_state, read
-from ..machine import ChildLink, Machine, links_of
-from ..notebook import Card, Displayed
-from ..rendering import line_of
 from .transitions import steps as transitions
 
 

@@ -10,9 +10,9 @@ import attrs
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...states.state import Done
+from ..core.machine import Machine
 from ..journal.entries import Branched, Entry, Forked, RunOpened, Stepped
 from ..journal.fold import SessionState, initial_state, read
-from ..machine import Machine
 
 
 @final

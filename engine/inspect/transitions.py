@@ -13,7 +13,7 @@ from ...effects.errors import InternalError
 from ...effects.events import Entered, Event
 from ...states.context import Memory
 from ...states.state import Done, State
-from ..machine import MAX_ENTERED, Machine, advance
+from ..core.machine import MAX_ENTERED, Machine, advance
 
 
 @final

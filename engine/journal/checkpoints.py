@@ -24,9 +24,9 @@ from ...effects.config import Config
 from ...effects.errors import JournalError
 from ...effects.history import DeferredItems, History, Log
 from ...effects.messages import Message
-from ..codec import UNREADABLE, converter, in_json, structure
-from ..machine import Machine
-from ..snapshots import Snapshot, flat, grouped
+from ..core.codec import UNREADABLE, converter, in_json, structure
+from ..core.machine import Machine
+from ..core.snapshots import Snapshot, flat, grouped
 from .entries import VERSION
 from .fold import FullResults, ResultPlace, SessionState
 

@@ -8,7 +8,7 @@ import msgspec
 
 from ...effects.errors import JournalError, NewerVersion, TooLarge
 from ...effects.validators import MAX_ENTRY
-from ..codec import UNREADABLE, converter, in_json, structure
+from ..core.codec import UNREADABLE, converter, in_json, structure
 from .entries import VERSION, Entry
 
 # The key of the version.

@@ -27,7 +27,7 @@ from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...states.context import SessionMemory
 from ...states.rules.inputs import next_prompt
-from ..machine import Machine, Step, apply_inputs, overtaken, questions
+from ..core.machine import Machine, Step, apply_inputs, overtaken, questions
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
 # Characters of full results that are held in memory, where no journal has them; the oldest go first.

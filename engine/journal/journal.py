@@ -140,7 +140,7 @@ class Journal:
         key = self.row if summary is None else summary.key
         # A row is written only where a list of sessions would show something else: most steps change nothing.
         if summary is not None and key != self.row:
-            from ..codec import encode  # noqa: PLC0415  # as in `__init__`
+            from ..core.codec import encode  # noqa: PLC0415  # as in `__init__`
 
             row = encode(summary, SessionSummary)
         try:

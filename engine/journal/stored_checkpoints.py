@@ -17,7 +17,7 @@ import attrs
 
 from ...effects.errors import JournalError, WorldError
 from ...performers.base import logger, warn
-from ..machine import Machine, calls_at
+from ..core.machine import Machine, calls_at
 from .fold import SessionState, branch_targets, fold
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def copy_checkpoints(store: Store, found: FoundState, session: str, incarn
 
 async def _prepare() -> None:
     """Load what makes checkpoints, in parts: all of it at once would hold up other sessions for 20 ms."""
-    from .. import snapshots  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # as above
+    from ..core import snapshots  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # as above
 
     await asyncio.sleep(0)
     from . import checkpoints  # noqa: PLC0415  # as above

@@ -13,7 +13,7 @@ from .worker import RUNNING, Owner, let_go
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from ..inputs import Input
+    from ..core.inputs import Input
     from .worker import Worker
 
 # The tasks of all workers until they end: a loop holds its tasks only weakly, and no caller need hold them.

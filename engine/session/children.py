@@ -39,8 +39,8 @@ from ...performers.base import LEAVING
 from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
-from ..inputs import Input, closed, closers, located
-from ..machine import ChildLink, agent_before, dues_in, links_of
+from ..core.inputs import Input, closed, closers, located
+from ..core.machine import ChildLink, agent_before, dues_in, links_of
 from .environment import FAILED_REASONS, POLL_PAUSE
 
 if TYPE_CHECKING:

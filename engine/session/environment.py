@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
 
+from ...display.notebook import Card, Displayed
 from ...effects.errors import Choice, RunFailed
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...performers.base import noop
-from ..notebook import Card, Displayed
 from .completed_texts import Delivery
 from .feed import Reader
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ...performers.redactor import Redactor
     from ...performers.stores.base import Store
     from ...states.context import Mail
-    from ..inputs import Input
-    from ..machine import Machine
+    from ..core.inputs import Input
+    from ..core.machine import Machine
 
 
 class Titles(Choice):
@@ -124,7 +124,7 @@ class Result(Displayed):
 
     def _card(self) -> Card:
         # It knows all states, and an agent is made without them.
-        from ..rendering import line_of, printable, spent_of  # noqa: PLC0415  # see above
+        from ...display.rendering import line_of, printable, spent_of  # noqa: PLC0415  # see above
 
         reason = "rests" if self.reason is None else str(self.reason)
         questions = [f"waits for {line_of(one)}" for one in self.waiting]

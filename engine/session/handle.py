@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...effects.messages import Binary
     from ...effects.notices import DoneReason, Notice
     from ...effects.records import Change
-    from ..inputs import Input
+    from ..core.inputs import Input
     from .background import Background
     from .environment import Result, SpokenSession
     from .subscription import Position

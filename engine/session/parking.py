@@ -23,8 +23,8 @@ from ...effects.events import ModelFinished
 from ...effects.history import CallPiece
 from ...effects.messages import StopReason
 from ...effects.usage import Usage
+from ..core.machine import Machine
 from ..journal.fold import SessionState
-from ..machine import Machine
 
 # Seconds after which a session that rests is packed: one that goes on at once need not be unpacked again.
 PARK_AFTER = 0.1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..notebook import Card, Displayed
-from ..rendering import line_of, spent_of, state_line
+from ...display.notebook import Card, Displayed
+from ...display.rendering import line_of, spent_of, state_line
 
 if TYPE_CHECKING:
     from ..inspect.pictures import PictureKind

@@ -10,8 +10,8 @@ from ...states.rules.hooks import guards
 
 if TYPE_CHECKING:
     from ...effects.events import Post
-    from ..inputs import Input
-    from ..machine import Machine
+    from ..core.inputs import Input
+    from ..core.machine import Machine
     from .environment import Environment
     from .session_log import SessionLog
 

@@ -13,7 +13,7 @@ from .environment import Result
 
 if TYPE_CHECKING:
     from ...effects.requests import AskApproval
-    from ..machine import Machine
+    from ..core.machine import Machine
     from .children import Children
     from .feed import Feed
     from .followed import Followed

@@ -22,7 +22,7 @@ from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
 from ...performers.base import noop
-from ..inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
+from ..core.inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
 from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from ...effects.records import Change, SetMode
     from ...performers.stores.base import Store
     from ...states.context import Mail
+    from ..core.machine import ChildLink, Machine
     from ..inspect.fork import Replacement
     from ..inspect.run_tree import RunInfo
-    from ..machine import ChildLink, Machine
     from .feed import Reader
 
 

@@ -31,11 +31,11 @@ from ...effects.history import merged
 from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
+from ..core.machine import Machine, Step
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold
 from ..journal.journal import ConcurrentEntry, Journal, Summarizer
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
-from ..machine import Machine, Step
 from .parking import PARK_AFTER, Parked, parked
 from .poller import written
 

@@ -10,14 +10,14 @@ from ...effects.events import ApprovalGiven, ControlReceived
 from ...effects.notices import ApprovalRequested
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
+from ..core.recovery import recover
 from ..journal.entries import TakenOver
-from ..recovery import recover
 
 if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
     from ...effects.events import Event
-    from ..machine import Machine
+    from ..core.machine import Machine
     from .session_log import SessionLog
 
 

@@ -37,10 +37,10 @@ from ...performers.base import noop
 from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
+from ..core.inputs import check_room
+from ..core.machine import with_denials
 from ..driver import Driver, Inbox
-from ..inputs import check_room
 from ..journal.entries import HandedOver, Posted, Titled
-from ..machine import with_denials
 from .children import Children, ChildRunner
 from .environment import Titles
 from .feed import Feed
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
     from ...performers.base import Performer, Performers
-    from ..inputs import Input
+    from ..core.inputs import Input
     from .completed_texts import CompletedTexts
     from .environment import Environment, OpenSession
     from .run_stream import RunBuffer

@@ -34,7 +34,7 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
 )
-from turnwheel.engine.codec import decode
+from turnwheel.engine.core.codec import decode
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal import entries
 

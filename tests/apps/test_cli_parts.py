@@ -46,9 +46,9 @@ from turnwheel.effects.notices import ApprovalRequested
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.inspect.explain import Explanation, Moment
+from turnwheel.engine.inspect.listing import Listed
 from turnwheel.engine.inspect.run_tree import RunInfo
 from turnwheel.engine.journal.summary import SessionSummary
-from turnwheel.engine.session.listing import Listed
 from turnwheel.states.rules.permission import RUN_AGAIN
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from turnwheel import Agent, ChildSpec, DoneReason, Limits, ModelSpec, Permissio
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.notices import InterruptRequested, TextDelta, ToolOutput, ToolStarted, TurnEnded
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.session.listing import listed
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.testing.scripted import Reply, calls, says
 from turnwheel.testing.stores import FaultyStore
 

@@ -31,7 +31,7 @@ from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import Compacted, RequestDelayed, RetryScheduled
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.session.archive import costs
+from turnwheel.engine.inspect.archive import costs
 from turnwheel.performers import price_of
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.projections import TurnEvents

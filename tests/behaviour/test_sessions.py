@@ -56,9 +56,9 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.archive import bisect, delete, export, prune, replay
+from turnwheel.engine.inspect.listing import Listed, latest, listed
 from turnwheel.engine.journal.summary import Activity, activity_of
-from turnwheel.engine.session.archive import bisect, delete, export, prune, replay
-from turnwheel.engine.session.listing import Listed, latest, listed
 from turnwheel.states.state import Compacting, CompactReason, Thinking
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 

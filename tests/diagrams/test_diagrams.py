@@ -217,7 +217,7 @@ def test_an_unknown_name_cannot_be_drawn(name: str) -> None:
 
 def test_a_program_that_draws_nothing_loads_no_renderer() -> None:
     """The import takes time, and a machine draws only when a notebook shows it."""
-    assert run("import sys, turnwheel.engine.machine; print('transitions' in sys.modules)") == "False\n"
+    assert run("import sys, turnwheel.engine.core.machine; print('transitions' in sys.modules)") == "False\n"
 
 
 @each_label

@@ -12,7 +12,7 @@ from turnwheel.diagrams import hierarchical_machine
 from turnwheel.diagrams.picture import LABELS
 from turnwheel.effects.errors import ConfigError, IllegalTransition
 from turnwheel.effects.events import Entered, Event, ModelFinished, UserSent
-from turnwheel.engine import machine as ours
+from turnwheel.engine.core import machine as ours
 from turnwheel.states.table import LEGAL, TABLE
 
 

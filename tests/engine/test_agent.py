@@ -45,8 +45,8 @@ from turnwheel.effects.notices import TextDelta, ToolOutput
 from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose, RunTool, SetTimer
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.session.environment import Titles
-from turnwheel.engine.session.listing import listed
 from turnwheel.performers import command_hook
 from turnwheel.performers.base import PerformContext, noop, sleep
 from turnwheel.performers.models.rate_limits import RateLimit

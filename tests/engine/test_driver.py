@@ -40,10 +40,10 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.core.machine import Machine, Step, ignored
 from turnwheel.engine.driver import Driver, Inbox, Unkept
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.machine import Machine, Step, ignored
 from turnwheel.performers.base import PerformContext, sleep
 from turnwheel.states import State, streaming
 from turnwheel.testing.clocks import AutoClock, ManualClock

@@ -75,10 +75,10 @@ from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, FireHook, InspectCall, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.core.snapshots import Snapshot
+from turnwheel.engine.inspect.archive import replay
 from turnwheel.engine.journal.entries import VERSION, Entry
-from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.environment import Environment, Titles
-from turnwheel.engine.snapshots import Snapshot
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.states.state import Done

@@ -24,9 +24,9 @@ from hosts.host import Answer, Cancel, Harm, Input, Interrupt, Look, Prompt, Ste
 from hosts.newer import NEWER
 from hosts.sessions import give, look_at
 from turnwheel import Agent, MemoryStore, Session, SQLiteStore
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.engine.session.lease import decoded
-from turnwheel.engine.session.listing import listed
 from turnwheel.performers import PostgresStore
 from turnwheel.performers.stores.base import Store
 

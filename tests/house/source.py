@@ -17,6 +17,7 @@ ROOMS = (
     "states",
     "diagrams",
     "performers",
+    "display",
     "engine",
     "projections",
     "settings",

@@ -32,9 +32,7 @@ import turnwheel.states
 WORDS_AND_DECISIONS = sources("effects", "states")
 # The journal itself and its checkpoints read and write the store.
 AWAITING = {"journal.py", "stored_checkpoints.py"}
-PURE_ENGINE = [path for path in sources("engine/journal") if path.name not in AWAITING] + [
-    ROOT / "engine" / f"{module}.py" for module in ("machine", "recovery", "snapshots")
-]
+PURE_ENGINE = [path for path in sources("engine/core", "engine/journal") if path.name not in AWAITING]
 PURE_IMPORTS = frozenset(
     [
         "__future__",

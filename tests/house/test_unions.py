@@ -29,8 +29,8 @@ MATCHES = {
         "State": {
             "states/state.py: batch_of",
             "states/done.py: failed",
-            "engine/machine.py: _dispatch",
-            "engine/recovery.py: _next_steps",
+            "engine/core/machine.py: _dispatch",
+            "engine/core/recovery.py: _next_steps",
             "engine/journal/fold.py: _asks_model",
             "engine/journal/fold.py: _first_prompt",
             "engine/journal/fold.py: _own_state",
@@ -40,12 +40,14 @@ MATCHES = {
         "Waiting": {
             "states/thinking.py: _entered",
             "states/thinking.py: _answered",
-            "engine/recovery.py: _stage",
+            "engine/core/recovery.py: _stage",
             "engine/journal/fold.py: _first_prompt",
         },
-        "CompactStage": {"engine/recovery.py: _compaction"},
+        "CompactStage": {"engine/core/recovery.py: _compaction"},
     },
-    "states/batch/batch.py": {"Phase": {"states/batch/settle.py: _given_up", "engine/recovery.py: _call"}},
+    "states/batch/batch.py": {
+        "Phase": {"states/batch/settle.py: _given_up", "engine/core/recovery.py: _call"}
+    },
     "engine/journal/entries.py": {
         "Entry": {
             "engine/journal/fold.py: apply_entry",
@@ -54,7 +56,7 @@ MATCHES = {
         }
     },
     "effects/requests.py": {
-        "Request": {"performers/answers.py: failed_answer", "engine/recovery.py: _given_up"}
+        "Request": {"performers/answers.py: failed_answer", "engine/core/recovery.py: _given_up"}
     },
     "effects/records.py": {"Record": {"states/context.py: record"}},
 }

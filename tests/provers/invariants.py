@@ -21,7 +21,7 @@ from turnwheel.effects.messages import Role
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import Purpose
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.machine import calls_at
+from turnwheel.engine.core.machine import calls_at
 from turnwheel.states.batch.batch import (
     Asked,
     Batch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnwheel.effects.config import Config
 from turnwheel.effects.events import Event
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.core.machine import Machine
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.state import State
 

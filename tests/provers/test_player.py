@@ -51,8 +51,8 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
-from turnwheel.engine.codec import decode, encode
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.core.codec import decode, encode
+from turnwheel.engine.core.machine import Machine
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL

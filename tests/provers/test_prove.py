@@ -47,7 +47,7 @@ from turnwheel.effects.history import CallPiece
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.core.machine import Machine
 from turnwheel.states.table import LEGAL
 
 WORLDS = tuple(worlds())
@@ -269,7 +269,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
     "taken over": (
         "look and write, serial, skip_rest",
         (
-            "engine/recovery.py",
+            "engine/core/recovery.py",
             "if spec is None or (begun and spec.side_effect is effects.SideEffect.UNSAFE):",
             "if spec is None:",
         ),
@@ -277,7 +277,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
     ),
     "read again": (
         "a hook at the end",
-        ("engine/snapshots.py", "part(RunProgress)", "attrs.evolve(part(RunProgress), continues=0)"),
+        ("engine/core/snapshots.py", "part(RunProgress)", "attrs.evolve(part(RunProgress), continues=0)"),
         "restored it is",
     ),
     "stepped by hand": (

@@ -30,9 +30,9 @@ from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetThinking
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.session_log import SessionLog
 
 pytestmark = pytest.mark.prover

@@ -26,7 +26,7 @@ from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Finish, StopReason
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.machine import Machine, calls_at
+from turnwheel.engine.core.machine import Machine, calls_at
 from turnwheel.states.batch.batch import Order, Running, RunningChild
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import MachineHarness, call, calls, config

@@ -15,8 +15,8 @@ from turnwheel.effects.notices import Compacted, ResultsCleared
 from turnwheel.effects.records import ClearResults
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import compaction
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.token_estimates import (

@@ -14,8 +14,8 @@ from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.permissions import Rule
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import AskApproval, FireHook, InspectCall, RunTool
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.recovery import recover
+from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.core.recovery import recover
 from turnwheel.testing.harness import MachineHarness, call, config
 from turnwheel.testing.state_fixtures import run_at
 

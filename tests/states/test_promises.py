@@ -59,7 +59,7 @@ from provers.simulation.watched import copied, happen
 from turnwheel.effects import Effect, events, messages, notices, records, requests, usage
 from turnwheel.effects.config import ChildSpec, Config, Limits, Retries, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.history import History
-from turnwheel.engine.machine import advance, ignored
+from turnwheel.engine.core.machine import advance, ignored
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.limits import child_tools
 from turnwheel.states.rules.retry import retry_delay

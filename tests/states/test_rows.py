@@ -89,7 +89,7 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.machine import calls_at
+from turnwheel.engine.core.machine import calls_at
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.table import IGNORED, TABLE, Row
 

@@ -39,7 +39,7 @@ from turnwheel.effects.messages import (
     user,
 )
 from turnwheel.effects.usage import Spent, Usage, cost
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.core.machine import Machine
 from turnwheel.states.rules import compaction, model_messages
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.hooks import opinion

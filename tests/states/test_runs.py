@@ -20,9 +20,9 @@ from turnwheel.effects.config import (
 )
 from turnwheel.effects.history import CallPiece, History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.core.codec import decode, encode
+from turnwheel.engine.core.machine import Machine, questions
 from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.engine.machine import Machine, questions
 from turnwheel.states.context import Context
 from turnwheel.testing.harness import TOOLS, MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at

@@ -19,14 +19,14 @@ import pytest
 from provers.audit.decisions import TOLD
 from provers.simulation.watched import Watched
 
+from turnwheel.display.rendering import fields_of, line_of
 from turnwheel.effects.events import Post
 from turnwheel.effects.notices import CallDelta, InputTaken, RunStarted, TurnEnded
 from turnwheel.effects.records import TakeMail, UseIds
 from turnwheel.effects.requests import CallModel, FireHook
+from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.core.recovery import recover
 from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.recovery import recover
-from turnwheel.engine.rendering import fields_of, line_of
 from turnwheel.states.rules.compaction import SUMMARY_INSTRUCTIONS
 from turnwheel.testing.scenarios import ScenarioError, read_scenario
 from turnwheel.testing.scenarios_world import InputWaits, ProcessLost, ScenarioWorld, as_driven

@@ -13,7 +13,7 @@ from turnwheel.effects import Effect
 from turnwheel.effects.errors import IllegalTransition, InternalError
 from turnwheel.effects.events import Answer, Entered, Event, ToolFinished
 from turnwheel.effects.messages import ToolCall
-from turnwheel.engine.machine import Machine, transition
+from turnwheel.engine.core.machine import Machine, transition
 from turnwheel.states import compacting, confirming, dispatching, done, executing, streaming, thinking
 from turnwheel.states.batch.batch import Batch, Call, Phase, Queued, Running, Stopping
 from turnwheel.states.context import Context

@@ -9,7 +9,7 @@ import pytest
 from turnwheel.effects.config import Loops
 from turnwheel.effects.events import Approve, Failure
 from turnwheel.effects.requests import SetTimer
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.core.machine import Machine
 from turnwheel.testing.harness import MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 

@@ -11,7 +11,7 @@ from support.http_server import Asking, scripted, serving
 
 from turnwheel.apps.console.routes import UNBEGUN, page_files
 from turnwheel.effects.events import Failure
-from turnwheel.engine.recovery import WHY
+from turnwheel.engine.core.recovery import WHY
 from turnwheel.testing.scripted import calls, says
 
 PAY = calls(("pay", {"amount": 5}))

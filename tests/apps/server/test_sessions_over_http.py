@@ -13,7 +13,7 @@ from support.patience import PATIENCE
 from turnwheel import ChildSpec, MemoryStore, Policy
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects.config import Concurrency
-from turnwheel.engine.codec import encode
+from turnwheel.engine.core.codec import encode
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.performers.stores.base import SessionInfo, Store
 from turnwheel.testing.scripted import calls, says, stalls

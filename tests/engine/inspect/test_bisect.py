@@ -18,11 +18,11 @@ from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.archive import bisect, bisect_versions
 from turnwheel.engine.inspect.bisect import NAMED, Divergence, compare_labels, compare_sessions, compare_steps
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Posted, RunOpened, Stepped
-from turnwheel.engine.session.archive import bisect, bisect_versions
 from turnwheel.performers.stores.base import Store
 from turnwheel.states import streaming
 from turnwheel.states.state import Start, Thinking

@@ -14,8 +14,8 @@ from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.inspect.archive import costs
 from turnwheel.engine.inspect.costs import Costs, ModelCosts
-from turnwheel.engine.session.archive import costs
 from turnwheel.testing.scripted import Reply, calls, says, stalls
 
 if TYPE_CHECKING:

@@ -39,11 +39,11 @@ from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.archive import explain
 from turnwheel.engine.inspect.explain import account, find_wish
 from turnwheel.engine.inspect.replay import replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped
-from turnwheel.engine.session.archive import explain
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says

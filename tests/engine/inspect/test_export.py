@@ -13,9 +13,9 @@ from hypothesis import given, strategies as st
 from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.messages import Binary
-from turnwheel.engine.codec import encode
+from turnwheel.engine.core.codec import encode
+from turnwheel.engine.inspect.archive import delete, export, prune
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
-from turnwheel.engine.session.archive import delete, export, prune
 from turnwheel.projections import AgentEvents
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.stores import StoreOver

@@ -35,12 +35,12 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects import config, errors, events, messages, notices, requests, usage
+from turnwheel.engine.inspect.archive import costs, explain, export
 from turnwheel.engine.inspect.fork import Replacement
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Forked, Stepped
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus
-from turnwheel.engine.session.archive import costs, explain, export
-from turnwheel.engine.session.listing import listed
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls

@@ -14,9 +14,9 @@ from provers.simulation.sessions import SESSION, SessionPlayer, to_the_end
 from turnwheel.effects.config import Concurrency
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import Request, RunTool
+from turnwheel.engine.inspect.archive import bisect
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Branched, RunOpened, Stepped, TakenOver
-from turnwheel.engine.session.archive import bisect
 
 FORK = "fork"
 

@@ -9,6 +9,7 @@ import pytest
 
 from turnwheel import Agent, ChildSpec, Deny, Hook, HookAnswer, HookCall, MemoryStore, hook, tool
 from turnwheel.diagrams import Party, Said, Took
+from turnwheel.display.rendering import line_of
 from turnwheel.effects import CallModel, events
 from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
 from turnwheel.effects.errors import ArgumentError
@@ -23,7 +24,6 @@ from turnwheel.engine.inspect.pictures import picture_of, said_in, took_in
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped
-from turnwheel.engine.rendering import line_of
 from turnwheel.testing import AutoClock, ScriptedModel, calls, says
 
 

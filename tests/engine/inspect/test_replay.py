@@ -31,12 +31,12 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import TextPiece
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
+from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.inspect.archive import replay
 from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, path_of, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
 from turnwheel.states import streaming

@@ -16,7 +16,8 @@ from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import ApprovalGiven, Approve, Interrupted, UserSteered
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.core.codec import decode, encode
+from turnwheel.engine.inspect.listing import described, latest, listed
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped
 from turnwheel.engine.journal.fold import SessionState, fold
@@ -30,7 +31,6 @@ from turnwheel.engine.journal.summary import (
     summarize,
     summary_key,
 )
-from turnwheel.engine.session.listing import described, latest, listed
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.state_fixtures import PLACES, run_at

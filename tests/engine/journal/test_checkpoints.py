@@ -15,6 +15,7 @@ from turnwheel.effects import Effect
 from turnwheel.effects.errors import JournalError
 from turnwheel.effects.history import DeferredItems, History, Log
 from turnwheel.effects.messages import Message, user
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.checkpoints import (
     APART,
     DIGEST,
@@ -26,7 +27,6 @@ from turnwheel.engine.journal.checkpoints import (
 )
 from turnwheel.engine.journal.entries import VERSION
 from turnwheel.engine.journal.fold import FullResults, SessionState, branch_targets, initial_state, read
-from turnwheel.engine.machine import Machine
 from turnwheel.testing.harness import config
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

@@ -16,6 +16,7 @@ from turnwheel.effects.notices import CallSettled, RunStarted
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import AppendMessage, ReplaceHistory, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.core.machine import Machine, Step
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import (
     VERSION,
@@ -42,7 +43,6 @@ from turnwheel.engine.journal.fold import (
     read,
     try_name,
 )
-from turnwheel.engine.machine import Machine, Step
 from turnwheel.states import (
     Admitting,
     Batch,

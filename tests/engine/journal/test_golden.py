@@ -22,12 +22,12 @@ from turnwheel import Approve, Deny, MemoryStore, Session
 from turnwheel.effects.config import SideEffect
 from turnwheel.effects.events import Entered, Event, ToolProgressed
 from turnwheel.effects.messages import Outcome
+from turnwheel.engine.core.snapshots import Snapshot
+from turnwheel.engine.inspect.archive import export, replay
 from turnwheel.engine.inspect.replay import line
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.journal.fold import SessionState, fold, initial_state, read
-from turnwheel.engine.session.archive import export, replay
-from turnwheel.engine.snapshots import Snapshot
 from turnwheel.states.batch.batch import Running
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.scripted import says

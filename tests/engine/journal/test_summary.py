@@ -9,7 +9,8 @@ from turnwheel.effects import events
 from turnwheel.effects.config import Config, ModelSpec, Steering
 from turnwheel.effects.notices import DoneReason
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.codec import decode
+from turnwheel.engine.core.codec import decode
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.journal.fold import SessionState
 from turnwheel.engine.journal.summary import (
@@ -21,7 +22,6 @@ from turnwheel.engine.journal.summary import (
     summarize_opened,
     summary_key,
 )
-from turnwheel.engine.machine import Machine
 from turnwheel.testing.state_fixtures import run_at
 
 CONFIG = Config(model=ModelSpec(name="m"), cwd="/work")

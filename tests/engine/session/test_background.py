@@ -40,11 +40,11 @@ from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.session.background import WORKING
 from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER
 from turnwheel.engine.session.handle import Handle
-from turnwheel.engine.session.listing import listed
 from turnwheel.engine.session.run_stream import RunStream
 from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.base import PerformContext

@@ -48,7 +48,7 @@ from turnwheel.effects.notices import (
     TextDelta,
 )
 from turnwheel.engine.agent import ask
-from turnwheel.engine.machine import ChildLink, stopped_children
+from turnwheel.engine.core.machine import ChildLink, stopped_children
 from turnwheel.engine.session import children
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment

@@ -57,8 +57,8 @@ from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel
 from turnwheel.effects.requests import AskApproval, RunAgent
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inputs import Input
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.core.inputs import Input
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.session import children as module
 from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
 from turnwheel.engine.session.environment import Environment, Result

@@ -14,7 +14,7 @@ from support.session_stage import House, Watch, results, said, until
 from turnwheel import ChildSpec, Session, SetModel, Singleton
 from turnwheel.effects.errors import SessionClosed, SessionGone
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
-from turnwheel.engine.session.archive import delete
+from turnwheel.engine.inspect.archive import delete
 from turnwheel.testing.scripted import calls, says
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -15,8 +15,8 @@ from support.forked import Piped
 
 from turnwheel import DoneReason, SQLiteStore
 from turnwheel.effects.messages import Outcome, Role
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.machine import Machine
 from turnwheel.states.state import Done
 
 Lines = list[dict[str, Any]]

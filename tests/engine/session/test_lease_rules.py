@@ -16,7 +16,7 @@ from support.plain_store import PlainStore
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import SessionBusy, StoreError, Workplace
-from turnwheel.engine.inputs import Input
+from turnwheel.engine.core.inputs import Input
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session import lease as leases
 from turnwheel.engine.session.environment import Environment

@@ -13,8 +13,8 @@ from support.session_stage import until
 
 from turnwheel import Agent, Session, SQLiteStore, tool
 from turnwheel.effects import Binary, CallModel, Config, History, ModelSpec, user
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.fold import RunEnd, SessionState
-from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.parking import MOST_BYTES, MOST_MESSAGES, PARK_AFTER, parked
 from turnwheel.testing import ScriptedModel
 from turnwheel.testing.scripted import calls, says

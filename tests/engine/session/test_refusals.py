@@ -21,8 +21,8 @@ from turnwheel.effects.hooks import Hook, HookSpec, OnError
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.inputs import Input
-from turnwheel.engine.machine import Machine
+from turnwheel.engine.core.inputs import Input
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.refusals import check_models, check_reader, check_runner, check_tools
 from turnwheel.engine.session.session_log import SessionLog

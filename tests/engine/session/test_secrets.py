@@ -48,8 +48,8 @@ from turnwheel.effects.notices import LoopDetected, Notice, ToolOutput
 from turnwheel.effects.requests import AskApproval, CallModel, Conversation, RunTool
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.codec import encode
-from turnwheel.engine.session.archive import explain, export
+from turnwheel.engine.core.codec import encode
+from turnwheel.engine.inspect.archive import explain, export
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.redactor import Redactor, SecretNames, UnknownSecrets, call_model
 from turnwheel.performers.secrets import MemoryVault, Vault

@@ -37,7 +37,7 @@ from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.records import ReplaceHistory
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.codec import decode
+from turnwheel.engine.core.codec import decode
 from turnwheel.engine.journal import stored_checkpoints
 from turnwheel.engine.journal.checkpoints import restored
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry

@@ -17,8 +17,8 @@ from turnwheel import Agent, Approve, Deny, DoneReason, Hook, MemoryStore, Polic
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.requests import CallModel
+from turnwheel.engine.core.machine import calls_in
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.machine import calls_in
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls

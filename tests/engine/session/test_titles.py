@@ -30,13 +30,13 @@ from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import RequestDelayed
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Titled
 from turnwheel.engine.journal.fold import SessionState
 from turnwheel.engine.journal.summary import MAX_TITLE, first_line
-from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.environment import Environment, Titles
-from turnwheel.engine.session.listing import listed
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.session.titles import begin_title, tidy
 from turnwheel.performers.base import PerformContext

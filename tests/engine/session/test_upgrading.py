@@ -11,12 +11,12 @@ from turnwheel import ChildSpec, DoneReason, MemoryStore, Result, Session
 from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.events import ApprovalGiven, Approve, Post, UserSent
 from turnwheel.effects.messages import Outcome
-from turnwheel.engine.codec import encode
+from turnwheel.engine.core.codec import encode
+from turnwheel.engine.inspect.archive import explain, export, prune
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Posted
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
-from turnwheel.engine.session.archive import explain, export, prune
-from turnwheel.engine.session.listing import listed
 from turnwheel.testing.scripted import Reply, calls, says
 
 PRESENT, NEWER = b'{"v":%d,' % VERSION, b'{"v":%d,' % (VERSION + 1)

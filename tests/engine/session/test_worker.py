@@ -34,9 +34,9 @@ from turnwheel.effects.notices import (
     ToolStarted,
 )
 from turnwheel.effects.records import SetModel
+from turnwheel.engine.core.machine import Machine, calls_in
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped, TakenOver
-from turnwheel.engine.machine import Machine, calls_in
 from turnwheel.engine.session.worker import POST_TRIES
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.clocks import ManualClock

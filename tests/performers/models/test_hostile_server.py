@@ -30,7 +30,7 @@ from turnwheel import Agent, DoneReason, Loops, Retries, Session, tool
 from turnwheel.effects.history import CallPiece, merged
 from turnwheel.effects.notices import Notice, TextDelta
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.codec import encode
+from turnwheel.engine.core.codec import encode
 from turnwheel.engine.journal.fold import fold
 from turnwheel.performers.models.http import MAX_PART, HTTPModel, decompressor
 from turnwheel.performers.models.openai import ChatParser

@@ -13,9 +13,9 @@ import pytest
 
 from turnwheel import SQLiteStore
 from turnwheel.effects.errors import ArgumentError, ConfigError, JournalError, StoreError, TurnwheelError
+from turnwheel.engine.inspect.archive import prune
+from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.journal.summary import SessionStatus
-from turnwheel.engine.session.archive import prune
-from turnwheel.engine.session.listing import listed
 from turnwheel.performers.stores.chain import Chain, SessionEnd
 from turnwheel.testing.store_contract import Check, checks
 

@@ -69,8 +69,8 @@ from turnwheel.effects.requests import (
     SetTimer,
     Transcript,
 )
+from turnwheel.engine.core.machine import ignored
 from turnwheel.engine.inspect.transitions import Transition
-from turnwheel.engine.machine import ignored
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.context import Context
 from turnwheel.states.state import (
@@ -87,7 +87,7 @@ from turnwheel.states.state import (
 
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
-    from turnwheel.engine.machine import Machine
+    from turnwheel.engine.core.machine import Machine
 
 WORK = CallModel | RunTool | RunAgent
 """Requests that give their own answer although they are cancelled; the others die with their Cancel."""

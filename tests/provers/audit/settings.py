@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.events import Post
     from turnwheel.effects.requests import Request
+    from turnwheel.engine.core.machine import Machine
     from turnwheel.engine.inspect.transitions import Transition
-    from turnwheel.engine.machine import Machine
     from turnwheel.states.context import AsConfigured
 
 

@@ -29,11 +29,11 @@ from turnwheel.effects.events import Approve, Deny
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.engine.agent import Agent
-from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.core.codec import decode, encode
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.summary import SessionSummary
-from turnwheel.engine.machine import Machine
 from turnwheel.performers import Tool, tool
 from turnwheel.performers.hooks import checked_answer, command_answer
 from turnwheel.performers.models.http import MAX_PART, decompressor

@@ -29,9 +29,9 @@ from turnwheel.effects.history import (
     merged,
 )
 from turnwheel.effects.requests import CallModel, Conversation, RunTool
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.machine import Machine
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.errors import refusal

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from provers.audit.run_auditor import Booked, RunAuditor
     from provers.model_check.worlds import World
     from turnwheel.effects.messages import Message, Part
-    from turnwheel.engine.machine import Machine
+    from turnwheel.engine.core.machine import Machine
     from turnwheel.states.context import Memory
 
 ID = re.compile(r"\br-(\d+)")

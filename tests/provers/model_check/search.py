@@ -28,8 +28,8 @@ from provers.steps import Happening, restore_from_snapshot
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Answer, Entered, Event
+from turnwheel.engine.core.machine import Machine, ignored
 from turnwheel.engine.inspect.transitions import step, steps
-from turnwheel.engine.machine import Machine, ignored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

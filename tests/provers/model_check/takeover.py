@@ -37,8 +37,8 @@ from turnwheel.effects.requests import (
     RunAgent,
     RunTool,
 )
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.recovery import recover
+from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.core.recovery import recover
 from turnwheel.states.state import Compacting, Streaming, Summary
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ from turnwheel.effects.requests import (
     RunTool,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.machine import calls_at
+from turnwheel.engine.core.machine import calls_at
 from turnwheel.states.batch.batch import Order, Reviewed, Settled
 from turnwheel.states.state import (
     Compacting,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from provers.audit.run_auditor import Booked
     from provers.model_check.worlds import World
     from turnwheel.effects.requests import Request
-    from turnwheel.engine.machine import Machine
+    from turnwheel.engine.core.machine import Machine
 
 AT = 1.0
 """When everything happens: what time does is for timers and limits, which say so."""

@@ -24,7 +24,7 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import TextPiece
 from turnwheel.effects.records import SetThinking
-from turnwheel.engine.machine import advance, calls_at, ignored
+from turnwheel.engine.core.machine import advance, calls_at, ignored
 from turnwheel.states.batch.batch import Order, Reviewed, Settled
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from provers.audit.run_auditor import Booked
     from turnwheel.effects.requests import Request
-    from turnwheel.engine.machine import Machine
+    from turnwheel.engine.core.machine import Machine
 
 AT = 2.0
 NOBODY = "r-0"

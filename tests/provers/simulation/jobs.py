@@ -50,7 +50,7 @@ from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.stores import StoreOver
 
 if TYPE_CHECKING:
-    from turnwheel.engine.machine import Machine
+    from turnwheel.engine.core.machine import Machine
     from turnwheel.engine.session.session import Session
 
 JOB = (("peek", "put", "pay"), ("run_agent", "peek"), ("pay", "peek"))

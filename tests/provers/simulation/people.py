@@ -31,7 +31,7 @@ from turnwheel.effects.records import (
     SetModel,
     SetThinking,
 )
-from turnwheel.engine.machine import calls_at
+from turnwheel.engine.core.machine import calls_at
 from turnwheel.states.batch.batch import Settled
 
 if TYPE_CHECKING:

@@ -88,9 +88,9 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent
+from turnwheel.engine.core.machine import Machine, calls_at
+from turnwheel.engine.core.recovery import recover
 from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.engine.machine import Machine, calls_at
-from turnwheel.engine.recovery import recover
 from turnwheel.states.batch.batch import Running, Settled
 from turnwheel.states.state import (
     State,

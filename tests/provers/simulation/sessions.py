@@ -53,7 +53,7 @@ from turnwheel.effects.records import (
     SetModel,
     SetThinking,
 )
-from turnwheel.engine.machine import calls_in
+from turnwheel.engine.core.machine import calls_in
 from turnwheel.engine.session.session import Session
 
 SESSION = "s"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from provers.steps import Happening
-    from turnwheel.engine.machine import Machine
+    from turnwheel.engine.core.machine import Machine
 
 
 @final

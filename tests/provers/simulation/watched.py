@@ -19,8 +19,8 @@ from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Event, ModelStreamed, joined
 from turnwheel.effects.history import merged
 from turnwheel.effects.requests import Cancel, Request
+from turnwheel.engine.core.machine import Machine, ignored
 from turnwheel.engine.inspect.transitions import Transition, step, steps
-from turnwheel.engine.machine import Machine, ignored
 from turnwheel.states.context import Memory
 from turnwheel.states.state import State
 

@@ -16,9 +16,7 @@ from turnwheel.effects import errors, events, messages, notices, permissions, re
 from turnwheel.effects.config import Steering
 from turnwheel.effects.history import CallPiece, History, TextPiece
 from turnwheel.engine import drive
-from turnwheel.engine.inspect.transitions import steps
-from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.engine.machine import (
+from turnwheel.engine.core.machine import (
     ChildLink,
     agent_before,
     calls_in,
@@ -29,13 +27,15 @@ from turnwheel.engine.machine import (
     stopped_children,
     with_denials,
 )
+from turnwheel.engine.inspect.transitions import steps
+from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states import streaming, thinking
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.states.state import Prompt, Start, Thinking
 from turnwheel.testing.state_fixtures import run_at
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))
 USED = usage.Usage(input=2, output=1)
 
@@ -325,7 +325,7 @@ def test_states_that_wait_for_nothing_without_end_are_an_error(monkeypatch: pyte
         return Thinking(stage=Prompt()), ()
 
     monkeypatch.setattr(thinking, "handle", pass_on)
-    monkeypatch.setattr("turnwheel.engine.machine.LEGAL", Anything())
+    monkeypatch.setattr("turnwheel.engine.core.machine.LEGAL", Anything())
     with pytest.raises(
         errors.InternalError, match=r"51 states in a row waited for nothing, last thinking\.prompt"
     ):
@@ -445,5 +445,5 @@ def test_what_waits_and_would_end_a_run_with_a_bug_of_ours_closes_its_questions(
     def fails(*_: object) -> None:
         raise ValueError
 
-    monkeypatch.setattr("turnwheel.engine.machine.transition", fails)
+    monkeypatch.setattr("turnwheel.engine.core.machine.transition", fails)
     assert overtaken(machine, [steer, stop]) == {question.call: steer}

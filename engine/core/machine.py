@@ -13,26 +13,29 @@ from typing import assert_never, final
 
 import attrs
 
-from ..effects import Effect
-from ..effects.config import Config, ToolKind
-from ..effects.errors import ConfigError, IllegalTransition, InternalError
-from ..effects.events import ControlReceived, Entered, Event, Post, UserSent
-from ..effects.history import History
-from ..effects.messages import Binary, ToolCall
-from ..effects.notices import DoneReason, Ignored
-from ..effects.permissions import Rule, Verdict
-from ..effects.records import SetModel
-from ..effects.requests import AskApproval, SetTimer
-from ..effects.usage import Spent
-from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
-from ..states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping, Timer
-from ..states.batch.permission import question
-from ..states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
-from ..states.rules.history_check import history_faults
-from ..states.rules.inputs import refusal
-from ..states.rules.limits import child_prompt
-from ..states.rules.schema import arguments_of
-from ..states.state import (
+from ...display.notebook import Card, Displayed
+from ...display.rendering import state_line
+from ...display.word_cards import machine_card
+from ...effects import Effect
+from ...effects.config import Config, ToolKind
+from ...effects.errors import ConfigError, IllegalTransition, InternalError
+from ...effects.events import ControlReceived, Entered, Event, Post, UserSent
+from ...effects.history import History
+from ...effects.messages import Binary, ToolCall
+from ...effects.notices import DoneReason, Ignored
+from ...effects.permissions import Rule, Verdict
+from ...effects.records import SetModel
+from ...effects.requests import AskApproval, SetTimer
+from ...effects.usage import Spent
+from ...states import compacting, confirming, dispatching, done, executing, streaming, thinking
+from ...states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping, Timer
+from ...states.batch.permission import question
+from ...states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
+from ...states.rules.history_check import history_faults
+from ...states.rules.inputs import refusal
+from ...states.rules.limits import child_prompt
+from ...states.rules.schema import arguments_of
+from ...states.state import (
     Compacting,
     Confirming,
     Dispatching,
@@ -44,11 +47,8 @@ from ..states.state import (
     Thinking,
     batch_of,
 )
-from ..states.table import LEGAL
-from .journal.entries import RunOpened
-from .notebook import Card, Displayed
-from .rendering import state_line
-from .word_cards import machine_card
+from ...states.table import LEGAL
+from ..journal.entries import RunOpened
 
 # States passed through without waiting; a batch passes at most four, so this many are a loop of ours. Without
 # a limit, it would hang its process, and again at each restart, when the journal is folded.

@@ -27,11 +27,11 @@ from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import Cancel, FireHook, Request, RunTool
 from turnwheel.effects.usage import Spent
-from turnwheel.engine import recovery
+from turnwheel.engine.core import recovery
+from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.core.recovery import WHY, Recovery, recover
 from turnwheel.engine.journal.entries import HandedOver, TakenOver
 from turnwheel.engine.journal.fold import SessionState, apply_entry, try_name
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.recovery import WHY, Recovery, recover
 from turnwheel.performers.answers import check_answer, failed_answer
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config

@@ -17,11 +17,11 @@ import msgspec
 from cattrs.gen import make_dict_unstructure_fn
 from cattrs.strategies import configure_tagged_union
 
-from .. import effects, states
-from ..effects.validators import MAX_ENTRY
-from ..states.batch.batch import Forever
-from ..states.context import AsConfigured, NotBegun
-from .journal.entries import Entry
+from ... import effects, states
+from ...effects.validators import MAX_ENTRY
+from ...states.batch.batch import Forever
+from ...states.context import AsConfigured, NotBegun
+from ..journal.entries import Entry
 
 TAG = "type"
 

@@ -15,7 +15,7 @@ import pytest
 
 from turnwheel import MemoryStore, SQLiteStore
 from turnwheel.engine import delete, described, latest, listed, prune
-from turnwheel.engine.codec import encode
+from turnwheel.engine.core.codec import encode
 from turnwheel.engine.journal.summary import SessionKind, SessionSummary
 from turnwheel.performers import SessionInfo, Store
 from turnwheel.testing.stores import StoreOver

@@ -14,8 +14,8 @@ from turnwheel.effects import events, history, messages, notices, records, reque
 from turnwheel.effects.config import Approval, Config, ModelSpec, Policy, ToolSpec
 from turnwheel.effects.errors import JournalError
 from turnwheel.effects.hooks import Hook, HookSpec
-from turnwheel.engine import codec
-from turnwheel.engine.codec import MOST_CONFIGS, TAG, decode, encode
+from turnwheel.engine.core import codec
+from turnwheel.engine.core.codec import MOST_CONFIGS, TAG, decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Stepped, TakenOver
 from turnwheel.states.batch.batch import Batch, Phase

@@ -17,10 +17,8 @@ from turnwheel.effects.errors import (
     UnknownCall,
     UnknownSession,
 )
-from turnwheel.engine.codec import encode
-from turnwheel.engine.journal.entries import VERSION
-from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
-from turnwheel.engine.session.archive import (
+from turnwheel.engine.core.codec import encode
+from turnwheel.engine.inspect.archive import (
     bisect,
     bisect_versions,
     costs,
@@ -30,7 +28,9 @@ from turnwheel.engine.session.archive import (
     prune,
     replay,
 )
-from turnwheel.engine.session.listing import PAGE, described, each_listed, latest, listed, newer, parent_of
+from turnwheel.engine.inspect.listing import PAGE, described, each_listed, latest, listed, newer, parent_of
+from turnwheel.engine.journal.entries import VERSION
+from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
 from turnwheel.performers.stores.base import Entries
 from turnwheel.testing.stores import StoreOver
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, final
 import attrs
 import msgspec
 
-from .. import effects, states
-from ..effects.history import History
-from ..states.context import AsConfigured, ConversationMemory, NotBegun, RunProgress, SessionMemory
+from ... import effects, states
+from ...effects.history import History
+from ...states.context import AsConfigured, ConversationMemory, NotBegun, RunProgress, SessionMemory
+from ..journal.entries import VERSION
 from .codec import UNREADABLE, decode, encode
-from .journal.entries import VERSION
 
 NAME = "this snapshot"
 

@@ -30,7 +30,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.messages import Binary
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.engine.inputs import (
+from turnwheel.engine.core.inputs import (
     Input,
     approval_event,
     cancel_event,
@@ -42,10 +42,10 @@ from turnwheel.engine.inputs import (
     located,
     steer_input,
 )
+from turnwheel.engine.core.machine import Machine, calls_in, questions
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
 from turnwheel.engine.journal.fold import SessionState
-from turnwheel.engine.machine import Machine, calls_in, questions
 from turnwheel.testing.harness import MachineHarness, calls
 
 PICTURE = Binary(media_type="image/png", data=b"\x89PNG")

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from ...effects.errors import ConfigError, SessionGone, UnknownCall, UnknownSession
 from ...effects.usage import Spent
-from ..inspect.bisect import Divergence, compare_labels, compare_sessions, compare_steps
-from ..inspect.costs import Account, Costs
-from ..inspect.explain import Explanation, Wishes, account, find_wish
-from ..inspect.export import export_entries
-from ..inspect.replay import ReplayedStep, replayed
 from ..journal.fold import branch_targets
 from ..journal.stored_checkpoints import find_state
 from ..journal.summary import SessionStatus
+from .bisect import Divergence, compare_labels, compare_sessions, compare_steps
+from .costs import Account, Costs
+from .explain import Explanation, Wishes, account, find_wish
+from .export import export_entries
 from .listing import described, in_turns, listed, parent_of
+from .replay import ReplayedStep, replayed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence

@@ -27,10 +27,10 @@ from turnwheel.effects.messages import (
     user,
 )
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.core.codec import decode, encode
+from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.core.snapshots import Snapshot
 from turnwheel.engine.journal.entries import VERSION
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.snapshots import Snapshot
 from turnwheel.states.batch.batch import Phase
 from turnwheel.states.context import ConversationMemory, Memory, RunProgress, SessionMemory
 from turnwheel.states.state import CompactStage, Stage, State

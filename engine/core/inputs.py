@@ -8,11 +8,11 @@ from typing import assert_never, cast, get_args
 
 import attrs
 
-from .. import effects
-from ..effects import validators
-from ..states.batch.batch import Stopping
-from ..states.rules.inputs import refusal
-from .journal.fold import SessionState
+from ... import effects
+from ...effects import validators
+from ...states.batch.batch import Stopping
+from ...states.rules.inputs import refusal
+from ..journal.fold import SessionState
 from .machine import Machine, calls_in, questions, stopped_children
 
 DECISIONS = frozenset(get_args(effects.Decision))

@@ -10,13 +10,13 @@ import pytest
 from turnwheel import MemoryStore
 from turnwheel.effects import Effect
 from turnwheel.effects.errors import ConfigError, UnknownSession
+from turnwheel.engine.inspect.archive import explain, replay
 from turnwheel.engine.inspect.explain import Wishes, account, find_wish
 from turnwheel.engine.inspect.replay import ReplayedStep
 from turnwheel.engine.journal import fold
 from turnwheel.engine.journal.checkpoints import checkpoint
 from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state, read
-from turnwheel.engine.session.archive import explain, replay
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))

@@ -9,6 +9,16 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from turnwheel.display.rendering import (
+    WORDING,
+    line_of,
+    memory_lines,
+    message_line,
+    quoted,
+    short,
+    state_line,
+    told_in_story,
+)
 from turnwheel.effects import events, messages, notices, records, requests
 from turnwheel.effects.config import Limits
 from turnwheel.effects.events import Event
@@ -21,16 +31,6 @@ from turnwheel.effects.permissions import Basis, PermissionMode, Rule, Verdict
 from turnwheel.effects.records import Record, WithdrawTool
 from turnwheel.effects.requests import Cancel, Request
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.rendering import (
-    WORDING,
-    line_of,
-    memory_lines,
-    message_line,
-    quoted,
-    short,
-    state_line,
-    told_in_story,
-)
 from turnwheel.states.context import ConversationMemory, Mail, Memory, RunProgress, SessionMemory
 from turnwheel.states.state import State
 from turnwheel.testing.harness import MachineHarness, calls

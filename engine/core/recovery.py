@@ -19,8 +19,8 @@ from typing import assert_never, final
 
 import attrs
 
-from .. import effects, states
-from ..effects.events import (
+from ... import effects, states
+from ...effects.events import (
     AgentFinished,
     CallInspected,
     Event,
@@ -30,9 +30,9 @@ from ..effects.events import (
     ToolFinished,
     ToolLost,
 )
-from ..effects.hooks import Hook, HookSaid
-from ..effects.permissions import Verdict
-from ..effects.requests import (
+from ...effects.hooks import Hook, HookSaid
+from ...effects.permissions import Verdict
+from ...effects.requests import (
     AskApproval,
     CallModel,
     Cancel,
@@ -44,15 +44,15 @@ from ..effects.requests import (
     RunTool,
     SetTimer,
 )
-from ..states.batch.batch import Forever, Order, Stopping
-from ..states.batch.permission import fault_in, law, question
-from ..states.batch.start import child_run, tool_run
-from ..states.rules import hooks, model_messages
-from ..states.rules.limits import child_prompt
-from ..states.rules.rule_fit import NO_FINDING
-from ..states.rules.schema import arguments_of
-from ..states.thinking import source_of
-from .journal.fold import is_foreign, try_name
+from ...states.batch.batch import Forever, Order, Stopping
+from ...states.batch.permission import fault_in, law, question
+from ...states.batch.start import child_run, tool_run
+from ...states.rules import hooks, model_messages
+from ...states.rules.limits import child_prompt
+from ...states.rules.rule_fit import NO_FINDING
+from ...states.rules.schema import arguments_of
+from ...states.thinking import source_of
+from ..journal.fold import is_foreign, try_name
 from .machine import Machine
 
 # The message of the failure after which a model is asked once more. Texts of this module are in journals as

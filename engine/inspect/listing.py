@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 import attrs
 
 from ...effects.errors import JournalError, SessionGone, StoreConflict, StoreError, TurnwheelError
-from ..codec import UNREADABLE, decode, encode
+from ..core.codec import UNREADABLE, decode, encode
 from ..journal.fold import fold
 from ..journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
 

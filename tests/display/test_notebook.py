@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from turnwheel import Agent, MemoryStore, tool
+from turnwheel.display.notebook import Card, html_of, markdown_of
 from turnwheel.effects import Effect, events, records
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.events import Event
@@ -14,11 +15,10 @@ from turnwheel.effects.history import History
 from turnwheel.effects.messages import user
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine import PictureKind, replay
+from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.inspect.replay import replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.notebook import Card, html_of, markdown_of
 from turnwheel.states.context import Memory
 from turnwheel.states.state import State
 from turnwheel.testing.scripted import ScriptedModel, calls, says
