@@ -21,6 +21,7 @@ class Proxy:
         self._there = there
         self.up = asyncio.Event()
         self.up.set()
+        # Whether each new connection breaks.
         self._resets = False
         self.port = port
         self._server: asyncio.Server | None = None
@@ -38,6 +39,8 @@ class Proxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        # Also for one that was accepted just now, and comes to `_accept` in the next turn of the loop.
+        self._resets = True
         self.drop()
         for task in self._tasks:
             task.cancel()
@@ -60,6 +63,7 @@ class Proxy:
         self.up.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         if self._resets:
             writer.transport.abort()
             return
@@ -69,7 +73,11 @@ class Proxy:
             # As of a server that is gone.
             writer.transport.abort()
             return
-        self._writers |= {writer, there_writer}
+        self._writers.add(there_writer)
+        # Broken meanwhile.
+        if writer.transport.is_closing():
+            there_writer.transport.abort()
+            return
         for pair in ((reader, there_writer), (there_reader, writer)):
             task = asyncio.ensure_future(self._pass_on(*pair))
             self._tasks.add(task)
