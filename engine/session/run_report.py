@@ -83,8 +83,9 @@ class RunReport:
             # It was not opened.
             run = ""
         result = self.result() if run and machine is not None and machine.memory.run == run else None
-        if result is not None and result.reason is not None:
-            # Its last step is stored, although the append failed.
+        if result is not None and result.reason is not None and not isinstance(error, errors.StoreConflict):
+            # Its last step is stored, although the append failed. The end of one that was taken over is told
+            # where it came to it.
             self._feed.publish(
                 RunEnded(run=run, reason=result.reason, spent=result.spent, at=at, detail=result.detail)
             )

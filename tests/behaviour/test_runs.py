@@ -755,6 +755,32 @@ async def test_who_watches_is_told_that_no_more_is_done_for_a_run(stage: Stage, 
 
 
 @pytest.mark.behaviour("a-run-that-is-left-says-so")
+async def test_the_end_of_a_run_that_was_taken_over_is_told_where_it_came_to_it(
+    stage: Stage, tmp_path: Path
+) -> None:
+    # Of its own each, as in two processes: the first one hears of the second when that has ended the run.
+    stores = [SQLiteStore(tmp_path / "s.db") for _ in range(2)]
+    session = stage.session(stalls("half"), store=stores[0])
+    here, handle = session.subscribe(), session.start("go")
+    async for notice in handle:
+        if isinstance(notice, TextDelta):
+            break
+    other = stage.session(says("done"), store=stores[1])
+    there = other.subscribe()
+    await other.resume(takeover=True)
+    with pytest.raises(errors.StoreConflict):
+        await handle.wait()
+    told = list[list[Any]]()
+    for watched, one in ((here, session), (there, other)):
+        await one.close()
+        told.append([notice async for notice in watched if isinstance(notice, RunEnded | RunLeft)])
+    assert [type(notice) for each in told for notice in each] == [RunLeft, RunEnded]
+    assert told[0][0].why is LeftBecause.TAKEN_OVER
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.behaviour("a-run-that-is-left-says-so")
 async def test_a_run_whose_reader_is_gone_goes_on_where_its_caller_said_so(stage: Stage) -> None:
     session = stage.session(calls(("look", {})), says("done"))
     watching = session.subscribe()
