@@ -175,24 +175,9 @@ class SpokenSession(Protocol):
 
     id: str
 
-    def result(self) -> Result: ...
-    async def send(
-        self,
-        text: str,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,
-        sender: str = "",
-        start: bool = False,
-    ) -> str: ...
+    async def send(self, text: str, *, files: tuple[Binary, ...], id: str, start: bool) -> str: ...
     async def steer(
-        self,
-        text: str,
-        how: Steering | None = None,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,
-        start: bool = False,
+        self, text: str, how: Steering | None, *, files: tuple[Binary, ...], id: str, start: bool
     ) -> str: ...
     async def control(self, change: Change) -> None: ...
     async def interrupt(self) -> None: ...

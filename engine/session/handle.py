@@ -134,9 +134,8 @@ class Handle:
             runs.waiting.discard(name)
             raise
         finally:
-            state = self._worker.log.state
-            if name in runs.waiting and name not in state.waiting:
-                # It steers the run that goes on, or another process took it.
+            # It steers the run that goes on, or another process took it.
+            if name not in self._worker.log.state.waiting:
                 runs.waiting.discard(name)
             runs.settle()
 
