@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Protocol, cast, final
+from typing import TYPE_CHECKING, cast, final
 
 import attrs
 
@@ -21,33 +21,16 @@ from ...effects.errors import WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
-    from contextlib import AbstractAsyncContextManager
     from typing import Any
 
     from ...performers.stores.base import Mark, Store
+    from .lease import SessionLease
 
 # Seconds from a call of the store to the look: others may write all the time, and this is for all of it.
 SOON = 0.01
 
-# ruff: noqa: D102  # the members of the protocol are documented at `SessionLease`
-
-
 # In the place of a session's name: all sessions of the store.
 ANY_SESSION = ""
-
-
-class Lease(Protocol):
-    """What is to be kept while a session works; see `SessionLease`."""
-
-    @property
-    def session(self) -> str: ...
-    @property
-    def held(self) -> bool: ...
-    @property
-    def due(self) -> bool: ...
-    def renewing(self, renewals: dict[str, tuple[bytes, bytes]]) -> AbstractAsyncContextManager[None]: ...
-    async def keep(self) -> None: ...
-    async def release(self) -> None: ...
 
 
 def _nothing() -> None:
@@ -70,7 +53,7 @@ class Waiter:
     session: str
     wake: Callable[[], None]
     writer: Callable[[], object] = _nothing
-    lease: Lease | None = None
+    lease: SessionLease | None = None
     works: Callable[[], bool] = _never
 
 
@@ -215,8 +198,8 @@ class Poller:
 
     async def _keep(self) -> None:
         """Renew the leases of those that work, and give up those of all others."""
-        due: list[Lease] = []
-        over: list[Lease] = []
+        due: list[SessionLease] = []
+        over: list[SessionLease] = []
         for each in self.waiting.values():
             for one in each:
                 lease = one.lease
@@ -232,7 +215,7 @@ class Poller:
         await renew(self.store, due)
 
 
-async def renew(store: Store, leases: Sequence[Lease]) -> None:
+async def renew(store: Store, leases: Sequence[SessionLease]) -> None:
     """Take or renew *leases*, which are due: all that are held in one step."""
     renewals: dict[str, tuple[bytes, bytes]] = {}
     # One for each session: a second object of a session has no lease of it.

@@ -120,7 +120,7 @@ class Calls(News):
 
 
 class Lease:
-    """A lease that says what was *done* with it."""
+    """A lease as a poller uses it, which says what was *done* with it."""
 
     def __init__(self, session: str = "a", *, held: bool = False, due: bool = False) -> None:
         self.session, self.held, self.due = session, held, due
@@ -143,7 +143,7 @@ class Waits:
     """A session that waits, and how often it was *woken*."""
 
     def __init__(
-        self, session: str = "a", *, lease: Lease | None = None, works: bool = False, writer: object = None
+        self, session: str = "a", *, lease: Any = None, works: bool = False, writer: object = None
     ) -> None:
         self.woken = 0
         self.waiter = Waiter(session, self.wake, lambda: writer, lease, lambda: works)
@@ -500,15 +500,16 @@ class Renews(News):
 async def test_leases_that_are_held_are_renewed_together_and_others_each_by_itself() -> None:
     store = Renews()
     store.has = ["b"]
-    first, second, third = Lease("a", held=True), Lease("b", held=True), Lease("c")
-    await renew(store, [first, second, third])
+    leases: list[Any] = [Lease("a", held=True), Lease("b", held=True), Lease("c")]
+    await renew(store, leases)
     assert store.renewals == [["a", "b"]]
-    assert (first.done, second.done, third.done) == (["renewed"], ["lost", "kept"], ["kept"])
+    assert [lease.done for lease in leases] == [["renewed"], ["lost", "kept"], ["kept"]]
 
 
 async def test_where_none_is_held_nothing_is_renewed() -> None:
     store = Renews()
-    await renew(store, [lease := Lease("a")])
+    lease: Any = Lease("a")
+    await renew(store, [lease])
     assert store.renewals == []
     assert lease.done == ["kept"]
 
@@ -516,7 +517,8 @@ async def test_where_none_is_held_nothing_is_renewed() -> None:
 async def test_leases_that_could_not_be_renewed_are_left_to_the_next_look() -> None:
     store = Renews()
     store.fails = True
-    await renew(store, [lease := Lease("a", held=True)])
+    lease: Any = Lease("a", held=True)
+    await renew(store, [lease])
     assert store.renewals == [["a"]]
     assert lease.done == []
 
