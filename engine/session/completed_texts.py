@@ -12,7 +12,7 @@ from ...effects.validators import positive
 from .feed import SUBSCRIBER_BUFFER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
 
 @final
@@ -39,38 +39,29 @@ class CompletedTexts:
     """Holds the text of an answer back until its end."""
 
     def __init__(self) -> None:
+        # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
         self._held: list[TextDelta | ReasoningDelta] = []
 
     def shown(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """*notices* with the text of an answer at its end."""
-        return [*_completed(notices, self._held)]
+        passed: list[Notice] = []
+        for notice in notices:
+            if isinstance(notice, TextDelta | ReasoningDelta):
+                self._held.append(notice)
+            elif isinstance(notice, AnswerDropped):
+                # The model is asked again: its text so far is no part of the conversation.
+                self._held.clear()
+            # The whole call comes with the end of the turn.
+            elif not isinstance(notice, CallDelta):
+                if isinstance(notice, ENDS):
+                    passed += self.rest()
+                passed.append(notice)
+        return passed
 
     def rest(self) -> Sequence[Notice]:
         """The text of an answer that was left: a run that was drained ends without one of `ENDS`."""
-        return [*_joined(self._held)]
-
-
-def _completed(notices: Iterable[Notice], held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:
-    """*notices* with the text of an answer at its end; until then it is *held*."""
-    for notice in notices:
-        # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
-        if isinstance(notice, TextDelta | ReasoningDelta):
-            held.append(notice)
-            continue
-        # The whole call comes with the end of the turn.
-        if isinstance(notice, CallDelta):
-            continue
-        # The model is asked again: its text so far is no part of the conversation.
-        if isinstance(notice, AnswerDropped):
-            held.clear()
-            continue
-        if isinstance(notice, ENDS):
-            yield from _joined(held)
-        yield notice
-
-
-def _joined(held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:
-    """Empty *held*: neighbours of one kind as one notice, so that text and reasoning keep their order."""
-    for kind, deltas in groupby(held, type):
-        yield kind("".join([delta.text for delta in deltas]))
-    held.clear()
+        # Neighbours of one kind are one notice, so text and reasoning keep their order.
+        groups = groupby(self._held, type)
+        texts = [kind("".join([delta.text for delta in deltas])) for kind, deltas in groups]
+        self._held.clear()
+        return texts
