@@ -46,7 +46,6 @@ from .environment import FAILED_REASONS, POLL_PAUSE
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
     from ...effects.notices import Notice
-    from ...effects.records import Change
     from ...effects.requests import AskApproval, RunAgent
     from ...performers.base import Clock, PerformContext
     from .environment import ChildSession, Environment, OpenSession
@@ -178,20 +177,14 @@ class Children:
     async def pass_modes(self, notices: Iterable[Notice]) -> None:
         """Change the mode of the children known here as *notices* say of their parent's."""
         # After the parent's own step: a crash in between leaves them with the old one, which `take_over`
-        # makes good.
+        # makes good. A model or a budget of thinking is the child's own; the mode is what a person allows for
+        # all.
         for notice in notices:
-            if isinstance(notice, SettingChanged):
-                await self.follow(notice.change)
-
-    async def follow(self, change: Change) -> None:
-        """Change the mode of the children known here, after *change* did so for their parent."""
-        # A model or a budget of thinking is the child's own; the mode is what a person allows for all.
-        if not isinstance(change, SetMode):
-            return
-        for child in self.known:
-            # It may have ended, or not begun: then it begins with the mode of its parent.
-            with suppress(ConfigError, SessionClosed, UnknownSession):
-                await child.follow(change)
+            if isinstance(notice, SettingChanged) and isinstance(notice.change, SetMode):
+                for child in self.known:
+                    # It may have ended, or not begun: then it begins with the mode of its parent.
+                    with suppress(ConfigError, SessionClosed, UnknownSession):
+                        await child.follow(notice.change)
 
     async def close(self) -> None:
         """Close the children known here."""

@@ -52,7 +52,7 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import CallPiece, History
 from turnwheel.effects.messages import Outcome, Role, StopReason, user
-from turnwheel.effects.notices import AgentNoticed, DoneReason, Notice, TextDelta, TurnEnded
+from turnwheel.effects.notices import AgentNoticed, DoneReason, Notice, SettingChanged, TextDelta, TurnEnded
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel
 from turnwheel.effects.requests import AskApproval, RunAgent
@@ -366,8 +366,7 @@ async def test_a_mode_is_for_all_children_and_another_setting_for_none(fault: Ex
     one, two = [kid(children, link.call) for link in children.links]
     one.fault = fault
     change = SetMode(mode=PermissionMode.PLAN)
-    await children.follow(SetModel(model="two"))
-    await children.follow(change)
+    await children.pass_modes([SettingChanged(change=SetModel(model="two")), SettingChanged(change=change)])
     assert one.done == two.done == [change]
 
 
