@@ -7,15 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.messages import Message, Role, StopReason, user
+from turnwheel.effects.messages import Message, Role, StopReason
 from turnwheel.effects.notices import (
-    AgentNoticed,
     AnswerDropped,
     AnswerKept,
     CallDelta,
     DoneReason,
-    InputBlocked,
-    InputTaken,
     Notice,
     ReasoningDelta,
     RunEnded,
@@ -29,16 +26,10 @@ from turnwheel.engine.session.completed_texts import Delivery
 ANSWER = Message(role=Role.ASSISTANT, parts=())
 TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage())
 END = RunEnded(run="1", reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
-TAKEN = InputTaken(ids=("i",), messages=(user("go"),))
-BLOCKED = InputBlocked(ids=("i",), reason="no")
 KEPT = AnswerKept(request="r", message=ANSWER)
 DROPPED = AnswerDropped(request="r")
 CALL = CallDelta(index=0, arguments="{}")
 ODD = Warned(text="odd")
-
-
-def of_child(notice: Notice) -> AgentNoticed:
-    return AgentNoticed(call="c", notice=notice)
 
 
 def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:

@@ -13,10 +13,7 @@ from provers.tasks import turns
 
 from turnwheel.effects.messages import Message, Role, StopReason, user
 from turnwheel.effects.notices import (
-    AgentNoticed,
-    AnswerDropped,
     AnswerKept,
-    CallDelta,
     DoneReason,
     InputBlocked,
     InputTaken,
@@ -37,21 +34,15 @@ END = RunEnded(run="1", reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
 TAKEN = InputTaken(ids=("i",), messages=(user("go"),))
 BLOCKED = InputBlocked(ids=("i",), reason="no")
 KEPT = AnswerKept(request="r", message=ANSWER)
-DROPPED = AnswerDropped(request="r")
-CALL = CallDelta(index=0, arguments="{}")
 ODD = Warned(text="odd")
-
-
-def of_child(notice: Notice) -> AgentNoticed:
-    return AgentNoticed(call="c", notice=notice)
 
 
 # Where a notice stands
 
 
 async def test_each_notice_has_its_place_in_its_entry_and_one_of_the_moment_stands_between() -> None:
-    broker = Feed()
-    reader = broker.subscribe()
+    feed = Feed()
+    reader = feed.subscribe()
     published: list[tuple[Any, int | None, tuple[int, int] | None]] = [
         # No journal has it, and none was there before it: behind all of its entry.
         (TextDelta("a"), 3, (3, maxsize)),
@@ -65,7 +56,7 @@ async def test_each_notice_has_its_place_in_its_entry_and_one_of_the_moment_stan
         (ODD, 6, (6, 0)),
     ]
     for notice, entry, at in published:
-        broker.publish(notice, entry)
+        feed.publish(notice, entry)
         assert await reader.next() == notice
         assert reader.at == at
 
@@ -75,55 +66,55 @@ async def test_each_notice_has_its_place_in_its_entry_and_one_of_the_moment_stan
 
 @pytest.mark.parametrize("outcome", [TAKEN, BLOCKED, TURN, KEPT, END])
 async def test_what_says_how_a_run_went_takes_the_place_of_anything_else(outcome: Notice) -> None:
-    broker = Feed(size=2)
-    slow = broker.subscribe()
+    feed = Feed(size=2)
+    slow = feed.subscribe()
     for notice in (ODD, ODD, outcome):
-        broker.publish(notice)
-    broker.close()
+        feed.publish(notice)
+    feed.close()
     assert [one async for one in slow] == [NoticesMissed(count=1), ODD, outcome]
     assert slow.dropped == 1
 
 
 async def test_another_notice_does_not_take_the_place_of_one_that_is_there() -> None:
-    broker = Feed(size=2)
-    slow = broker.subscribe()
+    feed = Feed(size=2)
+    slow = feed.subscribe()
     for notice in (ODD, TURN, ODD):
-        broker.publish(notice)
-    broker.close()
+        feed.publish(notice)
+    feed.close()
     assert [one async for one in slow] == [ODD, TURN, NoticesMissed(count=1)]
 
 
 async def test_an_answer_takes_the_place_of_the_one_right_before_it_only() -> None:
-    broker = Feed(size=2)
-    slow = broker.subscribe()
+    feed = Feed(size=2)
+    slow = feed.subscribe()
     for notice in (TURN, END, TURN, TURN):
-        broker.publish(notice)
-    broker.close()
+        feed.publish(notice)
+    feed.close()
     assert [one async for one in slow] == [TURN, END, NoticesMissed(count=1), TURN]
 
 
 async def test_what_was_missed_counts_for_the_one_behind_it_also_when_that_goes() -> None:
-    broker = Feed(size=2)
-    slow = broker.subscribe()
+    feed = Feed(size=2)
+    slow = feed.subscribe()
     # The second text is missed, and so is the first one then, for the end of the run.
     published: list[Notice] = [TextDelta("a"), ODD, TextDelta("b"), END, END]
     for number, notice in enumerate(published):
-        broker.publish(notice, number)
-    broker.close()
+        feed.publish(notice, number)
+    feed.close()
     assert [one async for one in slow] == [NoticesMissed(count=3), END, END]
     assert (slow.dropped, slow.at) == (3, (4, 0))
 
 
 async def test_a_reader_that_has_read_has_room_again() -> None:
-    broker = Feed(size=1)
-    slow = broker.subscribe()
-    broker.publish(ODD)
-    broker.publish(ODD)
+    feed = Feed(size=1)
+    slow = feed.subscribe()
+    feed.publish(ODD)
+    feed.publish(ODD)
     assert await slow.next() == ODD
-    broker.publish(TURN)
+    feed.publish(TURN)
     assert await slow.next() == NoticesMissed(count=1)
     assert await slow.next() == TURN
-    broker.publish(ODD)
+    feed.publish(ODD)
     assert await slow.next() == ODD
 
 
@@ -131,12 +122,12 @@ async def test_a_reader_that_has_read_has_room_again() -> None:
 
 
 async def test_a_broker_says_whether_it_ever_had_a_subscriber() -> None:
-    broker = Feed()
-    used = [broker.used]
-    broker.publish(ODD)
-    reader = broker.subscribe()
-    assert [*used, broker.used] == [False, True]
-    broker.close()
+    feed = Feed()
+    used = [feed.used]
+    feed.publish(ODD)
+    reader = feed.subscribe()
+    assert [*used, feed.used] == [False, True]
+    feed.close()
     assert await reader.next() is None
     closed = Feed()
     closed.close()
@@ -145,13 +136,13 @@ async def test_a_broker_says_whether_it_ever_had_a_subscriber() -> None:
 
 
 async def test_a_wait_that_is_given_up_ends_nothing() -> None:
-    broker = Feed()
-    reader = broker.subscribe()
+    feed = Feed()
+    reader = feed.subscribe()
     waiting = asyncio.ensure_future(reader.next())
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait({waiting})
-    broker.publish(ODD)
+    feed.publish(ODD)
     assert await reader.next() == ODD
 
 
@@ -172,27 +163,27 @@ async def test_a_subscriber_ends_with_its_context() -> None:
 
 
 async def test_a_task_that_waits_for_a_notice_gets_it_although_nothing_else_holds_it() -> None:
-    broker, got = Feed(), list[Notice | None]()
+    feed, got = Feed(), list[Notice | None]()
 
     async def wait() -> None:
-        got.append(await broker.subscribe().next())
+        got.append(await feed.subscribe().next())
 
     asyncio.ensure_future(wait())  # noqa: RUF006  # that is what this is about
     await turns(3)
-    other = broker.subscribe()
+    other = feed.subscribe()
     gc.collect()
-    broker.publish(END)
+    feed.publish(END)
     assert await other.next() is END
     await turns(3)
     assert got == [END]
 
 
 async def test_a_subscriber_that_is_dropped_is_gone_also_where_it_waited_before() -> None:
-    broker = Feed()
-    dropped = broker.subscribe()
+    feed = Feed()
+    dropped = feed.subscribe()
     waits = asyncio.ensure_future(dropped.next())
     await turns(3)
-    broker.publish(END)
+    feed.publish(END)
     assert await waits is END
     gone = weakref.ref(dropped)
     del dropped, waits
