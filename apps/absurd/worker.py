@@ -274,9 +274,9 @@ class AbsurdWorker:
 
     async def _claimed(self, connection: psycopg.AsyncConnection, turns: Sequence[_Turn]) -> set[str]:
         """The runs of those of *turns* that this worker still has; the others are not held any more."""
-        asked = SQL(STILL_CLAIMED).format(runs=Identifier(f"r_{self.queue}"))
-        given = [turn.run for turn in turns], _name()
-        running = {str(run) async for (run,) in await connection.execute(asked, given)}
+        query = SQL(STILL_CLAIMED).format(runs=Identifier(f"r_{self.queue}"))
+        rows = await connection.execute(query, ([turn.run for turn in turns], _name()))
+        running = {str(run) async for (run,) in rows}
         for turn in turns:
             # The next try of a lost one waits for it, here or at another worker.
             turn.held = turn.held and turn.run in running

@@ -1,1 +1,1 @@
-"""What processes that share the sessions of one store have to know of each other."""
+"""Hosts of sessions: the knowledge that processes on one store have of each other."""

@@ -30,7 +30,7 @@ class Delivery:
     buffer: int = attrs.field(default=SUBSCRIBER_BUFFER, validator=positive)
 
     def filter(self) -> CompletedTexts | None:
-        """What makes the notices that subscribers get of those of each step; None: they get these."""
+        """Makes the notices of subscribers of those of each step; None where they get these."""
         return None if self.include_partial else CompletedTexts()
 
 

@@ -76,9 +76,9 @@ class Feed:
         # Not an error: a subscriber may come a moment after the end, and has nothing to handle then.
         if self._awaited is None:
             self._awaited = set()
-        made = Subscription(self._size, self._awaited)
-        self.attach(made)
-        return made
+        subscription = Subscription(self._size, self._awaited)
+        self.attach(subscription)
+        return subscription
 
     def attach(self, reader: Reader) -> None:
         """Pass notices on to *reader* from now on, for as long as something else holds it."""
@@ -93,7 +93,7 @@ class Feed:
     async def pass_on(self, notices: Iterable[Notice], entry: int | None) -> None:
         """Publish *notices*; a reader that waits gets a turn of the loop before it misses one."""
         for notice in notices:
-            if any(each.behind for each in self._readers):
+            if any(reader.behind for reader in self._readers):
                 await asyncio.sleep(0)
             self.publish(notice, entry)
 
@@ -101,8 +101,8 @@ class Feed:
         """Pass *notice* on, of the journal's *entry*; no subscriber can make this wait or fail."""
         at = None if entry is None else self._position(notice, entry)
         # In the order of the run's own stream: it comes here before the caller gets it.
-        for each in self._readers:
-            each.put(notice, at)
+        for reader in self._readers:
+            reader.put(notice, at)
 
     def _position(self, notice: Notice, entry: int) -> Position:
         """Where *notice* stands; one that no journal has stands behind the notice before it."""
@@ -117,6 +117,6 @@ class Feed:
     def close(self) -> None:
         """End every subscription after its unread notices. Closing twice is fine."""
         self._closed = True
-        for each in self._readers:
-            each.end()
+        for reader in self._readers:
+            reader.end()
         self._readers = ()

@@ -1,4 +1,4 @@
-"""What becomes of prompts: which runs take them, and how these end here."""
+"""Prompts that a caller waits for: the runs that take them, and how these end here."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .feed import Feed
     from .followed import Followed
 
-# What is raised to a caller while another one may work on the session.
+# The errors of a caller while another one may work on the session.
 AWAY = (errors.SessionBusy, errors.SessionClosed)
 
 
@@ -38,7 +38,7 @@ class RunReport:
         self._feed = feed
         # The run that is being opened or goes on, until its end is told.
         self._run = ""
-        # Those that wait for something.
+        # The callers' runs and prompts of which something is still to be told.
         self._followed: tuple[Followed, ...] = ()
 
     def follow(self, runs: Followed) -> None:
@@ -58,14 +58,14 @@ class RunReport:
         self._run = str(run)
 
     def opened(self, before: set[str]) -> None:
-        """It is; *before* are the inputs that waited."""
+        """The run is open, or taken over; *before* are the inputs that waited until then."""
         if self._followed:
             queued = self._children.log.state.waiting
             for each in self._followed:
                 each.begins(self._run, before - queued, queued)
 
     def ended(self) -> None:
-        """Its end was told."""
+        """The end of the run was told."""
         self._run = ""
         if self._followed:
             self._end(self.result(), None)

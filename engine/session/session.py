@@ -67,9 +67,9 @@ class Session(Pictured):
         self, id: str, environment: Environment, store: Store | None = None, *, fresh: bool = False
     ) -> None:
         self.id = id
-        # A child that the parent's caller looks at: it shares the runner, and may not run or close it.
+        # A child that the parent's caller looks at: it shares the worker, and may not run or close it.
         self._lent = False
-        # The class itself makes the sessions of children: the runner cannot import it without a circle.
+        # The class itself makes the sessions of children: the worker cannot import it without a circle.
         self._log = SessionLog(id, store, environment.redactor, fresh=fresh)
         self._worker = Worker(self._log, environment, Session)
         self._background = Background(self._worker)
@@ -127,7 +127,7 @@ class Session(Pictured):
     @property
     def children(self) -> tuple[ChildLink, ...]:
         """The running children, in the order of the calls they work for."""
-        # From the machine and not from the runner: a child of another process is listed, too.
+        # From the machine and not from the worker: a child of another process is listed, too.
         return self._worker.children.links
 
     def child(self, call: str) -> Session:
@@ -137,7 +137,7 @@ class Session(Pictured):
         Only its parent runs it, and closing it here has no effect. An input to a child that has ended is a
         `ConfigError`. Raises `UnknownCall` where *call* started no child.
         """
-        # A shallow copy: the same runner, but marked, so that the parent's own object stays as it is.
+        # A shallow copy: the same worker, but marked, so that the parent's own object stays as it is.
         lent = cast("Session", copy(self._worker.children.session(call)))
         lent._lent = True  # noqa: SLF001  # it is one of these
         return lent

@@ -1,4 +1,4 @@
-"""Asks a model for the title of a session, in the background of its first run."""
+"""Asks a model for the title of a session, in the background, after its first run."""
 
 from __future__ import annotations
 

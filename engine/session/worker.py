@@ -3,8 +3,8 @@ Works on one session: claims it, opens or takes over its runs one after another,
 
 Theory of operation.
 
-1. `begin` and `start` make a task, in the context of the caller. It claims the session, so two callers cannot
-   both begin, takes the lease and reads the journal.
+1. `work` runs in the task of its caller, or in one that `background.begin` made. It claims the session, so
+   two callers cannot both begin, takes the lease and reads the journal.
 2. An unfinished run is taken over first. Then each prompt gets a run of its own, until none is left.
 3. The driver is asked for one step after another. The notices of each go to the feed, and to the buffer of
    the caller that reads them, which says when there is room for more.
