@@ -321,11 +321,10 @@ class Service:
     async def _held(self, session: Session, prompt: str) -> None:
         """In the background, until a question is asked or it is over."""
         async with session.start(prompt) as handle:
-            await _read_to_rest(handle, session)
+            await _read_to_question(handle, session)
             if not handle.done and chance(self._choices, 50):
                 await handle.interrupt()
-                # A prompt that was kept on a bad day may wait behind it, and ask something, too.
-                await _read_to_rest(handle, session)
+                await _read_to_question(handle, session)
             if handle.done:
                 await handle.wait()
 
@@ -346,10 +345,19 @@ async def _read(notices: Any, most: int) -> None:  # a stream, or a subscription
             break
 
 
-async def _read_to_rest(handle: Handle, session: Session) -> None:
-    async for _ in handle:
-        if session.resting:
-            return
+async def _read_to_question(handle: Handle, session: Session) -> None:
+    """Read until *handle* has no more, or a question is open."""
+    reading = asyncio.ensure_future(_read(handle, 1_000))
+    try:
+        # The question may be that of a prompt that was kept on a bad day and comes first: its notices are
+        # none of the handle's.
+        while not (reading.done() or session.waiting):  # noqa: ASYNC110  # no notice tells it here
+            await asyncio.sleep(0.001)
+    finally:
+        reading.cancel()
+        await asyncio.wait({reading})
+    if not reading.cancelled():
+        reading.result()
 
 
 async def _all(*works: Awaitable[None]) -> None:
