@@ -41,7 +41,7 @@ from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..core.inputs import Input, closed, closers, located
 from ..core.machine import ChildLink, agent_before, dues_in, links_of
-from .environment import FAILED_REASONS, POLL_PAUSE
+from .environment import FAILED_REASONS, POLL_PAUSE, Titles
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
@@ -158,8 +158,9 @@ class Children:
         return self.here[task.id], before
 
     def _made(self, call: str, environment: Environment) -> ChildSession:
-        # The hooks of the session's end are the parent's: a child is part of its work.
-        environment = attrs.evolve(environment, ended=None)
+        # A child is part of its parent's work, so the hooks of the session's end are the parent's. It needs no
+        # title: a person finds it through its parent, and in a list by its agent.
+        environment = attrs.evolve(environment, ended=None, titles=Titles.OFF)
         store = self.log.journal.store if self._memory is None else self._memory
         made: ChildSession = self._opens(f"{self.log.journal.session}.{call}", environment, store)
         return made

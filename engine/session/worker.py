@@ -23,15 +23,11 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, final
 
+import attrs
+
 from ...effects import errors
 from ...effects.events import Event, Interrupted, Post, UserSent
-from ...effects.notices import (
-    LeftBecause,
-    Notice,
-    RunEnded,
-    Warned,
-    notices_in,
-)
+from ...effects.notices import LeftBecause, Notice, RunEnded, Warned, notices_in
 from ...effects.requests import RunAgent
 from ...performers.base import noop
 from ...performers.redactor import redacting
@@ -91,60 +87,45 @@ BUSY = RUNNING | {Owner.LEAVING}
 
 
 @final
+@attrs.define(eq=False)
 class Worker:
     """Works on the session of *log* in *environment*; *opens* makes child sessions."""
 
-    # As slots, since thousands of them may wait in one process.
-    __slots__ = (
-        "_buffer",
-        "_free",
-        "_lock",
-        "_ran",
-        "_title",
-        "_titles",
-        "children",
-        "drains",
-        "driver",
-        "environment",
-        "feed",
-        "id",
-        "lease",
-        "line",
-        "log",
-        "owner",
-        "report",
-        "task",
-    )
+    log: SessionLog
+    environment: Environment
+    _opens: OpenSession
+    id: str = attrs.field(init=False)
+    children: Children = attrs.field(init=False)
+    lease: SessionLease = attrs.field(init=False)
+    feed: Feed = attrs.field(init=False)
+    report: RunReport = attrs.field(init=False)
+    owner: Owner = attrs.field(default=Owner.NONE, init=False)
+    # None while no run goes on in this process.
+    driver: Driver | None = attrs.field(default=None, init=False)
+    # That which has claimed the session, and the buffer of its reader.
+    task: asyncio.Task[None] | None = attrs.field(default=None, init=False)
+    _buffer: RunBuffer | None = attrs.field(default=None, init=False)
+    # One try for each session object: a model that gave no title would give none after each run, and every
+    # try costs money. The task is held here, since asyncio keeps only a weak reference.
+    _title: asyncio.Task[None] | None = attrs.field(default=None, init=False)
+    # Set when the work has ended altogether; made by those that wait for it.
+    _free: asyncio.Event | None = attrs.field(default=None, init=False)
+    # Held for one read or one write, not for the length of a run.
+    _lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
+    # Before the lock: a run that was started, and has not had its turn.
+    line: WaitingLine = attrs.field(factory=WaitingLine, init=False)
+    # Whether a run was opened or taken over here.
+    _ran: bool = attrs.field(default=False, init=False)
+    # Set by `drain`: no new run opens. A driver may end without applying an event that is posted now, so
+    # inputs must be journaled.
+    drains: bool = attrs.field(default=False, init=False)
 
-    def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
-        self.id = log.journal.session
-        self.log = log
-        self.environment = environment
-        self.children = Children(self.log, environment, opens)
-        self.lease = SessionLease(log.journal, environment, self.children.first_due)
-        self.feed = Feed(environment.watch.buffer)
-        self.owner = Owner.NONE
-        # None while no run goes on in this process.
-        self.driver: Driver | None = None
-        # That which has claimed the session, and the buffer of its reader.
-        self.task: asyncio.Task[None] | None = None
-        self._buffer: RunBuffer | None = None
+    def __attrs_post_init__(self) -> None:
+        self.id = self.log.journal.session
+        self.children = Children(self.log, self.environment, self._opens)
+        self.lease = SessionLease(self.log.journal, self.environment, self.children.first_due)
+        self.feed = Feed(self.environment.watch.buffer)
         self.report = RunReport(self.children, self.feed)
-        # A child is found through its parent, and in a list by its agent: it needs no title.
-        self._titles = Titles.OFF if environment.config.agent else environment.titles
-        # One try for each session object: a model that gave no title would give none after each run, and
-        # every try costs money. The task is held here, since asyncio keeps only a weak reference.
-        self._title: asyncio.Task[None] | None = None
-        # Set when the work has ended altogether; made by those that wait for it.
-        self._free: asyncio.Event | None = None
-        # Held for one read or one write, not for the length of a run.
-        self._lock = asyncio.Lock()
-        # Before the lock: a run that was started, and has not had its turn.
-        self.line = WaitingLine()
-        self._ran = False
-        # Set by `drain`: no new run opens. A driver may end without applying an event that is posted now, so
-        # inputs must be journaled.
-        self.drains = False
 
     async def load(self) -> None:
         """Read the new entries of the journal, and of the running children."""
@@ -313,7 +294,7 @@ class Worker:
         """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
         if not self.drains:
             # Asked for after the run. Earlier it would use up the provider's limits.
-            if self._titles is Titles.MODEL and self._title is None:
+            if self.environment.titles is Titles.MODEL and self._title is None:
                 self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
         elif self.log.state.unfinished:
             # Only this process knows which requests never began. The next owner begins those as new, and does
@@ -367,7 +348,7 @@ class Worker:
             # ids.
             name = environment.new_id() if task is None else task.id
             self.report.opening(name)
-            titled = self._titles is Titles.INLINE
+            titled = environment.titles is Titles.INLINE
             first = await log.open_run(name, config, at, prompt, titled=titled)
             entry = log.begun if log.journal.kept else None
         self.report.opened(waiting)
