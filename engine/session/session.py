@@ -24,6 +24,7 @@ from ...effects.validators import clean, session_named
 from ...performers.base import noop
 from ..core.inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
+from ..journal.journal import Journal
 from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
 from .background import Background, begin
@@ -70,7 +71,7 @@ class Session(Pictured):
         # A child that the parent's caller looks at: it shares the worker, and may not run or close it.
         self._lent = False
         # The class itself makes the sessions of children: the worker cannot import it without a circle.
-        self._log = SessionLog(id, store, environment.redactor, fresh=fresh)
+        self._log = SessionLog(Journal(id, store), environment.redactor, fresh=fresh)
         self._worker = Worker(self._log, environment, Session)
         self._background = Background(self._worker)
         self._environment = environment

@@ -43,66 +43,49 @@ if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
     from ...performers.redactor import Redactor
-    from ...performers.stores.base import Store
 
 # Makes an entry of the present state, None for none; called again where that has changed meanwhile.
 Decide = Callable[[], ConcurrentEntry | None]
 
 
 @final
+@attrs.define(eq=False)
 class SessionLog:
     """
-    The log of the session *session*, in *store* where there is one; its driver keeps steps in it.
+    The log of the session of *journal*; its driver keeps steps in it.
 
     `state` is the fold of the known entries of `journal`, and of the pieces of a stream behind them. An input
     is journaled before it is acted on, by the process it came in through. An entry carries a summary of the
     session where a list would show a change.
     """
 
-    # As slots, since thousands of them may wait in one process.
-    __slots__ = (
-        "_anew",
-        "_listener",
-        "_parked",
-        "_redactor",
-        "_stored",
-        "_streamed",
-        "_writing",
-        "begun",
-        "fresh",
-        "in_use",
-        "journal",
-        "state",
-        "unread",
-    )
+    journal: Journal
+    _redactor: Redactor | None = None
+    # Whether no other process can know the session yet.
+    fresh: bool = attrs.field(default=False, kw_only=True)
+    state: SessionState = attrs.field(factory=SessionState, init=False)
+    # `state` once it is packed: then it is no attribute, and the next look at it makes one.
+    _parked: Parked | None = attrs.field(default=None, init=False)
+    # Whether a run goes on here, or is about to.
+    in_use: bool = attrs.field(default=False, init=False)
+    # Whether the journal has to be read before anything is decided: it never was, or an append of the owner
+    # failed or was cancelled, and the store may have it all the same. A generated id has no journal to read.
+    # Where that is wrong, the first append names a length that the store does not have.
+    unread: bool = attrs.field(init=False)
+    # Whether the next read folds from the beginning: the journal was never read, or an entry in the middle
+    # could not be.
+    _anew: bool = attrs.field(init=False)
+    # The number of the latest entry with which a run was opened or taken over here.
+    begun: int = attrs.field(default=-1, init=False)
+    _listener: Callable[[Event], None] | None = attrs.field(default=None, init=False)
+    # One append at a time: a second one would name a length that the first is about to change.
+    _writing: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
+    # The pieces of a stream that are not stored yet, and the state and the memory before the first.
+    _streamed: list[ModelStreamed] = attrs.field(factory=list, init=False)
+    _stored: Step | None = attrs.field(default=None, init=False)
 
-    def __init__(
-        self, session: str, store: Store | None, redactor: Redactor | None = None, *, fresh: bool = False
-    ) -> None:
-        self.journal = Journal(session, store)
-        self.state = SessionState()
-        # `state` once it is packed: then it is no attribute, and the next look at it makes one.
-        self._parked: Parked | None = None
-        # Whether a run goes on here, or is about to.
-        self.in_use = False
-        # Whether the journal has to be read before anything is decided: it never was, or an append of the
-        # owner failed or was cancelled, and the store may have it all the same. A generated id has no journal
-        # to read. Where that is wrong, the first append names a length that the store does not have.
-        self.unread = self.journal.kept and not fresh
-        # Whether the next read folds from the beginning: the journal was never read, or an entry in the
-        # middle could not be.
-        self._anew = self.unread
-        # The number of the latest entry with which a run was opened or taken over here.
-        self.begun = -1
-        self._listener: Callable[[Event], None] | None = None
-        self._redactor = redactor
-        # Whether no other process can know the session yet.
-        self.fresh = fresh
-        # One append at a time: a second one would name a length that the first is about to change.
-        self._writing = asyncio.Lock()
-        # The pieces of a stream that are not stored yet, and the state and the memory before the first.
-        self._streamed: list[ModelStreamed] = []
-        self._stored: Step | None = None
+    def __attrs_post_init__(self) -> None:
+        self.unread = self._anew = self.journal.kept and not self.fresh
 
     if not TYPE_CHECKING:
         # Of no other attribute: as a property, each of many looks in a step would be a call.

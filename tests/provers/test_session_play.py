@@ -33,6 +33,7 @@ from turnwheel.effects.records import SetThinking
 from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.session_log import SessionLog
 
 pytestmark = pytest.mark.prover
@@ -270,7 +271,7 @@ class Stored:
     def __init__(self, runner: asyncio.Runner, *, flush: bool) -> None:
         self._runner = runner
         self._flush = flush
-        self._journal = SessionLog(SESSION, MemoryStore(), fresh=True)
+        self._journal = SessionLog(Journal(SESSION, MemoryStore()), fresh=True)
         self._written = 0
         self.machine = opened(Player(Seeded(0)).config, ())
 

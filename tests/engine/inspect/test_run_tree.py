@@ -19,6 +19,7 @@ from turnwheel.engine.inspect.run_tree import RunInfo, runs_of
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened, Stepped
 from turnwheel.engine.journal.fold import SessionState, fold
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
@@ -333,7 +334,7 @@ async def test_a_journal_that_cannot_be_is_refused(
 async def test_who_goes_on_for_long_holds_on_to_no_end(made: Made) -> None:
     agent = made(*[says("one")] * 6)
     store = made.store
-    log = SessionLog("s", store)
+    log = SessionLog(Journal("s", store))
     async with agent.session("s") as session:
         first, _ = await talk(session, "a", "b")
         await log.read()

@@ -49,6 +49,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.engine.agent import ask
 from turnwheel.engine.core.machine import ChildLink, stopped_children
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session import children
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
@@ -716,7 +717,8 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(agent: str, prompt: str
         session="s", run="r", config=config, history=history.History.of(), clock=clock, emit=noticed.append
     )
     request = requests.RunAgent(id="r-1", call="r-0", agent=agent, prompt=prompt)
-    answer = await ChildRunner(Children(SessionLog("s", None), setting, Session), noop, noop)(request, scene)
+    log = SessionLog(Journal("s", None))
+    answer = await ChildRunner(Children(log, setting, Session), noop, noop)(request, scene)
     assert answer is not None
     assert (answer.outcome, answer.spent) == (messages.Outcome.ERROR, usage.Spent())
     assert why in answer.content

@@ -59,6 +59,7 @@ from turnwheel.effects.requests import AskApproval, RunAgent
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.core.inputs import Input
 from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session import children as module
 from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
 from turnwheel.engine.session.environment import Environment, Result
@@ -178,7 +179,7 @@ def finish(machine: Machine, *pieces: CallPiece) -> None:
 
 
 def children_of(machine: Machine | None = None, store: Store | None = None, **settings: Any) -> Children:
-    log = SessionLog("s", store)
+    log = SessionLog(Journal("s", store))
     log.state.machine = machine
     given: dict[str, Any] = {"config": CONFIG, "performers": {}, "clock": AutoClock(9.0)}
     given |= {"new_id": lambda: "id", **settings}

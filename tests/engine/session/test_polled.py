@@ -16,6 +16,7 @@ from turnwheel.effects.errors import SessionGone, StoreConflict, StoreError, Wor
 from turnwheel.effects.events import UserSent
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Posted, TakenOver
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.lease import SessionLease
 from turnwheel.engine.session.polled import Polled
@@ -58,7 +59,7 @@ class Run:
         environment = Environment(
             config=config, performers={}, clock=AutoClock(), new_id=lambda: "id", poll=poll
         )
-        self.log = SessionLog("s", store)
+        self.log = SessionLog(Journal("s", store))
         self.lease = SessionLease(self.log.journal, environment, lambda: None)
         self.works = False
         self.stopped = list[WorldError]()
@@ -93,7 +94,7 @@ async def test_what_others_wrote_is_taken_in_when_it_is_told(run: Run, store: No
 
 
 async def test_what_another_object_of_this_process_wrote_is_taken_in_at_once(run: Run, store: Noted) -> None:
-    await SessionLog("s", store).write([Posted(event=UserSent(at=2.0, id="i", text="hi"))])
+    await SessionLog(Journal("s", store)).write([Posted(event=UserSent(at=2.0, id="i", text="hi"))])
     await turns(10)
     assert [event.at for event in run.log.state.posted] == [2.0]
     # What it wrote itself is no news.

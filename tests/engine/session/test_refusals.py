@@ -23,6 +23,7 @@ from turnwheel.effects.records import SetModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.core.inputs import Input
 from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.refusals import check_models, check_reader, check_runner, check_tools
 from turnwheel.engine.session.session_log import SessionLog
@@ -49,7 +50,7 @@ def child(agent: str = "child", **settings: Any) -> Environment:
 
 def log_of(config: Config | None = None, *, over: bool = False) -> SessionLog:
     """The log of a session with a run under *config*, which may be *over*; without one nothing ever ran."""
-    log = SessionLog("s", None)
+    log = SessionLog(Journal("s", None))
     if config is not None:
         log.state.machine = machine = Machine.start(config, "go")
         machine.advance()

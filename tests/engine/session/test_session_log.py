@@ -43,7 +43,7 @@ from turnwheel.engine.journal.checkpoints import restored
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, Stepped, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.journal.journal import read_entry
+from turnwheel.engine.journal.journal import Journal, read_entry
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.session import session_log
 from turnwheel.engine.session.session_log import SessionLog
@@ -113,7 +113,7 @@ def prompt(text: str = "go", name: str = "") -> UserSent:
 
 async def opened(store: Watched | None, *, titled: bool = False) -> SessionLog:
     """The log of a session with a run that has just begun."""
-    log = SessionLog("s", store)
+    log = SessionLog(Journal("s", store))
     await log.read()
     await log.open_run("r", CONFIG, AT, prompt(), titled=titled)
     return log
@@ -311,7 +311,7 @@ class Telling(Watched):
 async def test_an_id_that_was_taken_all_the_same_is_known_from_then_on(kind: type[Watched]) -> None:
     store = kind()
     await store.write(Posted(event=prompt("mine")))
-    log = SessionLog("s", store, fresh=True)
+    log = SessionLog(Journal("s", store), fresh=True)
     assert await log.add(lambda: titled("two")) is False
     assert log.state.posted == [prompt("mine")]
     assert log.journal.incarnation == (await store.kept.load("s")).incarnation
@@ -322,7 +322,7 @@ async def test_an_id_that_was_taken_all_the_same_is_known_from_then_on(kind: typ
 async def test_a_session_that_was_begun_anew_is_another_one(store: Watched, way: str) -> None:
     log = await opened(store)
     if way == "read":
-        log = SessionLog("s", store)
+        log = SessionLog(Journal("s", store))
         await log.read()
     await store.kept.delete("s")
     await store.write(Posted(event=prompt("mine")))
@@ -347,19 +347,19 @@ async def test_the_secrets_of_a_copy_are_those_of_the_session_it_was_copied_from
             origins.extend(sessions)
 
     redactor: Any = Redactor()
-    await SessionLog("s", store, redactor).read()
+    await SessionLog(Journal("s", store), redactor).read()
     assert origins == []
     await store.write(Forked(at=AT, session="original"))
-    await SessionLog("s", store, redactor).read()
+    await SessionLog(Journal("s", store), redactor).read()
     assert origins == ["original"]
-    plain = SessionLog("s", store)
+    plain = SessionLog(Journal("s", store))
     await plain.read()
     assert plain.state.copied == "original"
 
 
 async def test_an_input_behind_the_run_of_another_process_is_decided_by_that(store: Watched) -> None:
     log = await opened(store)
-    other = SessionLog("s", store)
+    other = SessionLog(Journal("s", store))
     await other.read()
     await step(other, answer(other))
     assert await log.add(lambda: Posted(event=prompt("and"))) is False
@@ -437,7 +437,7 @@ async def test_an_entry_that_cannot_be_read_is_named(store: Watched) -> None:
 
 
 async def test_a_session_with_a_new_id_reads_only_what_is_new(store: Watched) -> None:
-    log = SessionLog("s", store, fresh=True)
+    log = SessionLog(Journal("s", store), fresh=True)
     await log.read()
     await log.open_run("r", CONFIG, AT, prompt())
     machine = log.state.machine
@@ -508,7 +508,7 @@ async def test_going_back_keeps_an_entry_and_to_where_it_stands_none(store: Watc
 async def test_a_title_comes_from_the_first_that_was_said(
     store: Watched, waiting: Sequence[Any], text: str, title: str, *, wanted: bool
 ) -> None:
-    log = SessionLog("s", store)
+    log = SessionLog(Journal("s", store))
     await log.read()
     for one in waiting:
         assert await log.add(partial(_entry_of, one))
@@ -519,7 +519,7 @@ async def test_a_title_comes_from_the_first_that_was_said(
 
 
 async def test_a_fresh_session_is_read_from_its_second_look_on(store: Watched) -> None:
-    log = SessionLog("s", store, fresh=True)
+    log = SessionLog(Journal("s", store), fresh=True)
     await log.read()
     assert store.loads == []
     await store.write(titled("other"))
@@ -533,7 +533,7 @@ async def test_a_fresh_session_is_read_from_its_second_look_on(store: Watched) -
 @pytest.mark.parametrize("kept", [False, True])
 async def test_the_full_text_of_a_result_is_found(store: Watched, *, kept: bool) -> None:
     reader = ToolSpec(name="read_result", side_effect="read_only")
-    log = SessionLog("s", store if kept else None)
+    log = SessionLog(Journal("s", store if kept else None))
     await log.read()
     await log.open_run("r", attrs.evolve(CONFIG, tools=(*CONFIG.tools, reader)), AT, prompt())
     await step(log, answer(log, "look"))
@@ -656,7 +656,7 @@ async def test_a_session_is_read_from_its_checkpoint_with_one_look(
         await log.own(titled(title))
     await log.journal.checkpoints.settled()
     store.loads.clear()
-    other = SessionLog("s", store)
+    other = SessionLog(Journal("s", store))
     await other.read()
     assert (store.loads, other.journal.length, other.state.title) == ([3], 5, "three")
     # Also which session of this name it is: another one is not written to.
@@ -677,7 +677,7 @@ async def test_a_session_that_went_back_has_a_checkpoint_at_once(
     await log.journal.checkpoints.settled()
     await log.branch("r", AT)
     store.loads.clear()
-    other = SessionLog("s", store)
+    other = SessionLog(Journal("s", store))
     await other.read()
     assert (store.loads, other.journal.length) == ([6], 7)
     assert other.state == log.state

@@ -35,6 +35,7 @@ from turnwheel.engine.inspect.listing import listed
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Titled
 from turnwheel.engine.journal.fold import SessionState
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.journal.summary import MAX_TITLE, first_line
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.session.session_log import SessionLog
@@ -358,7 +359,7 @@ async def test_the_model_that_is_asked_is_the_one_in_use() -> None:
 
 @pytest.mark.parametrize("lacks", ["a title", "a run", "a prompt with a text"])
 async def test_no_model_is_asked_where_there_is_nothing_to_call_or_it_is_called_something(lacks: str) -> None:
-    agent, log = made(Namer(says("Never")), store=None), SessionLog("s", None)
+    agent, log = made(Namer(says("Never")), store=None), SessionLog(Journal("s", None))
     log.state = SessionState(machine=Machine.start(agent.config, "go"), opening="go", title="")
     if lacks == "a title":
         log.state.title = "mine"
