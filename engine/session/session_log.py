@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, cast, final
 
 import attrs
 
-from ...effects.errors import CallerError, SessionGone, StoreConflict, UnknownRun
-from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
+from ...effects.errors import SessionGone, StoreConflict, UnknownRun
+from ...effects.events import Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
 from ...performers.base import noop
 from ...states.context import Mail
@@ -176,13 +176,12 @@ class SessionLog:
 
         False where another process added one first: that one is in `state` then, and the caller decides anew.
         """
-        redacted = await _redacted(decide, self._redactor, self.state)
         if not self.journal.kept:
-            entry = _decided(decide, redacted)
+            entry = decide()
         else:
             async with self._writing:
                 # Inside the lock: a step may have been committed while this waited for it.
-                entry = _decided(decide, redacted)
+                entry = decide()
                 if entry is None:
                     return True
                 try:
@@ -389,27 +388,3 @@ class SessionLog:
         # Entries of one append share the last number here: it names the entry in errors, and no entry before
         # the last can be a summary.
         return apply_entry(self.state, entry, max(self.journal.length - 1, 0), self.journal.session)
-
-
-async def _redacted(
-    decide: Decide, redactor: Redactor | None, state: SessionState
-) -> tuple[ApprovalGiven, ApprovalGiven] | None:
-    """The approval that *decide* makes, and the same without secrets; None for another entry."""
-    if redactor is None:
-        return None
-    entry = None
-    # Refused by the present state only: it may be another one inside the lock.
-    with suppress(CallerError):
-        entry = decide()
-    if not isinstance(entry, Posted) or not isinstance(entry.event, ApprovalGiven):
-        return None
-    # A person may edit arguments, and so type a secret. It must not reach the store. A vault may take long,
-    # so it is asked outside the lock.
-    return entry.event, await redactor.answer(entry.event, state.questions)
-
-
-def _decided(decide: Decide, redacted: tuple[ApprovalGiven, ApprovalGiven] | None) -> ConcurrentEntry | None:
-    entry = decide()
-    if redacted is not None and isinstance(entry, Posted) and entry.event == redacted[0]:
-        return Posted(event=redacted[1])
-    return entry
