@@ -17,7 +17,7 @@ import attrs
 from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, seconds, session_named
-from ..performers.base import Clock, PerformContext, Performer, Performers, SystemClock, sleep
+from ..performers.base import Clock, PerformContext, Performer, Performers, SystemClock, noop, sleep
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
@@ -406,7 +406,7 @@ class Agent:
             lease=self.lease,
             worker=self.worker,
             # A host that asks models itself has its own keys.
-            ready=None if effects.CallModel in self.performers else self._models.ready,
+            ready=noop if effects.CallModel in self.performers else self._models.ready,
         )
         return Session(name, environment, store, fresh=fresh)
 

@@ -380,7 +380,12 @@ class Driver:
 
     async def end(self) -> None:
         """Stop the work, wait until it has stopped, and keep what was streamed."""
-        await self._stop()
+        # `LEAVING` tells a child that it is left and not interrupted: interrupted, it would end its run.
+        tasks = [work.task for work in self._work.values()]
+        for task in tasks:
+            task.cancel(LEAVING)
+        # Waited for: a tool that still writes a file would race the next owner of the session.
+        await asyncio.gather(*tasks, return_exceptions=True)
         # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
         with suppress(WorldError):
             await self.journal.flush()
@@ -500,14 +505,6 @@ class Driver:
             self.inbox.wake()
         else:
             self.inbox.put(answer)
-
-    async def _stop(self) -> None:
-        # `LEAVING` tells a child that it is left and not interrupted: interrupted, it would end its run.
-        tasks = [work.task for work in self._work.values()]
-        for task in tasks:
-            task.cancel(LEAVING)
-        # Waited for: a tool that still writes a file would race the next owner of the session.
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None] | None:

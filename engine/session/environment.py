@@ -90,7 +90,7 @@ class Environment:
     lease: float = 2.0
     worker: str = ""
     # Raises for models that cannot be asked here: a run is not begun for them.
-    ready: Callable[..., None] | None = None
+    ready: Callable[..., None] = noop
 
 
 # Reasons after which a run counts as failed. After a limit, what it found is worth reading.

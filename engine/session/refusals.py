@@ -69,8 +69,6 @@ def check_run(log: SessionLog, environment: Environment, prompt: Input | None) -
 
 def check_models(log: SessionLog, environment: Environment) -> None:
     """Raise `ConfigError` where a model that the next run asks is known not to answer."""
-    if environment.ready is None:
-        return
     # The session's, if it is still there, and the fallback.
     config = environment.config
     chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model

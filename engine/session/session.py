@@ -280,10 +280,8 @@ class Session(Pictured):
         reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
         it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished.
         """
-        # The id is made here and not by `stream`: the result is found by it.
-        sender = self._environment.new_id() if id is None else id
         self._check_own()
-        return await self._to_the_end(self._input(prompt, files, sender), wait=wait)
+        return await self._to_the_end(self._input(prompt, files, id), wait=wait)
 
     async def resume(self, *, wait: bool = False, takeover: bool = False) -> Result:
         """
@@ -301,8 +299,7 @@ class Session(Pictured):
 
     async def keep_lease(self) -> None:
         """Take the lease of a run here that an input woke from its rest: now, and not at the next look."""
-        if not self._worker.lease.held:
-            await self._worker.lease.keep()
+        await self._worker.lease.keep()
 
     async def _to_the_end(self, prompt: Input | None, *, wait: bool, takeover: bool = False) -> Result:
         """Work until the queue is empty; the result of the run that took *prompt*, or of the latest."""

@@ -162,8 +162,7 @@ class Worker:
 
     async def leave_run(self) -> None:
         """Leave the run under way unfinished; returns when the work has stopped."""
-        if self.driver is not None:
-            driver = self.driver
+        if (driver := self.driver) is not None:
             self._change_owner(Owner.LEAVING)
             driver.leave()
         if self.owner in BUSY:
@@ -199,15 +198,13 @@ class Worker:
             while begun is not None:
                 rests = await self._drive(*begun, wait=wait)
                 begun = await self._next(begun[0])
-        except errors.WorldError as failed:
-            error = failed
-            # Another process may have gone on, or a step may be stored although its append failed.
-            with suppress(errors.TurnwheelError):
-                async with self._lock:
-                    await self.log.read()
-            raise
         except BaseException as failed:
             error = failed
+            # Another process may have gone on, or a step may be stored although its append failed.
+            if isinstance(failed, errors.WorldError):
+                with suppress(errors.TurnwheelError):
+                    async with self._lock:
+                        await self.log.read()
             raise
         finally:
             at = self.environment.clock.now()
@@ -332,13 +329,12 @@ class Worker:
         if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         unfinished = log.state.machine if log.state.unfinished else None
-        if unfinished is not None:
-            self.lease.went_on()
         before = None if log.state.machine is None else log.state.machine.config
         config = with_denials(environment.config, before, environment.lifted)
         events: tuple[Event, ...] = ()
         waiting = log.state.waiting | ({prompt.id} if prompt else set())
         if unfinished is not None:
+            self.lease.went_on()
             self.report.opening(unfinished.memory.run)
             first, events = await take_over(log, unfinished, config, at)
             entry = None
