@@ -14,6 +14,8 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, cast, final
 
+from ...display.notebook import Card, Displayed
+from ...display.rendering import line_of, spent_of, state_line
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict
 from ...effects.events import Approve, ControlReceived, Decision, Interrupted, UserSent, UserSteered
@@ -31,7 +33,6 @@ from .background import Background, begin
 from .environment import Environment, Result
 from .followed import Followed
 from .handle import Handle
-from .pictured import Pictured
 from .refusals import child_refusal
 from .run_stream import OnLeave, RunBuffer, RunStream
 from .session_log import SessionLog
@@ -46,12 +47,13 @@ if TYPE_CHECKING:
     from ...states.context import Mail
     from ..core.machine import ChildLink, Machine
     from ..inspect.fork import Replacement
+    from ..inspect.pictures import PictureKind
     from ..inspect.run_tree import RunInfo
     from .feed import Reader
 
 
 @final
-class Session(Pictured):
+class Session(Displayed):
     """
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
@@ -204,6 +206,33 @@ class Session(Pictured):
     async def heads(self) -> tuple[RunInfo, ...]:
         """The ends of its branches: the runs that no other run follows."""
         return tuple([run for run in await self.runs() if run.head])
+
+    async def picture(self, kind: PictureKind = "path") -> str:
+        """
+        A picture of its runs as SVG.
+
+        "path" is the way through the machine, "sequence" who asked whom, "calls" how long each call took.
+
+        Reads the whole journal. Raises `ConfigError` without a store.
+        """
+        from ..inspect.pictures import picture_of  # noqa: PLC0415  # as in `runs`
+        from ..inspect.replay import replayed  # noqa: PLC0415  # as in `runs`
+
+        return picture_of(replayed(await self._log.journal.load(), self.id), kind)
+
+    def _card(self) -> Card:
+        state = self._log.state
+        machine = state.machine
+        if machine is None:
+            return Card(title="Session", beside=f"{self.id!r}: no run yet")
+        lines = [f"waits for {line_of(question)}" for question in state.questions]
+        lines.append(f"spent {spent_of(state.spent) or 'nothing'}")
+        return Card(
+            title="Session",
+            beside=f"{self.id!r}: {state_line(machine.state)}",
+            lines=tuple(lines),
+            label=machine.state.label,
+        )
 
     async def branch(self, run: str = "") -> None:
         """
