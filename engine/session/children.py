@@ -255,6 +255,7 @@ async def refuse(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
 
 
 @final
+@attrs.define(eq=False)
 class ChildRunner:
     """
     Performs `RunAgent`: opens the child's session among *children*, and runs it to its end.
@@ -267,12 +268,9 @@ class ChildRunner:
     finds another owner ends its parent's run, too, because that owner drives both.
     """
 
-    def __init__(
-        self, children: Children, wake: Callable[[], None], abort: Callable[[TurnwheelError], None]
-    ) -> None:
-        self._children = children
-        self._wake = wake
-        self._abort = abort
+    _children: Children
+    _wake: Callable[[], None]
+    _abort: Callable[[TurnwheelError], None]
 
     def resting(self, request: RunAgent) -> bool:
         """Whether the child of *request*, which runs here, waits only for people."""
@@ -295,32 +293,27 @@ class ChildRunner:
             opened = self._children.open(task, config, scene.clock, self._wake)
         except ConfigError as error:
             return _failed(request, scene, f"The agent {request.agent!r} cannot be started: {error}")
-        return _Run(self._children, opened, self._abort, request, scene).perform()
+        return _Run(self._children, *opened, self._abort, request, scene).perform()
 
 
 @final
+@attrs.define(eq=False)
 class _Run:
     """
     The run of one child, which may be interrupted at any moment, also before it has begun.
     """
 
-    def __init__(
-        self,
-        children: Children,
-        opened: tuple[ChildSession, ChildSession | None],
-        abort: Callable[[TurnwheelError], None],
-        request: RunAgent,
-        scene: PerformContext,
-    ) -> None:
-        self._session, self._before = opened
-        self._children = children
-        self._abort = abort
-        self._request = request
-        self._scene = scene
-        # One for each interrupt. Held here: the event loop keeps only weak references to tasks.
-        self._stops: list[asyncio.Future[None]] = []
-        # The latest pause before a try to take the child over.
-        self._pausing: asyncio.Future[None] | None = None
+    _children: Children
+    _session: ChildSession
+    # What only looked at the child until now.
+    _before: ChildSession | None
+    _abort: Callable[[TurnwheelError], None]
+    _request: RunAgent
+    _scene: PerformContext
+    # One for each interrupt. Held here: the event loop keeps only weak references to tasks.
+    _stops: list[asyncio.Future[None]] = attrs.field(factory=list, init=False)
+    # The latest pause before a try to take the child over.
+    _pausing: asyncio.Future[None] | None = attrs.field(default=None, init=False)
 
     async def perform(self) -> AgentFinished | None:
         """The answer, None where it was drained; a cancellation is passed on to the child."""
