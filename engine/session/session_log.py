@@ -107,15 +107,10 @@ class SessionLog:
         self.in_use = False
         self.rest(config)
 
-    def listen(self, post: Callable[[Event], None]) -> None:
-        """Pass inputs on to *post*, the driver's, from now on."""
+    def listen(self, post: Callable[[Event], None] | None) -> None:
+        """Pass inputs on to *post*, the driver's, from now on; None: to no driver any more."""
         self._listener = post
-        # One that came after the last run's end was for that run.
-        self.state.forget_interrupts()
-
-    def deafen(self) -> None:
-        """Pass no input on any more."""
-        self._listener = None
+        # An interrupt that was not applied was meant for the run that has ended.
         self.state.forget_interrupts()
 
     def rest(self, config: Config) -> None:

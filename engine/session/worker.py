@@ -210,7 +210,7 @@ class Worker:
             at = self.environment.clock.now()
             self.report.stops(error, let_go(self.owner, drains=self.drains), at, rests=rests)
             # From here on an input is only journaled: this driver has ended, and nothing holds it.
-            self.log.deafen()
+            self.log.listen(None)
             # The next caller waits until the lease is given up, too.
             self._change_owner(Owner.LEAVING)
             try:
@@ -298,7 +298,7 @@ class Worker:
             # not tell the model that they may have been done.
             await self.log.own(HandedOver(at=self.environment.clock.now(), unbegun=driver.unbegun))
         # No driver any more: inputs wait in the journal until the next run is open.
-        self.log.deafen()
+        self.log.listen(None)
         # A run that rests, was drained or was left is unfinished, and only `resume` goes on with it.
         if self.log.state.unfinished or self.owner is not Owner.DRIVING:
             return None
