@@ -20,30 +20,7 @@ from typing import assert_never, final
 import attrs
 
 from ... import effects, states
-from ...effects.events import (
-    AgentFinished,
-    CallInspected,
-    Event,
-    HookAnswered,
-    InstructionsRead,
-    ModelFailed,
-    ToolFinished,
-    ToolLost,
-)
 from ...effects.hooks import Hook, HookSaid
-from ...effects.permissions import Verdict
-from ...effects.requests import (
-    AskApproval,
-    CallModel,
-    Cancel,
-    FireHook,
-    InspectCall,
-    ReadInstructions,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
 from ...states.batch.batch import Forever, Order, Stopping
 from ...states.batch.permission import fault_in, law, question
 from ...states.batch.start import child_run, tool_run
@@ -66,17 +43,10 @@ WHY = {
 TOO_OFTEN = "its process was lost again and again while it was at work"
 
 # What may become of a request that was open: it is performed again, or an event stands for its answer.
-NextStep = (
-    Request
-    | Cancel
-    | ToolFinished
-    | ToolLost
-    | AgentFinished
-    | HookAnswered
-    | CallInspected
-    | ModelFailed
-    | InstructionsRead
-)
+NextStep = effects.Request | effects.Cancel | effects.Answer
+
+# Those of them whose request may have been begun too often.
+OpenStep = effects.Request | effects.ModelFailed
 
 
 @final
@@ -84,8 +54,8 @@ NextStep = (
 class Recovery:
     """What to do with a run that is taken over: *again* are requests to perform, *events* to apply."""
 
-    again: tuple[Request | Cancel, ...] = ()
-    events: tuple[Event, ...] = ()
+    again: tuple[effects.Request | effects.Cancel, ...] = ()
+    events: tuple[effects.Event, ...] = ()
 
 
 def recover(
@@ -107,32 +77,34 @@ def recover(
         if known.get(try_name(request, machine), 0) >= machine.config.policy.takeovers
     }
     steps = [
-        _given_up(step, now) if isinstance(step, Request | ModelFailed) and _id(step) in given_up else step
+        _given_up(step, now) if isinstance(step, OpenStep) and _id(step) in given_up else step
         for step in _next_steps(machine, now, unbegun)
     ]
     return Recovery(
-        again=tuple([step for step in steps if isinstance(step, Request | Cancel)]),
-        events=tuple([step for step in steps if not isinstance(step, Request | Cancel)]),
+        again=tuple([step for step in steps if isinstance(step, effects.Request | effects.Cancel)]),
+        events=tuple([step for step in steps if not isinstance(step, effects.Request | effects.Cancel)]),
     )
 
 
-def _id(step: Request | ModelFailed) -> str:
-    return step.request if isinstance(step, ModelFailed) else step.id
+def _id(step: OpenStep) -> str:
+    return step.request if isinstance(step, effects.ModelFailed) else step.id
 
 
-def _given_up(step: Request | ModelFailed, now: float) -> NextStep:
+def _given_up(step: OpenStep, now: float) -> NextStep:
     """The event in place of *step*, whose request was begun too often; *step* itself if it does no harm."""
     match step:
-        case ModelFailed(failure=effects.Failure.LOST):
+        case effects.ModelFailed(failure=effects.Failure.LOST):
             return attrs.evolve(step, message=TOO_OFTEN, should_retry=False)
-        case RunTool():
-            return ToolLost(at=now, request=step.id)
-        case FireHook():
+        case effects.RunTool():
+            return effects.ToolLost(at=now, request=step.id)
+        case effects.FireHook():
             answers = tuple([HookSaid(name=name, fault=TOO_OFTEN) for name in step.names])
-            return HookAnswered(at=now, request=step.id, said=answers)
-        case ReadInstructions():
-            return InstructionsRead(at=now, request=step.id, text="", faults=(TOO_OFTEN,))
-        case ModelFailed() | CallModel() | AskApproval() | InspectCall() | RunAgent() | SetTimer():
+            return effects.HookAnswered(at=now, request=step.id, said=answers)
+        case effects.ReadInstructions():
+            return effects.InstructionsRead(at=now, request=step.id, text="", faults=(TOO_OFTEN,))
+        case effects.ModelFailed() | effects.CallModel() | effects.AskApproval() | effects.InspectCall():
+            return step
+        case effects.RunAgent() | effects.SetTimer():
             return step
         case _:
             assert_never(step)
@@ -160,7 +132,7 @@ def _next_steps(machine: Machine, now: float, unbegun: frozenset[str]) -> list[N
 
 def _asked_anew(
     request: str, stopping: Stopping, machine: Machine, now: float, unbegun: frozenset[str]
-) -> ModelFailed:
+) -> effects.ModelFailed:
     """The answer to *request* as failed, since its reader is gone."""
     # Not the same request again: people may have said more since, and the limits may be reached. A failure
     # lets the machine decide anew what it asks the model, if anything.
@@ -168,7 +140,7 @@ def _asked_anew(
     # An unasked model cost nothing, a lost one is paid for by an estimate. One that was being stopped counts
     # as lost: an unbegun one would be asked again, against the person's wish.
     failure = effects.Failure.UNBEGUN if unasked and not stopping else effects.Failure.LOST
-    return ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])
+    return effects.ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])
 
 
 def _compaction(
@@ -185,7 +157,7 @@ def _compaction(
             return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
         # The old due time: with a new wait after each crash, a process that keeps dying would never retry.
         case states.Pausing(request=request, due=due):
-            return [SetTimer(id=request, due=due)]
+            return [effects.SetTimer(id=request, due=due)]
         case states.Weigh():
             return []
         case _:
@@ -198,11 +170,11 @@ def _stage(stage: states.Waiting, machine: Machine, now: float) -> NextStep:
     match stage:
         # The time it was due at, not a new wait: crashes must not add up to a wait without end.
         case states.Retry(request=request, due=due):
-            return SetTimer(id=request, due=due)
+            return effects.SetTimer(id=request, due=due)
         case states.Reading(request=request):
             # The files of today's settings. Nothing was read into the session yet, so no older text is
             # replaced.
-            return ReadInstructions(id=request, files=machine.config.instructions)
+            return effects.ReadInstructions(id=request, files=machine.config.instructions)
         case states.Opening(request=request):
             return _hook(Hook.SESSION_START, request, hooks.told(source=source_of(memory)), machine, now)
         case states.Admitting(request=request, ids=ids):
@@ -226,15 +198,16 @@ def _hook(
     machine: Machine,
     now: float,
     call: effects.ToolCall | None = None,
-) -> FireHook | HookAnswered:
+) -> effects.FireHook | effects.HookAnswered:
     # Arguments decide which hooks hear of a call: a hook may be set for some paths only.
     arguments = {} if call is None else arguments_of(call.arguments)
     # Those of today's settings: the run may be taken over by an agent with other hooks.
     names = hooks.asked_at(machine.config, hook, "" if call is None else call.name, arguments)
     # With no hook left to ask, the answer is made here: the machine would wait for it for ever.
     if not names:
-        return HookAnswered(at=now, request=request)
-    return FireHook(id=request, hook=hook, names=names, payload=payload, call="" if call is None else call.id)
+        return effects.HookAnswered(at=now, request=request)
+    about = "" if call is None else call.id
+    return effects.FireHook(id=request, hook=hook, names=names, payload=payload, call=about)
 
 
 def _call(  # noqa: PLR0911  # one return for each phase
@@ -249,7 +222,7 @@ def _call(  # noqa: PLR0911  # one return for each phase
             if isinstance(deadline, Forever):
                 return (question(wish, phase),)
             # The person was given until then; a deadline that began anew would never come.
-            return (question(wish, phase), SetTimer(id=deadline.request, due=deadline.due))
+            return (question(wish, phase), effects.SetTimer(id=deadline.request, due=deadline.due))
         case (
             states.AwaitingHooks(request=request, hooks=hearing)
             | states.AllowedAwaitingHooks(request=request, hooks=hearing)
@@ -273,25 +246,25 @@ def _call(  # noqa: PLR0911  # one return for each phase
 
 def _pending_hooks(
     wish: effects.ToolCall, request: str, hearing: states.HookRound, machine: Machine, now: float
-) -> FireHook | HookAnswered:
+) -> effects.FireHook | effects.HookAnswered:
     """The hooks that were asked about *wish* and have not answered are asked again."""
     # Not those of today's settings, as elsewhere: the machine counts the answers of the round it began.
     there = {spec.name for spec in machine.config.hooks}
     said = {one.name for one in hearing.said}
     names = tuple([name for name in hearing.asked if name in there and name not in said])
     if not names:
-        return HookAnswered(at=now, request=request)
+        return effects.HookAnswered(at=now, request=request)
     payload = hooks.told_of_call(wish.name, arguments_of(wish.arguments) or {})
-    return FireHook(id=request, hook=Hook.PRE_TOOL_USE, names=names, payload=payload, call=wish.id)
+    return effects.FireHook(id=request, hook=Hook.PRE_TOOL_USE, names=names, payload=payload, call=wish.id)
 
 
 def _inspection(
     wish: effects.ToolCall, request: str, machine: Machine, now: float
-) -> InspectCall | CallInspected:
+) -> effects.InspectCall | effects.CallInspected:
     """A look at *wish* may be taken twice; where its tool is gone, there is nothing to look at."""
     spec = machine.config.tool(wish.name)
     if spec is None:
-        return CallInspected(at=now, request=request)
+        return effects.CallInspected(at=now, request=request)
     return law(machine.config, machine.memory).inspection(wish, spec, request)
 
 
@@ -302,19 +275,19 @@ def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool
     finding = getattr(call.phase, "finding", NO_FINDING)
     denial = rules.denial(spec, arguments_of(call.call.arguments) or {}, None, finding)
     # What may be denied was asked about when it began, unless no rule that is new spoke about it then.
-    return denial is not None and (denial.verdict is Verdict.DENY or finding == NO_FINDING)
+    return denial is not None and (denial.verdict is effects.Verdict.DENY or finding == NO_FINDING)
 
 
 def _tool(
     call: states.Call, phase: states.Running, machine: Machine, now: float, *, begun: bool
-) -> RunTool | ToolFinished | ToolLost:
+) -> effects.RunTool | effects.ToolFinished | effects.ToolLost:
     """What becomes of a tool: one that a worker has *begun* may have run, another runs if it still may."""
     name, request = call.call.name, phase.request
-    spec, lost = machine.config.tool(name), ToolLost(at=now, request=request)
+    spec, lost = machine.config.tool(name), effects.ToolLost(at=now, request=request)
     if spec is None and not begun:
         # An error and not a lost call: nothing ran, and the model may choose another tool.
         gone = model_messages.not_found(name, tuple([tool.name for tool in machine.config.tools]))
-        return ToolFinished(at=now, request=request, content=gone, outcome=effects.Outcome.ERROR)
+        return effects.ToolFinished(at=now, request=request, content=gone, outcome=effects.Outcome.ERROR)
     # A tool that is gone from the settings is treated as the worst kind: nothing here says what it did.
     if spec is None or (begun and spec.side_effect is effects.SideEffect.UNSAFE):
         return lost
@@ -323,7 +296,7 @@ def _tool(
         # Cancelled is the truth of one that no worker began: it had no effect. Whether a read has run makes
         # no difference.
         text, outcome = model_messages.CANCELLED, effects.Outcome.CANCELLED
-        cancelled = ToolFinished(at=now, request=request, content=text, outcome=outcome)
+        cancelled = effects.ToolFinished(at=now, request=request, content=text, outcome=outcome)
         return cancelled if stops else tool_run(call.call, spec, request)
     # An idempotent tool may have had its effect: a result that says it was cancelled would be a lie. The same
     # holds where it cannot run again, because it takes other arguments by now.
@@ -335,19 +308,19 @@ def _tool(
 
 def _child(
     call: states.Call, phase: states.RunningChild, machine: Machine, now: float, *, begun: bool
-) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
-    config, request = machine.config, phase.request
+) -> tuple[effects.RunAgent | effects.Cancel | effects.AgentFinished, ...]:
+    config, request, spent = machine.config, phase.request, phase.spent
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child, spec = config.child(name), config.tool(call.call.name)
     if child is None or spec is None:
         # Its settings are gone, so its session cannot be resumed. What it reported stays on the account.
         outcome = effects.Outcome.UNKNOWN if begun else effects.Outcome.ERROR
-        content = model_messages.LOST if begun else f"No agent named {name!r}."
-        return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
+        text = model_messages.LOST if begun else f"No agent named {name!r}."
+        return (effects.AgentFinished(at=now, request=request, content=text, outcome=outcome, spent=spent),)
     # With the limits it was given at first: a child must not get a fresh budget from a crash.
     again = child_run(call.call, child, config, phase.limits, machine.memory.session.mode, request)
     # A cancel that was accepted holds, also for the child, whose own journal may not have it. A child that is
     # denied by now is stopped, too. It is begun first in both cases. Only its own session knows what it did
     # and spent, or that it was over.
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
-    return (again, Cancel(request=request)) if stops else (again,)
+    return (again, effects.Cancel(request=request)) if stops else (again,)
