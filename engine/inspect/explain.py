@@ -9,23 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, assert_never, final
+from operator import itemgetter
+from typing import assert_never, final
 
 import attrs
 
 from ... import effects
 from ..core.machine import calls_at, calls_in
-from ..journal.entries import (
-    Branched,
-    Entry,
-    Forked,
-    HandedOver,
-    Posted,
-    RunOpened,
-    Stepped,
-    TakenOver,
-    Titled,
-)
+from ..journal import entries as journal
 from .replay import ReplayedStep, replayed
 
 
@@ -49,24 +40,6 @@ class Explanation:
     tool: str
     arguments: str
     moments: tuple[Moment, ...]
-
-
-@final
-class _Interference(NamedTuple):
-    """Something from outside that met open *calls*: *kind* in one word, *text* in full."""
-
-    calls: tuple[str, ...]
-    kind: str
-    text: str
-
-
-@final
-class _Occurrence(NamedTuple):
-    """*what* the machine did, or what came from outside, *at* a time in *session*."""
-
-    at: float
-    session: str
-    what: effects.Effect | _Interference
 
 
 @final
@@ -112,39 +85,10 @@ def find_wish(entries: Sequence[bytes], call: str) -> int | None:
 
 def account(steps: Iterable[ReplayedStep], call: str, session: str) -> Explanation | None:
     """The account of *call* of *session*, from *steps* that begin with its wish; None where they do not."""
-    occurrences = list(_occurrences(_with_call(steps, call)))
-    turns = [one.what for one in occurrences if isinstance(one.what, effects.TurnEnded)]
-    wish = next((wish for turn in turns for wish in turn.calls if wish.id == call), None)
-    if wish is None:
-        return None
+    wish: effects.ToolCall | None = None
+    told: list[tuple[float, str, str]] = []
     # Answers name the question only, so the account remembers which ones are its own.
     asked: set[str] = set()
-    moments = [
-        Moment(at=one.at, what=what, text=text)
-        for one in occurrences
-        for what, text in _words(call, asked, one)
-    ]
-    return Explanation(
-        session=session,
-        call=call,
-        tool=wish.name,
-        arguments=wish.arguments,
-        # An answer may be dated before the step that applied it. Moments of one time stay in the
-        # journal's order.
-        moments=tuple(sorted(moments, key=lambda moment: moment.at)),
-    )
-
-
-def _with_call(steps: Iterable[ReplayedStep], call: str) -> Iterator[ReplayedStep]:
-    """Those of *steps* until the batch of *call* is over: nothing that comes later is about it."""
-    for step in steps:
-        yield step
-        if call not in [one.call.id for one in calls_at(step.state)]:
-            return
-
-
-def _occurrences(steps: Iterable[ReplayedStep]) -> Iterator[_Occurrence]:
-    """Each effect and each interference of *steps*."""
     now = 0.0
     for step in steps:
         # An input has the time at which its sender sent it, which may be long before it is applied. Its
@@ -153,65 +97,79 @@ def _occurrences(steps: Iterable[ReplayedStep]) -> Iterator[_Occurrence]:
         now = now if posted else max(now, step.at)
         # First, since it is the cause of the effects. The calls are those of before: an interrupt may have
         # settled them all by now.
-        if (met := _interference(step.entry, calls_in(step.before))) is not None:
-            yield _Occurrence(step.at if posted else now, step.session, met)
+        if call in calls_in(step.before):
+            told += [(step.at if posted else now, *words) for words in _interference(step.entry, call)]
         for effect in step.effects:
+            if isinstance(effect, effects.TurnEnded):
+                wish = wish or next((each for each in effect.calls if each.id == call), None)
             # A decision counts from when the approver gave it: that is when the waiting ended.
             decided = posted and isinstance(effect, effects.ApprovalResolved)
-            yield _Occurrence(step.at if decided else max(now, step.at), step.session, effect)
+            at = step.at if decided else max(now, step.at)
+            told += [(at, *words) for words in _words(effect, call, asked, step.session)]
+        # The batch of the call is over: nothing that comes later is about it.
+        if call not in [one.call.id for one in calls_at(step.state)]:
+            break
+    if wish is None:
+        return None
+    # An answer may be dated before the step that applied it. Moments of one time stay in the journal's order.
+    told.sort(key=itemgetter(0))
+    return Explanation(
+        session=session,
+        call=call,
+        tool=wish.name,
+        arguments=wish.arguments,
+        moments=tuple([Moment(at=at, what=what, text=text) for at, what, text in told]),
+    )
 
 
-def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
+def _interference(entry: journal.Entry, call: str) -> Iterator[tuple[str, str]]:
+    """What *entry* did from outside to *call*, which was open: one word, and a text."""
     match entry:
         # The journal does not say which process it was, so neither does the account.
-        case TakenOver():
+        case journal.TakenOver():
             text = "another process went on with the run, or the same one later, while the call was open"
-            return _Interference(open_, "taken over", text)
-        # A fork of a session at rest met no call.
-        case Forked(session=other) if open_:
-            return _Interference(
-                open_, "copied", f"while it was open, from session {other}, where it went on"
-            )
-        case HandedOver():
-            text = "the worker let running calls end, and left the rest to the next worker"
-            return _Interference(open_, "handed over", text)
-        case Stepped(event=effects.CallCancelled(call=call)):
-            return _Interference((call,), "given up", "a person gave up this call")
+            yield "taken over", text
+        case journal.Forked(session=other):
+            yield "copied", f"while it was open, from session {other}, where it went on"
+        case journal.HandedOver():
+            yield "handed over", "the worker let running calls end, and left the rest to the next worker"
+        case journal.Stepped(event=effects.CallCancelled(call=cancelled)) if cancelled == call:
+            yield "given up", "a person gave up this call"
         # An interrupt names no call: it met each that had no result.
-        case Stepped(event=effects.Interrupted()):
-            return _Interference(open_, "interrupted", "the run was asked to stop")
-        case Stepped() | Forked() | RunOpened() | Posted() | Branched() | Titled():
-            return None
+        case journal.Stepped(event=effects.Interrupted()):
+            yield "interrupted", "the run was asked to stop"
+        case journal.Stepped() | journal.RunOpened() | journal.Posted():
+            pass
+        case journal.Branched() | journal.Titled():
+            pass
         case _:
             assert_never(entry)
 
 
-def _words(call: str, asked: set[str], one: _Occurrence) -> Iterator[tuple[str, str]]:
-    """What *one* adds to the account of *call*: one word each, and a text; *asked* are its questions."""
-    match one.what:
+def _words(effect: effects.Effect, call: str, asked: set[str], session: str) -> Iterator[tuple[str, str]]:
+    """What *effect* adds to the account of *call*: one word each, and a text; *asked* are its questions."""
+    match effect:
         # A story begins with the model's own words for the call, before hooks may change its arguments.
         case effects.TurnEnded(calls=calls):
             yield from (("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == call)
-        case _Interference() as met if call in met.calls:
-            yield met.kind, met.text
-        case effects.ApprovalResolved(request=request) as what if request in asked:
-            by = f", by {what.by}" if what.by else ""
-            yield "answered", f"{_decision(what.decision)}{by}"
+        case effects.ApprovalResolved(request=request) if request in asked:
+            by = f", by {effect.by}" if effect.by else ""
+            yield "answered", f"{_decision(effect.decision)}{by}"
         # An auditor must tell silence from a question that was taken back: only the first waited in vain.
-        case effects.ApprovalWithdrawn(request=request) as what if request in asked:
-            yield "withdrawn", "no answer came in time" if what.late else "the question was taken back"
-        case effects.ApprovalRequested(request=request) as what if what.call == call:
+        case effects.ApprovalWithdrawn(request=request) if request in asked:
+            yield "withdrawn", "no answer came in time" if effect.late else "the question was taken back"
+        case effects.ApprovalRequested(request=request) if effect.call == call:
             asked.add(request)
             # With the id of the question: a person's own log of answers has that and not the call.
-            yield "asked", f"a person, because of {what.why}; the question is {request}"
+            yield "asked", f"a person, because of {effect.why}; the question is {request}"
         # Hooks of other occasions name no call, so they never match here.
-        case what:
-            if getattr(what, "call", None) == call:
-                yield from _of_call(what, one.session)
+        case _:
+            if getattr(effect, "call", None) == call:
+                yield from _of_call(effect, session)
 
 
-def _of_call(what: effects.Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
-    match what:
+def _of_call(effect: effects.Effect, session: str) -> Iterator[tuple[str, str]]:
+    match effect:
         case effects.HookAsked(hook=hook, names=names):
             yield "hooks", f"asked at {hook}: {', '.join(names)}"
         # One moment for each hook, since each has its own reasons.
@@ -219,17 +177,17 @@ def _of_call(what: effects.Effect | _Interference, session: str) -> Iterator[tup
             yield from (("hook", _hook(one)) for one in said)
         # Possibly more than once: arguments that a person edited pass the rules again.
         case effects.CallJudged():
-            detail = f": {what.detail}" if what.detail else ""
-            yield "judged", f"{what.verdict}, by {what.ground}{detail}"
+            detail = f": {effect.detail}" if effect.detail else ""
+            yield "judged", f"{effect.verdict}, by {effect.ground}{detail}"
         # With the arguments that ran: hooks and approvers may have changed the model's.
         case effects.ToolStarted():
-            yield "started", f"{what.tool} {what.arguments}"
+            yield "started", f"{effect.tool} {effect.arguments}"
         # With the session, where the child's own story is told.
         case effects.AgentStarted():
-            yield "started", f"agent {what.agent}, in session {session}.{what.call}: {what.prompt}"
+            yield "started", f"agent {effect.agent}, in session {session}.{effect.call}: {effect.prompt}"
         # In full, unlike in a rendered line: the reason for an outcome may stand anywhere in it.
         case effects.CallSettled():
-            yield "ended", f"{what.outcome}: {what.content}"
+            yield "ended", f"{effect.outcome}: {effect.content}"
         case _:
             pass
 
