@@ -20,16 +20,6 @@ from .replay import ReplayedStep, path_of
 # The pictures that there are.
 PictureKind = Literal["path", "sequence", "calls"]
 
-# What people do, whose arrows begin with them.
-PEOPLE: Final = (
-    events.UserSent
-    | events.UserSteered
-    | events.ApprovalGiven
-    | events.ControlReceived
-    | events.CallCancelled
-    | events.Interrupted
-)
-
 # The requests that are drawn.
 Asking = requests.CallModel | requests.RunTool | requests.AskApproval | requests.RunAgent | requests.FireHook
 
@@ -82,7 +72,7 @@ def _happened(
     step: ReplayedStep, event: events.Event, parties: dict[str, Party], posted: set[events.Event]
 ) -> Iterable[Said]:
     """What *event* says: of a person when it comes in, and of others when they answer."""
-    if isinstance(event, PEOPLE):
+    if isinstance(event, events.Post):
         # A posted event has a step of its own later, which is no second word of the person.
         if event in posted:
             posted.discard(event)
@@ -97,7 +87,7 @@ def _happened(
         yield Said(step.at, party, Party.MACHINE, _answer(step, event))
 
 
-def _spoken(event: events.Event) -> str:
+def _spoken(event: events.Post) -> str:
     """What a person says by *event*: an arrow has no room for ids."""
     match event:
         case events.UserSent():
