@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import cattrs
@@ -95,55 +96,42 @@ def _structure_passed_on(value: dict[str, Any], _: type[effects.AgentNoticed]) -
     return effects.AgentNoticed(call=value["call"], notice=structure(value["notice"], effects.Notice))
 
 
-def _structure_shared(made: cattrs.Converter) -> Callable[[dict[str, Any], type], effects.Config]:
-    """A hook of *made* by which equal configurations are one object."""
-    structure_new = made.get_structure_hook(effects.Config)
-    known: dict[bytes, effects.Config] = {}
-
-    def structure_config(value: dict[str, Any], _: type) -> effects.Config:
-        # Each run of a journal has one, and the sessions of a process have few: as text it is found forty
-        # times as quick as it is made.
-        key = msgspec.json.encode(value)
-        if (found := known.get(key)) is None:
-            found = structure_new(value, effects.Config)
-            if len(key) <= LARGEST_CONFIG:
-                # Other threads read, too.
-                while len(known) >= MOST_CONFIGS:
-                    known.pop(next(iter(known.copy())), None)
-                known[key] = found
-        return found
-
-    return structure_config
+@lru_cache(MOST_CONFIGS)
+def _shared_config(text: bytes) -> effects.Config:
+    """The configuration that *text* is; equal texts are one object."""
+    return new_config(msgspec.json.decode(text), effects.Config)
 
 
-def make_converter() -> cattrs.Converter:
-    """A new converter for all values and states, to which hooks may be added."""
-    # An unknown key is refused: passing over a field of a newer version would lose what it says.
-    # Defaults are left out: most fields have theirs, and a journal has an entry for each step.
-    made = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
-    # As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
-    made.register_unstructure_hook(Decimal, str)
-    made.register_structure_hook(Decimal, _structure_decimal)
-    # msgspec encodes bytes by itself, but decodes them as text: so both ways stand here.
-    made.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode())
-    made.register_structure_hook(bytes, lambda value, _: base64.b64decode(value))
-    made.register_unstructure_hook(effects.Rope, _unstructure_rope)
-    made.register_structure_hook(effects.Rope, _structure_rope)
-    for settings in SETTINGS:
-        # In full: a default that changes one day must not change the settings of an old run.
-        made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
-    made.register_structure_hook(effects.Config, _structure_shared(made))
-    # A notice may hold a notice, so its hooks cannot wait for those of the union.
-    made.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
-    made.register_structure_hook(effects.AgentNoticed, _structure_passed_on)
-    for union in UNIONS:
-        # Without a default class: an unknown tag is an error, and never read as some other event.
-        configure_tagged_union(union, made, tag_name=TAG)
-    return made
+def _structure_config(value: dict[str, Any], _: type[effects.Config]) -> effects.Config:
+    # Each run of a journal has one, and the sessions of a process have few: as text it is found forty times
+    # as quick as it is made.
+    text = msgspec.json.encode(value)
+    return _shared_config(text) if len(text) <= LARGEST_CONFIG else new_config(value, effects.Config)
 
 
 # One for the whole process: generating the hooks costs more than the rest of the engine's set-up.
-converter = make_converter()
+# An unknown key is refused: passing over a field of a newer version would lose what it says.
+# Defaults are left out: most fields have theirs, and a journal has an entry for each step.
+converter = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
+# As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
+converter.register_unstructure_hook(Decimal, str)
+converter.register_structure_hook(Decimal, _structure_decimal)
+# msgspec encodes bytes by itself, but decodes them as text: so both ways stand here.
+converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode())
+converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(value))
+converter.register_unstructure_hook(effects.Rope, _unstructure_rope)
+converter.register_structure_hook(effects.Rope, _structure_rope)
+for settings in SETTINGS:
+    # In full: a default that changes one day must not change the settings of an old run.
+    converter.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, converter))
+new_config: Callable[..., effects.Config] = converter.get_structure_hook(effects.Config)
+converter.register_structure_hook(effects.Config, _structure_config)
+# A notice may hold a notice, so its hooks cannot wait for those of the union.
+converter.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
+converter.register_structure_hook(effects.AgentNoticed, _structure_passed_on)
+for union in UNIONS:
+    # Without a default class: an unknown tag is an error, and never read as some other event.
+    configure_tagged_union(union, converter, tag_name=TAG)
 
 # The errors of the converter for JSON of another shape. Found by trial: damaged JSON reaches constructors and
 # validators, which raise errors of their own. An entry that nests deeply enough exhausts the stack.
