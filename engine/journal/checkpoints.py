@@ -93,6 +93,20 @@ def _history(state: SessionState) -> History:
     return History.of() if state.machine is None else state.machine.memory.history
 
 
+def _chain(first: int, last: int, state: SessionState) -> CheckpointChain:
+    """The chain from *first* to *last*, which is the checkpoint of *state*."""
+    history, places = _history(state), state.full_results.places
+    return CheckpointChain(
+        first=first,
+        last=last,
+        log=history.log,
+        messages=len(history),
+        config=None if state.machine is None else state.machine.config,
+        places=len(places),
+        place=next(reversed(places), ""),
+    )
+
+
 def digest(data: bytes) -> bytes:
     """What tells *data* from anything else."""
     return blake2b(data, digest_size=DIGEST).digest()
@@ -146,16 +160,7 @@ def checkpoint(
     }
     written = [in_json(converter.unstructure(line, tuple[Message, ...])) for line in lines]
     body = b"\n".join([in_json(head), *written])
-    made = CheckpointChain(
-        first=chain.first if chain else position,
-        last=position,
-        log=history.log,
-        messages=len(history),
-        config=config,
-        places=len(results.places),
-        place=next(reversed(results.places), ""),
-    )
-    return digest(body) + body, made
+    return digest(body) + body, _chain(chain.first if chain else position, position, state)
 
 
 # From bytes
@@ -262,17 +267,8 @@ def _restored(parts: Sequence[_Part]) -> Restored:
             raise JournalError(msg)
         memory = grouped(told, History(log, told.length, told.revision))
         state.machine = Machine(structure(config, Config), told.state, memory)
-    places = state.full_results.places
-    chain = CheckpointChain(
-        first=heads[0].position,
-        last=last.position,
-        log=log,
-        messages=messages,
-        config=None if state.machine is None else state.machine.config,
-        places=len(places),
-        place=next(reversed(places), ""),
-    )
     bodies = tuple([(part.head.position, part.body) for part in parts])
+    chain = _chain(heads[0].position, last.position, state)
     return Restored(state, last.position, last.entry, chain, bodies)
 
 
