@@ -22,7 +22,7 @@ from ...effects.errors import ConfigError, IllegalTransition, InternalError
 from ...effects.events import ControlReceived, Entered, Event, Post, UserSent
 from ...effects.history import History
 from ...effects.messages import Binary, ToolCall
-from ...effects.notices import DoneReason, Ignored
+from ...effects.notices import Ignored
 from ...effects.permissions import Rule, Verdict
 from ...effects.records import SetModel
 from ...effects.requests import AskApproval, SetTimer
@@ -226,23 +226,16 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         # Inputs come last: a setting that was posted meanwhile wins over what the run before left.
         return cls(config, Thinking(stage=Start()), apply_inputs(memory, config, posted))
 
-    def branched(self, run: Machine | None) -> Machine:
+    def branched(self, run: str, over: State, conversation: ConversationMemory) -> Machine:
         """
-        A machine that is done, from which the session goes on over what was said when *run* ended.
+        A machine that is done, from which the session goes on with *conversation*, that of *run*, now *over*.
 
-        With None it goes on from the beginning. What people said and allowed since stays, and so does the
-        bill: neither is undone by going back.
+        What people said and allowed since stays, and so does the bill: neither is undone by going back.
         """
         mine = self.memory
-        memory = Memory(
-            run="" if run is None else run.memory.run,
-            session=mine.session,
-            conversation=ConversationMemory() if run is None else run.memory.conversation,
-            earlier=mine.earlier + mine.spent,
-        )
-        # The beginning of a session has no end to show, so the plainest one stands for it. Nothing is fed to
-        # this machine: the next run opens over it.
-        over = Done(reason=DoneReason.END_TURN) if run is None else run.state
+        spent = mine.earlier + mine.spent
+        memory = Memory(run=run, session=mine.session, conversation=conversation, earlier=spent)
+        # Nothing is fed to this machine: the next run opens over it.
         return Machine(self.config, over, memory)
 
     def snapshot(self) -> bytes:

@@ -20,12 +20,12 @@ from ...effects.config import READER
 from ...effects.errors import JournalError
 from ...effects.history import Rope
 from ...effects.messages import Message, Role
-from ...effects.notices import CallSettled
+from ...effects.notices import CallSettled, DoneReason
 from ...effects.permissions import PermissionMode
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
-from ...states.context import SessionMemory
+from ...states.context import ConversationMemory
 from ...states.rules.inputs import next_prompt
 from ..core.machine import Machine, Step, apply_inputs, overtaken, questions
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
@@ -165,9 +165,11 @@ def result_text(event: events.Event) -> str | None:
 @final
 @attrs.frozen
 class RunEnd:
-    """The end of a run, to go back to: its *machine*, and the counts of the session then."""
+    """The end of a run, to go back to: its *state* and *conversation*, and the counts of the session then."""
 
-    machine: Machine
+    # No more of the run: spend and ids go on across branches, and all that a long run has met costs memory.
+    state: states.State
+    conversation: ConversationMemory
     messages: int
     summary: int
 
@@ -450,25 +452,19 @@ def _branch(state: SessionState, entry: Branched, where: str) -> None:
     if end is None and entry.run:
         msg = f"{where}: branch to unknown run {entry.run!r}; the journal is damaged"
         raise JournalError(msg)
-    state.machine = machine.branched(end and end.machine)
+    # The beginning of a session has no end to show, so the plainest one stands for it.
+    end = end or RunEnd(states.Done(reason=DoneReason.END_TURN), ConversationMemory(), 0, 0)
+    state.machine = machine.branched(entry.run, end.state, end.conversation)
     # The counts go back with the history: a later summary may stand for messages of the other branch.
-    state.messages, state.summary = (0, 0) if end is None else (end.messages, end.summary)
+    state.messages, state.summary = end.messages, end.summary
 
 
 def _keep_end(state: SessionState, machine: Machine) -> None:
-    """Keep the end of *machine*'s run, if a branch goes back to it: its conversation, and no more."""
+    """Keep the end of *machine*'s run, if a branch goes back to it."""
     memory = machine.memory
-    if not memory.run or (state.keeps is not None and memory.run not in state.keeps):
-        return
-    # Spend and ids go on across branches, so what a branch takes from here is the conversation alone.
-    # Not the memory itself, which also holds what a long run has met: each kept end would cost as much.
-    then = states.Memory(
-        run=memory.run,
-        session=SessionMemory(model=memory.session.model),
-        conversation=memory.conversation,
-    )
-    kept = Machine(machine.config, machine.state, then)
-    state.ends[memory.run] = RunEnd(kept, state.messages, state.summary)
+    if memory.run and (state.keeps is None or memory.run in state.keeps):
+        end = RunEnd(machine.state, memory.conversation, state.messages, state.summary)
+        state.ends[memory.run] = end
 
 
 def _fork(state: SessionState, entry: Forked, where: str) -> None:
@@ -477,14 +473,13 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         state.machine = forked_run(_machine(state, where), entry.run)
         state.copied_spent = state.machine.memory.spent
     else:
-        machine = _machine(state, where, over=True)
-        mine = machine.branched(machine)
+        over = _machine(state, where, over=True)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
         changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
-        session = attrs.evolve(mine.memory.session, mail=(), ceiling=PermissionMode.BYPASS)
-        memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
-        mine.memory = apply_inputs(memory, mine.config, changes)
-        state.machine, state.copied_spent = mine, Spent()
+        session = attrs.evolve(over.memory.session, mail=(), ceiling=PermissionMode.BYPASS)
+        mine = states.Memory(run=over.memory.run, session=session, conversation=over.memory.conversation)
+        state.machine = Machine(over.config, over.state, apply_inputs(mine, over.config, changes))
+        state.copied_spent = Spent()
     state.posted, state.unbegun, state.tries = [], frozenset(), {}
     state.copied, state.title_spent, state.unbilled = entry.session, Spent(), Spent()
     state.origins += (entry.session,)

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, given, strategies as st
 
-from provers.audit.settings import branched_faults
+from provers.audit.settings import branched_faults, gone_back
 from provers.choices import (
     Seeded,
     chance,
@@ -296,7 +296,7 @@ def test_a_session_can_go_back_to_where_a_run_ended(plays: list[Play]) -> None:
     for seed, one in enumerate(plays[:100]):
         later = Player(Seeded(seed), before=one.end, run="r2").play().end
         for then in (None, one.end, later):
-            back = later.branched(then)
+            back = gone_back(later, then)
             assert branched_faults(later, then, back) == []
             third = Player(Seeded(seed + 1), before=back, run="r3").play().end
             total = later.memory.earlier + later.memory.spent + third.memory.spent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provers.audit.settings import branched_faults
+from provers.audit.settings import branched_faults, gone_back
 from provers.choices import Seeded
 from provers.simulation.player import Player, play
 from provers.simulation.sessions import play_sessions
@@ -24,7 +24,7 @@ def test_drawn_runs_keep_every_promise(lot: int) -> None:
             # Another run over it, and one that goes back before that.
             later = Player(Seeded(seed), before=played.end, run="r2").play().end
             then = played.end if seed % 8 else None
-            back = later.branched(then)
+            back = gone_back(later, then)
             assert branched_faults(later, then, back) == []
             Player(Seeded(seed), before=back, run="r3").play()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
+from provers.audit.settings import gone_back
 from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import Compaction, Loops, ModelSpec
@@ -284,13 +285,13 @@ def test_going_back_takes_what_was_left_out_then() -> None:
     reads(early, *[1] * 16)
     early.say("done", usage=UNTOLD)
     late = MachineHarness(Machine.open(RunOpened(at=99.0, run="r2", config=config()), early.machine))
-    memory, then = late.machine.branched(early.machine).memory, early.machine.memory
+    memory, then = gone_back(late.machine, early.machine).memory, early.machine.memory
     assert (memory.conversation.cleared, memory.conversation.results, memory.conversation.size) == (
         then.conversation.cleared,
         then.conversation.results,
         then.conversation.size,
     )
-    start = late.machine.branched(None).memory
+    start = gone_back(late.machine, None).memory
     assert (start.conversation.cleared, start.conversation.results, start.conversation.size) == (0, 0, 0)
 
 

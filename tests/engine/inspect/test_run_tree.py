@@ -18,7 +18,7 @@ from turnwheel.effects.notices import RunEnded, RunStarted
 from turnwheel.engine.inspect.run_tree import RunInfo, runs_of
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened, Stepped
-from turnwheel.engine.journal.fold import SessionState, fold
+from turnwheel.engine.journal.fold import fold, initial_state, read
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Entries, Store
@@ -355,9 +355,10 @@ async def test_runs_under_one_configuration_share_it(made: Made) -> None:
     async with agent.session("s") as session:
         await talk(session, "a", "b")
     store = made.store
-    folded = fold(await store.load("s"), "s", SessionState(keeps=None))
-    assert folded.machine is not None
-    assert [end.machine.config is folded.machine.config for end in folded.ends.values()] == [True]
+    state = initial_state([])
+    reading = read(await store.load("s"), "s", state)
+    configs = [state.machine.config for _ in reading if state.machine is not None]
+    assert all(config is configs[0] for config in configs)
     opened = [entry for entry in await entries_of(store) if isinstance(entry, RunOpened)]
     assert len(opened) == 2
 

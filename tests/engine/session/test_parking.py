@@ -166,5 +166,5 @@ def test_a_session_that_may_be_gone_back_in_and_one_without_a_run_are_not_packed
     assert parked(SessionState(), CONFIG) is None
     state = rested()
     assert state.machine is not None
-    state.ends["r"] = RunEnd(state.machine, 1, 0)
+    state.ends["r"] = RunEnd(state.machine.state, state.machine.memory.conversation, 1, 0)
     assert parked(state, CONFIG) is None

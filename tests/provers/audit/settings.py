@@ -13,7 +13,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.notices import RunStarted, SettingChanged, SettingRefused
+from turnwheel.effects.notices import DoneReason, RunStarted, SettingChanged, SettingRefused
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import (
     AddUsage,
@@ -24,7 +24,8 @@ from turnwheel.effects.records import (
 )
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.effects.usage import cost
-from turnwheel.states.context import Memory, SessionMemory
+from turnwheel.states.context import ConversationMemory, Memory, SessionMemory
+from turnwheel.states.state import Done
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -178,6 +179,13 @@ def inherited_faults(before: Machine, posts: Iterable[Post], machine: Machine) -
     )
     same = (due, seen, "", ()) == (has, sees, memory.progress.fallback, memory.progress.withdrawn)
     return [] if same else [f"left were {due} and {seen}, the next run begins with {has} and {sees}"]
+
+
+def gone_back(here: Machine, then: Machine | None) -> Machine:
+    """The machine of a session at *here* that goes back to the end of *then*, None for the beginning."""
+    if then is None:
+        return here.branched("", Done(reason=DoneReason.END_TURN), ConversationMemory())
+    return here.branched(then.memory.run, then.state, then.memory.conversation)
 
 
 def branched_faults(here: Machine, then: Machine | None, machine: Machine) -> list[str]:
