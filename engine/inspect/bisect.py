@@ -22,7 +22,7 @@ from ...effects.events import Failure
 from ..core.codec import TAG
 from ..journal.encoding import decode_entry
 from ..journal.entries import Stepped, time_of
-from .replay import ReplayedStep, as_plain, plain_entry, replayed
+from .replay import ReplayedStep, as_plain, replayed
 
 # A step, or a part of one, as `replay.as_plain` has it: what JSON is made of.
 Plain = dict[str, Any]
@@ -82,9 +82,8 @@ def compare_sessions(
 
 def compare_labels(entries: Sequence[bytes], session: str) -> Divergence | None:
     """The first step of *session* that leads elsewhere than its journal *entries* say, or None."""
-    # A journal has labels and no states. They are all that an older version left to compare with.
-    written = (_written(data, number, session) for number, data in enumerate(entries))
-    return _divergence(zip_longest(_labels(written), _labels(_made_here(entries, session))))
+    steps = (step for step in _made_here(entries, session) if _kind(step) == "Stepped")
+    return _divergence(map(_labels, steps))
 
 
 def compare_steps(lines: Iterable[bytes], entries: Sequence[bytes], session: str) -> Divergence | None:
@@ -235,18 +234,18 @@ def _made_here(entries: Sequence[bytes], session: str) -> Iterator[Plain]:
         for last in replayed(entries, session):
             yield as_plain(last)
     except JournalError as error:
-        other = None if last is None else _otherwise(last, entries[last.number + 1], error)
+        other = None if last is None else _otherwise(last, entries[last.number + 1], session, error)
         # Damage is no difference between two versions, so it stays an error.
         if other is None:
             raise
         yield other
 
 
-def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | None:
+def _otherwise(last: ReplayedStep, data: bytes, session: str, error: JournalError) -> Plain | None:
     """The step after *last*, made by this version; None where it is none of the machine's."""
     # From the step before: the machine of the fold has taken in the event already.
     # The fold does not hand over a step that it refuses, so it is made here once more.
-    machine, entry = last.machine, decode_entry(data)
+    machine, entry = last.machine, decode_entry(data, f"entry {last.number + 1} of session {session!r}")
     if machine is None or not isinstance(entry, Stepped):
         return None
     step = attrs.evolve(last, number=last.number + 1, at=time_of(entry), entry=entry, before=last.state)
@@ -258,19 +257,12 @@ def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | 
     return as_plain(attrs.evolve(step, state=made.state, effects=made.effects))
 
 
-def _written(data: bytes, number: int, session: str) -> Plain:
-    """The step that an entry tells of: its event and the label of its state, and no more."""
-    # Not folded: what the journal says must not depend on what this version makes of it.
-    entry = decode_entry(data, f"entry {number} of session {session!r}")
-    label = entry.label if isinstance(entry, Stepped) else ""
-    return {"number": number, "at": time_of(entry), "entry": plain_entry(entry), "label": label}
-
-
-def _labels(steps: Iterable[Plain]) -> Iterator[Compared]:
-    """Those of *steps* with a label in the journal, to compare by it."""
-    for step in steps:
-        if _kind(step) == "Stepped":
-            yield step, {"label": step["label"]}
+def _labels(step: Plain) -> tuple[Compared, Compared]:
+    """*step* as the journal has it and as this version makes it, to compare by its label."""
+    # A journal has labels and no states. They are all that an older version left to compare with.
+    label = step["entry"]["label"]
+    written = {"number": step["number"], "at": step["at"], "entry": step["entry"], "label": label}
+    return (written, {"label": label}), (step, {"label": step["label"]})
 
 
 def _parsed(lines: Iterable[bytes]) -> Iterator[Plain]:
