@@ -325,7 +325,6 @@ class SessionState:
             messages=self.messages,
             summary=self.summary,
             title=self.title,
-            title_spent=self.title_spent,
             unbilled=self.unbilled,
             copied=self.copied,
             copied_spent=self.copied_spent,

@@ -121,8 +121,18 @@ class Journal:
         self.row = None
 
     async def full_result(self, number: int) -> str | None:
-        """The result of a call in entry *number*; None where there is none."""
-        return await read_entry(self.store, self.session, number, self.incarnation)
+        """
+        The result of a call in entry *number*; None where there is none.
+
+        Raises `JournalError` for an entry that cannot be read, and `SessionGone` as `load` does.
+        """
+        from .encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
+
+        entries = await self.load(number)
+        if not entries:
+            return None
+        entry = decode_entry(entries[0], f"entry {number} of session {self.session!r}")
+        return result_text(entry.event) if isinstance(entry, Stepped) else None
 
     # Writing
 
@@ -194,18 +204,3 @@ class Journal:
     def forget_last(self) -> None:
         """Let go of the last entry: only a checkpoint behind the next one written needs it."""
         self._last = b""
-
-
-async def read_entry(store: Store, session: str, number: int, incarnation: str = "") -> str | None:
-    """
-    The result of a call in entry *number* of *session*; None where there is none.
-
-    Raises `JournalError` for an entry that cannot be read, and `SessionGone` where *incarnation* was deleted.
-    """
-    from .encoding import decode_entry  # noqa: PLC0415  # as in `Journal`
-
-    entries = await store.load(session, number, incarnation)
-    if not entries:
-        return None
-    entry = decode_entry(entries[0], f"entry {number} of session {session!r}")
-    return result_text(entry.event) if isinstance(entry, Stepped) else None

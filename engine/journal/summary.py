@@ -122,11 +122,6 @@ def summary_key(state: SessionState) -> SummaryKey:
     return status, len(questions), prompts, state.runs, state.summary, state.title
 
 
-def status_of(state: SessionState) -> SessionStatus:
-    """The status of the session with this *state*."""
-    return summary_key(state)[0]
-
-
 def summarize(state: SessionState, session: str, prompts: int | None = None) -> SessionSummary:
     """The summary of *session*, which has this *state*; *prompts* wait, or those of the state."""
     status, questions, waiting, *_ = summary_key(state)

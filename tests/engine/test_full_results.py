@@ -39,7 +39,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.journal.fold import FullResults
-from turnwheel.engine.journal.journal import read_entry
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.performers.tools.builtin import read_result
@@ -403,9 +403,9 @@ async def test_an_entry_that_says_something_else_is_no_result() -> None:
     store = MemoryStore()
     event: Event = AgentFinished(at=1.0, request="r-1", content="found")
     await store.append("s", 0, [encode_entry(Stepped(event=event, label="executing"))])
-    assert await read_entry(store, "s", 0) == "found"
-    assert await read_entry(store, "s", 1) is None
-    assert await read_entry(store, "t", 0) is None
+    assert await Journal("s", store).full_result(0) == "found"
+    assert await Journal("s", store).full_result(1) is None
+    assert await Journal("t", store).full_result(0) is None
     assert isinstance(decode_entry((await store.load("s"))[0]), Stepped)
 
 

@@ -29,7 +29,7 @@ from hosts.judge import by_session, faults
 from hosts.scripts import LONGEST, AtRest, Client
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver
-from turnwheel.engine.journal.summary import SessionStatus, status_of
+from turnwheel.engine.journal.summary import SessionStatus, summary_key
 
 WORKERS = 2
 
@@ -188,7 +188,7 @@ def first_after(entries: Sequence[bytes], session: str, moment: float) -> list[f
     status, waits = SessionStatus.IDLE, False
     if before:
         state = Kept.of(entries[:before], session).folded
-        status, waits = status_of(state), bool(state.prompts)
+        status, waits = summary_key(state)[0], bool(state.prompts)
     if status is SessionStatus.RESTING or (status is SessionStatus.IDLE and not waits):
         return []
     went_on = [_at(entry) for entry in read[before:] if isinstance(entry, TakenOver | RunOpened | Stepped)]

@@ -43,7 +43,7 @@ from turnwheel.engine.journal.checkpoints import restored
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, Stepped, TakenOver, Titled
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.journal.journal import Journal, read_entry
+from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.session import session_log
 from turnwheel.engine.session.session_log import SessionLog
@@ -551,11 +551,12 @@ async def test_an_entry_without_a_result_has_none(store: Watched) -> None:
     log = await opened(store)
     await step(log, answer(log, "look"))
     await step(log, ToolFinished(at=AT, request=asked(log), content="no", outcome=Outcome.ERROR))
-    assert [await read_entry(store, "s", number) for number in range(5)] == [None, None, None, "no", None]
+    journal = Journal("s", store)
+    assert [await journal.full_result(number) for number in range(5)] == [None, None, None, "no", None]
     await store.write(Posted(event=prompt("and")))
     await store.kept.append("s", 5, [b"{}"])
     with pytest.raises(JournalError, match="entry 5 of session 's'"):
-        await read_entry(store, "s", 5)
+        await journal.full_result(5)
 
 
 async def positions(store: Watched) -> list[int]:
