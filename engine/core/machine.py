@@ -434,15 +434,10 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
 
 def is_deadline(timer: SetTimer, state: State) -> bool:
     """Whether *timer* is the deadline of an open question in *state*."""
-    return any(deadline.request == timer.id for deadline in _deadlines(state))
+    return any(deadline.request == timer.id for deadline in deadlines_in(state))
 
 
-def dues_in(state: State) -> list[float]:
-    """When the open questions in *state* are over, those without a deadline left out."""
-    return [deadline.due for deadline in _deadlines(state)]
-
-
-def _deadlines(state: State) -> list[Timer]:
+def deadlines_in(state: State) -> list[Timer]:
     """The deadlines of the open questions in *state*."""
     asked = [call.phase.deadline for call in calls_at(state) if isinstance(call.phase, Asked)]
     return [deadline for deadline in asked if isinstance(deadline, Timer)]

@@ -144,17 +144,10 @@ class FullResults:
         # A batch enters the history as a whole, so no call that ended before is still to come.
         self.ended.clear()
         while self.held > self.most:
-            self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        # A number costs nothing to keep, so only texts go.
-        call, text = next((call, place) for call, place in self.places.items() if isinstance(place, str))
-        del self.places[call]
-        self.held -= len(text)
-
-    def where(self, call: str) -> ResultPlace | None:
-        """Where the full result of *call* is; None where it was not truncated, or is not held."""
-        return self.places.get(call)
+            # A number costs nothing to keep, so only texts go.
+            call, text = next((call, place) for call, place in self.places.items() if isinstance(place, str))
+            del self.places[call]
+            self.held -= len(text)
 
 
 def result_text(event: events.Event) -> str | None:
@@ -279,11 +272,6 @@ class SessionState:
         if self.machine is None:
             return self.unbilled
         return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled - self.copied_spent
-
-    @property
-    def prompted(self) -> bool:
-        """Whether something waits that a run is opened for: a prompt, or a steer too late for its run."""
-        return bool(self.prompts or self.late)
 
     def knows(self, sender: str) -> bool:
         """Whether an input with the id *sender* came before."""

@@ -40,7 +40,7 @@ from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..core.inputs import Input, closed, closers, located
-from ..core.machine import ChildLink, agent_before, dues_in, links_of
+from ..core.machine import ChildLink, agent_before, deadlines_in, links_of
 from .environment import FAILED_REASONS, POLL_PAUSE, Titles
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Children:
     def first_due(self) -> float | None:
         """When the first of the open questions, the session's own or theirs, is over; None for never."""
         machines = [self.log.state.machine, *[child.machine for child in self.known]]
-        dues = [due for machine in machines if machine is not None for due in dues_in(machine.state)]
+        dues = [one.due for machine in machines if machine is not None for one in deadlines_in(machine.state)]
         return min(dues if self._left is None else [*dues, self._left], default=None)
 
     def asking(self, request: str, waiting: Iterable[AskApproval]) -> ChildSession | None:

@@ -53,9 +53,9 @@ def check_run(log: SessionLog, environment: Environment, prompt: Input | None) -
     """Refuse a run that cannot begin with *prompt*, or go on without one, here."""
     state = log.state
     check_runner(log, environment)
-    if prompt or state.unfinished or state.prompted:
+    if prompt or state.unfinished or state.waiting:
         check_models(log, environment)
-    if prompt is None and state.machine is None and not state.prompted:
+    if prompt is None and state.machine is None and not state.waiting:
         raise errors.UnknownSession(log.journal.session)
     machine = state.machine if state.unfinished else None
     if machine is None:

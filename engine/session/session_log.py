@@ -324,7 +324,7 @@ class SessionLog:
     async def full_result(self, call: str) -> str | None:
         """The full result of *call*, which the history truncates; None where there is none."""
         # The text itself where the session has no store, else the number of the entry that has it.
-        where = self.state.full_results.where(call)
+        where = self.state.full_results.places.get(call)
         if not isinstance(where, int) or not self.journal.kept:
             return where if isinstance(where, str) else None
         return await self.journal.full_result(where)

@@ -326,7 +326,7 @@ class Worker:
         if self.drains and prompt is not None:
             # It is written nowhere, so its sender has to know.
             raise errors.SessionClosed(self.id)
-        if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
+        if self.drains or not (prompt or log.state.unfinished or log.state.waiting):
             return None
         unfinished = log.state.machine if log.state.unfinished else None
         before = None if log.state.machine is None else log.state.machine.config

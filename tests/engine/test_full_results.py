@@ -375,12 +375,12 @@ def test_where_there_is_a_journal_only_the_number_of_what_was_cut_is_kept() -> N
     wholes = FullResults()
     noted(wholes, WHOLE, 7, kept="line")
     noted(wholes, WHOLE, 8, call="c-2")
-    assert (wholes.where("c-1"), wholes.where("c-2"), wholes.where("c-3")) == (7, None, None)
+    assert (wholes.places.get("c-1"), wholes.places.get("c-2"), wholes.places.get("c-3")) == (7, None, None)
     # Without one the oldest go when there are too many: a long session must not grow for ever.
     bounded = FullResults(most=25)
     for number in range(4):
         noted(bounded, f"{number}" * 10, None, kept="cut", call=f"c-{number}")
-    assert [bounded.where(f"c-{number}") for number in range(4)] == [None, None, "2" * 10, "3" * 10]
+    assert [bounded.places.get(f"c-{number}") for number in range(4)] == [None, None, "2" * 10, "3" * 10]
 
 
 def test_what_is_cut_is_what_the_conversation_really_holds() -> None:
@@ -396,7 +396,8 @@ def test_what_is_cut_is_what_the_conversation_really_holds() -> None:
     end("look", "b" * 1_000)
     run.machine.reconfigure(config(compaction=Compaction(result_limit=950)))
     end("look", "c" * 10)
-    assert [wholes.where(result.call) for result in run.machine.memory.history[-1].results] == [None, 5, None]
+    results = run.machine.memory.history[-1].results
+    assert [wholes.places.get(result.call) for result in results] == [None, 5, None]
 
 
 async def test_an_entry_that_says_something_else_is_no_result() -> None:

@@ -142,7 +142,7 @@ def test_a_text_that_is_called_like_an_entry_is_none() -> None:
 def test_runs_messages_and_prompts_are_counted() -> None:
     state = folded(*ONE)
     assert (state.runs, state.messages, state.summary, state.opening, state.prompt) == (1, 2, 0, "go", "go")
-    assert (state.unfinished, state.prompted, state.posted) == (False, False, [])
+    assert (state.unfinished, state.waiting, state.posted) == (False, set(), [])
     assert state.spent == Spent(turns=1, usage=USED, unpriced=15)
     more = attrs.evolve(PROMPT, id="q", text="x" * 600)
     state = folded(*ONE, Posted(event=more), opened("r2", 3.0), answered("r2", at=4.0))
@@ -152,9 +152,9 @@ def test_runs_messages_and_prompts_are_counted() -> None:
 
 def test_a_run_that_a_late_steer_opened_is_known_by_it() -> None:
     state = folded(*ONE, Posted(event=STEER))
-    assert (state.prompted, state.late, state.prompts) == (True, (STEER,), ())
+    assert (state.waiting, state.late, state.prompts) == ({STEER.id}, (STEER,), ())
     state = folded(*ONE, Posted(event=STEER), opened("r2", 3.0))
-    assert (state.prompt, state.opening, state.prompted) == ("left", "go", False)
+    assert (state.prompt, state.opening, state.waiting) == ("left", "go", set())
 
 
 def test_a_run_that_a_prompt_and_a_late_steer_opened_is_known_by_the_prompt() -> None:
@@ -321,7 +321,7 @@ def test_an_input_that_comes_again_later_than_it_was_applied_does_not_wait() -> 
     """A sender that did not hear back says the same once more, at another time."""
     again = [Posted(event=attrs.evolve(one, at=9.0)) for one in (PROMPT, STEER)]
     state = folded(*ONE, Posted(event=STEER), opened("r2", 3.0), answered("r2", at=4.0), *again)
-    assert (state.prompts, state.late, state.prompted) == ((), (), False)
+    assert (state.prompts, state.late, state.waiting) == ((), (), set())
 
 
 def test_nothing_is_overtaken_before_the_first_run_nor_where_nothing_waits() -> None:
@@ -460,10 +460,10 @@ def test_a_result_that_was_cut_is_found_by_its_entry_or_held_as_text() -> None:
     ended = [settles(call, text) for call, text in (("a", "long a"), ("b", "long b"), ("c", "all"))]
     finished = events.ToolFinished(at=1.0, request="r-1", content="long a")
     kept.note(finished, [ended[0][0]], 7)
-    assert kept.where("a") is None  # the batch is not in the history yet
+    assert kept.places.get("a") is None  # the batch is not in the history yet
     kept.note(attrs.evolve(finished, content="before a hook"), [ended[1][0]], 8)
     kept.note(attrs.evolve(finished, content="all"), [ended[2][0], batch([result for _, result in ended])], 9)
-    assert [kept.where(call) for call in "abcx"] == [7, "long b", None, None]
+    assert [kept.places.get(call) for call in "abcx"] == [7, "long b", None, None]
     assert kept.held == len("long b")
     assert kept.ended == {}
 
@@ -473,14 +473,14 @@ def test_the_oldest_texts_go_where_there_are_too_many() -> None:
     for call, text in (("a", "12345"), ("b", "12345")):
         told, result = settles(call, text)
         kept.note(STEER, [told, batch([result])], None)
-    assert [kept.where(call) for call in "ab"] == ["12345", "12345"]  # as much as may be
+    assert [kept.places.get(call) for call in "ab"] == ["12345", "12345"]  # as much as may be
     told, result = settles("c", "123456")
     finished = events.ToolFinished(at=1.0, request="r-1", content="123456")
     kept.note(finished, [told, batch([result])], 4)
-    assert [kept.where(call) for call in "abc"] == ["12345", "12345", 4]
+    assert [kept.places.get(call) for call in "abc"] == ["12345", "12345", 4]
     told, result = settles("d", "1234")
     kept.note(STEER, [told, batch([result])], None)
-    assert [kept.where(call) for call in "abcd"] == [None, "12345", 4, "1234"]
+    assert [kept.places.get(call) for call in "abcd"] == [None, "12345", 4, "1234"]
     assert kept.held == 9
 
 
@@ -495,7 +495,7 @@ def test_only_texts_go_and_results_wait_for_their_own_batch() -> None:
     for call in "bc":
         told, result = settles(call, "12345")
         kept.note(STEER, [told, batch([result])], None)
-    assert [kept.where(call) for call in "abc"] == [4, None, "12345"]
+    assert [kept.places.get(call) for call in "abc"] == [4, None, "12345"]
 
 
 @pytest.mark.parametrize(("reads", "number"), [(True, None), (True, 3), (False, None), (False, 3)])
@@ -506,13 +506,14 @@ def test_a_text_is_held_only_where_a_tool_can_read_it(*, reads: bool, number: in
     told, result = settles("a", "long a")
     finished = events.ToolFinished(at=1.0, request="r-1", content="long a")
     state.commit(Step(finished, machine.state, machine.memory, (told, batch([result]))), number)
-    assert state.full_results.where("a") == (number if number is not None else "long a" if reads else None)
+    place = state.full_results.places.get("a")
+    assert place == (number if number is not None else "long a" if reads else None)
 
 
 def test_a_setting_that_is_posted_between_runs_holds_for_the_next() -> None:
     change = events.ControlReceived(at=3.0, id="c", change=SetThinking(tokens=5))
     state = folded(*ONE, Posted(event=change))
-    assert not state.prompted
+    assert not state.waiting
     apply_entry(state, opened("r2", 4.0), 4, "s")
     assert state.machine is not None
     assert state.machine.memory.session.thinking == SetThinking(tokens=5)
