@@ -18,7 +18,6 @@ from ..effects import Effect, events, history, messages, notices, records, reque
 from ..effects.findings import Finding
 from ..effects.hooks import HookSaid
 from ..effects.messages import StopReason
-from ..effects.permissions import Basis, Verdict
 from ..effects.usage import Spent, Usage
 from ..states.batch.batch import (
     AllowedAwaitingHooks,
@@ -447,31 +446,3 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     # Without the id of the sender: it tells repeats apart and says nothing about the change.
     events.ControlReceived: _of("change"),
 }
-
-# A story tells each thing once: these say again what a request, a message or the command above them says.
-SAID_ELSEWHERE: Final = frozenset(
-    {records.UseIds, records.AddUsage, records.TakeMail, records.ClearContext, records.CountCompaction}
-    | {notices.RunStarted, notices.ModelCalled, notices.ToolStarted, notices.AgentStarted, notices.TurnEnded}
-    | {notices.AnswerKept, notices.InputTaken, notices.InputReceived}
-    | {notices.InterruptRequested, notices.SettingChanged}
-    | {notices.HookAsked, notices.HookEnded, notices.ApprovalRequested, notices.ApprovalResolved}
-    | {notices.CompactionStarted, notices.CallDelta}
-)
-
-
-def told_in_story(effect: Effect) -> bool:
-    """Whether a story tells *effect*: what is asked, what changes, and what nothing else says."""
-    match effect:
-        case notices.CallJudged():
-            # A question and its answer, and a tool that runs as it says of itself, explain themselves.
-            plainly = effect.ground in {Basis.TOOL, Basis.PERSON, Basis.LOST}
-            return not plainly and effect.verdict is not Verdict.ASK
-        # Each session sets them once, most of them to nothing.
-        case records.SetInstructions():
-            return bool(effect.text)
-        # Only time that ran out has no other line. Any other withdrawal follows from an event, which has one.
-        case notices.ApprovalWithdrawn():
-            return effect.late
-        # What is not listed is told: a word that is new must not be missing from stories.
-        case _:
-            return type(effect) not in SAID_ELSEWHERE

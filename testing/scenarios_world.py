@@ -14,20 +14,14 @@ from typing import Any, Final, TypeVar, final
 
 import attrs
 
-from ..display.rendering import (
-    history_lines,
-    line_of,
-    memory_lines,
-    state_line,
-    told_in_story,
-)
-from ..effects import Effect, events, is_request, records, requests
+from ..display.rendering import history_lines, line_of, memory_lines, state_line
+from ..effects import Effect, events, is_request, notices, records, requests
 from ..effects.config import Config, Steering
 from ..effects.events import ControlReceived, Event, UserSent
 from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.notices import ApprovalRequested
-from ..effects.permissions import PermissionMode
+from ..effects.permissions import Basis, PermissionMode, Verdict
 from ..effects.records import MailKind
 from ..effects.requests import Request
 from ..effects.usage import Spent, Usage
@@ -542,3 +536,32 @@ def asked_again(again: Iterable[Request | requests.Cancel]) -> Iterator[Approval
     for question in again:
         if isinstance(question, requests.AskApproval):
             yield ApprovalRequested.of(question)
+
+
+# A story tells each thing once: these say again what a request, a message or the command above them says.
+SAID_ELSEWHERE: Final = frozenset(
+    {records.UseIds, records.AddUsage, records.TakeMail, records.ClearContext, records.CountCompaction}
+    | {notices.RunStarted, notices.ModelCalled, notices.ToolStarted, notices.AgentStarted, notices.TurnEnded}
+    | {notices.AnswerKept, notices.InputTaken, notices.InputReceived}
+    | {notices.InterruptRequested, notices.SettingChanged}
+    | {notices.HookAsked, notices.HookEnded, notices.ApprovalRequested, notices.ApprovalResolved}
+    | {notices.CompactionStarted, notices.CallDelta}
+)
+
+
+def told_in_story(effect: Effect) -> bool:
+    """Whether a story tells *effect*: what is asked, what changes, and what nothing else says."""
+    match effect:
+        case notices.CallJudged():
+            # A question and its answer, and a tool that runs as it says of itself, explain themselves.
+            plainly = effect.ground in {Basis.TOOL, Basis.PERSON, Basis.LOST}
+            return not plainly and effect.verdict is not Verdict.ASK
+        # Each session sets them once, most of them to nothing.
+        case records.SetInstructions():
+            return bool(effect.text)
+        # Only time that ran out has no other line. Any other withdrawal follows from an event, which has one.
+        case notices.ApprovalWithdrawn():
+            return effect.late
+        # What is not listed is told: a word that is new must not be missing from stories.
+        case _:
+            return type(effect) not in SAID_ELSEWHERE

@@ -17,7 +17,6 @@ from turnwheel.display.rendering import (
     quoted,
     short,
     state_line,
-    told_in_story,
 )
 from turnwheel.effects import events, messages, notices, records, requests
 from turnwheel.effects.config import Limits
@@ -27,7 +26,7 @@ from turnwheel.effects.history import CallPiece, History, ReasoningPiece, TextPi
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid
 from turnwheel.effects.messages import Message
 from turnwheel.effects.notices import Notice
-from turnwheel.effects.permissions import Basis, PermissionMode, Rule, Verdict
+from turnwheel.effects.permissions import PermissionMode, Rule
 from turnwheel.effects.records import Record, WithdrawTool
 from turnwheel.effects.requests import Cancel, Request
 from turnwheel.effects.usage import Spent, Usage
@@ -378,25 +377,3 @@ def test_a_memory_tells_what_was_used_and_nothing_else() -> None:
         "cleared: tool results before message 1",
         'user "hi"',
     ]
-
-
-JUDGED: dict[str, Any] = {"call": "c", "tool": "look"}
-
-
-@pytest.mark.parametrize(
-    ("effect", "told"),
-    [
-        (notices.CallJudged(**JUDGED, verdict=Verdict.DENY, ground=Basis.RULE), True),
-        (notices.CallJudged(**JUDGED, verdict=Verdict.ASK, ground=Basis.RULE), False),
-        (notices.CallJudged(**JUDGED, verdict=Verdict.ALLOW, ground=Basis.TOOL), False),
-        (notices.CallJudged(**JUDGED, verdict=Verdict.DENY, ground=Basis.PERSON), False),
-        (records.SetInstructions(text=""), False),
-        (records.SetInstructions(text="be brief"), True),
-        (notices.ApprovalWithdrawn(request="r-1"), False),
-        (notices.ApprovalWithdrawn(request="r-1", late=True), True),
-        (requests.SetTimer(id="r-1", due=1.0), True),
-        (records.UseIds(next=4), False),
-    ],
-)
-def test_a_story_tells_each_thing_once(effect: Any, *, told: bool) -> None:
-    assert told_in_story(effect) is told
