@@ -227,7 +227,8 @@ def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind o
             return f"({spent_of(value)})"
         case str() as text:
             # Members of enums come here, too. `str` makes their plain word, as a journal has it.
-            return str(text) if text.isidentifier() or _is_id(text) else quoted(text)
+            # Ids stand without quotes, so that they can be searched for as a whole word.
+            return str(text) if text.isidentifier() or text.replace("-", "").isalnum() else quoted(text)
         case tuple():
             return f"({', '.join(map(_plain, value))})"
         # Before the case for all our classes, which would list each field of each part.
@@ -237,11 +238,6 @@ def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind o
             return _spaced(type(value).__name__, fields_of(value))
         case _:
             return str(value)
-
-
-def _is_id(text: str) -> bool:
-    # Ids stand without quotes, so that they can be searched for as a whole word.
-    return text.replace("-", "").isalnum()
 
 
 def _spaced(*words: str) -> str:
@@ -316,15 +312,9 @@ def decision_of(decision: events.Decision) -> str:
 
 def said_of(said: tuple[HookSaid, ...]) -> str:
     """What hooks *said*, each by its name; most have nothing to say."""
-    # Silent hooks are named, too: that they were asked is part of why a call ran.
-    return ", ".join(_spaced(one.name, _said(one)) for one in said)
-
-
-def _said(one: HookSaid) -> str:
-    # What a failed hook wanted to say does not count, so nothing of its answer is shown.
-    if one.fault:
-        return f"failed {quoted(one.fault)}"
-    return fields_of(one.answer)
+    # Silent hooks are named, too: that they were asked is part of why a call ran. Of a failed hook the fault
+    # alone is shown: its answer does not count.
+    return ", ".join(_spaced(one.name, _after("failed ", one.fault) or fields_of(one.answer)) for one in said)
 
 
 def _ended(value: Any) -> str:  # noqa: ANN401  # as above
