@@ -14,20 +14,12 @@ from typing import Any, Final, assert_never
 
 import attrs
 
+from .. import states
 from ..effects import Effect, events, history, messages, notices, records, requests
 from ..effects.findings import Finding
 from ..effects.hooks import HookSaid
 from ..effects.messages import StopReason
 from ..effects.usage import Spent, Usage
-from ..states.batch.batch import (
-    AllowedAwaitingHooks,
-    AllowedInspecting,
-    AwaitingHooks,
-    Call,
-    Inspecting,
-    RunningChild,
-    Settled,
-)
 from ..states.context import Memory
 from ..states.rules.model_messages import count
 from ..states.state import Done, State, batch_of
@@ -42,9 +34,9 @@ TEXT_END = 40
 
 # The words for phases whose classes have a name of several words.
 PHASES: dict[type, str] = {
-    RunningChild: "child",
-    **dict.fromkeys((AwaitingHooks, AllowedAwaitingHooks), "hooks"),
-    **dict.fromkeys((Inspecting, AllowedInspecting), "inspecting"),
+    states.RunningChild: "child",
+    **dict.fromkeys((states.AwaitingHooks, states.AllowedAwaitingHooks), "hooks"),
+    **dict.fromkeys((states.Inspecting, states.AllowedInspecting), "inspecting"),
 }
 
 # What a value of one class says behind its name.
@@ -70,10 +62,10 @@ def state_line(state: State) -> str:
     return printable(line)
 
 
-def _call(call: Call) -> str:
+def _call(call: states.Call) -> str:
     # The outcome and not the text, which the message with the results shows.
     phase = call.phase
-    if isinstance(phase, Settled):
+    if isinstance(phase, states.Settled):
         return f"{call.call.name} {phase.result.outcome}"
     # With its open requests: those are the ids that an answer has to name.
     return _spaced(call.call.name, PHASES.get(type(phase)) or type(phase).__name__.lower(), *call.open)
