@@ -11,7 +11,7 @@ Nothing is performed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import assert_never, final
+from typing import final
 
 import attrs
 
@@ -23,7 +23,7 @@ from ..core.inputs import Input, approval_event, control_event
 from ..core.machine import Machine, calls_at, ignored, links_of, questions
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
-from ..journal.fold import SessionState, apply_entry, fold, is_foreign
+from ..journal.fold import SessionState, apply_entry, asks_model, fold, is_foreign
 from ..journal.summary import SessionSummary, summarize
 from .replay import replayed
 
@@ -251,19 +251,10 @@ def _text_event(text: str, event: Event | None, machine: Machine, at: float, poi
 def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
     """The requests of *machine* that a text answers, with the kind of event that answers them."""
     # Questions, hooks and timers are not answered by a text: each has an answer of its own kind.
-    state = machine.state
-    match state:
-        case states.Streaming(request=request):
-            return {request: ModelFinished}
-        case states.Compacting(stage=stage):
-            return {stage.request: ModelFinished} if isinstance(stage, states.Summary) else {}
-        case states.Executing() | states.Confirming() | states.Dispatching():
-            running = [call for call in state.batch.calls if type(call.phase) in RESULTS]
-            return {request: RESULTS[type(call.phase)] for call in running for request in call.open}
-        case states.Thinking() | states.Done():
-            return {}
-        case _:
-            assert_never(state)
+    if asks_model(machine.state):
+        return dict.fromkeys(machine.state.open, ModelFinished)
+    running = [call for call in calls_at(machine.state) if type(call.phase) in RESULTS]
+    return {request: RESULTS[type(call.phase)] for call in running for request in call.open}
 
 
 def _question(event: Event | None, machine: Machine, at: int) -> str:

@@ -493,10 +493,10 @@ def forked_run(machine: Machine, run: str) -> Machine:
 def try_name(request: str, machine: Machine) -> str:
     """What is the same for each try of *request*: its id, or of a model's how much it has to answer."""
     # A lost answer is asked for under another id.
-    return f"{machine.memory.run}: {len(machine.memory.history)}" if _asks_model(machine.state) else request
+    return f"{machine.memory.run}: {len(machine.memory.history)}" if asks_model(machine.state) else request
 
 
-def _asks_model(state: states.State) -> bool:
+def asks_model(state: states.State) -> bool:
     """Whether the open request of *state* is one to a model."""
     match state:
         case states.Streaming():

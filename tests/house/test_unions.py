@@ -31,11 +31,10 @@ MATCHES = {
             "states/done.py: failed",
             "engine/core/machine.py: _dispatch",
             "engine/core/recovery.py: _next_steps",
-            "engine/journal/fold.py: _asks_model",
+            "engine/journal/fold.py: asks_model",
             "engine/journal/fold.py: _first_prompt",
             "engine/journal/fold.py: _own_state",
             "engine/journal/summary.py: activity_of",
-            "engine/inspect/fork.py: _awaited",
         },
         "Waiting": {
             "states/thinking.py: _entered",
