@@ -48,10 +48,8 @@ class Costs:
     def total(self) -> Spent:
         """All of it. The turns are its own: those of its children are in theirs."""
         # Tokens and money add up over a family. Turns limit one run each, so their sum would mean nothing.
-        total = self.own + self.title_spent
-        for child in self.children:
-            total += attrs.evolve(child.total, turns=0)
-        return total
+        below = [attrs.evolve(child.total, turns=0) for child in self.children]
+        return sum(below, self.own + self.title_spent)
 
     @property
     def unpriced(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Listed:
 
 
 async def listed(
-    store: Store, limit: int | None = None, after: int | None = None, prefix: str = ""
+    store: Store, limit: int | None, after: int | None, prefix: str
 ) -> tuple[Listed, ...]:
     """
     The sessions of *store* whose names begin with *prefix*, last written first.
@@ -102,7 +102,7 @@ async def newer(store: Store, stamp: int, prefix: str = "", expected: int = PAGE
 
 
 async def _pages(
-    store: Store, limit: int | None = None, after: int | None = None, prefix: str = ""
+    store: Store, limit: int | None, after: int | None, prefix: str
 ) -> AsyncGenerator[list[Listed], None]:
     """The sessions of *store*, as `listed` has them and perhaps a few more, in pages that are not empty."""
     size = PAGE if limit is None else min(limit, PAGE)
@@ -129,14 +129,13 @@ async def latest(store: Store, cwd: str | os.PathLike[str]) -> str | None:
     # share one, and each look takes a call of the system for each folder in it.
     real = cache(os.path.realpath)
     here = real(os.fspath(cwd))
-    async with aclosing(_pages(store)) as pages:
-        async for page in pages:
-            for found in page:
-                summary = found.about
-                # A child works in its parent's directory and is written last, but only its parent can go on
-                # with it.
-                if summary.kind is not SessionKind.CHILD and summary.cwd and real(summary.cwd) == here:
-                    return found.session
+    async with aclosing(each_listed(store)) as rows:
+        async for found in rows:
+            summary = found.about
+            # A child works in its parent's directory and is written last, but only its parent can go on with
+            # it.
+            if summary.kind is not SessionKind.CHILD and summary.cwd and real(summary.cwd) == here:
+                return found.session
     return None
 
 

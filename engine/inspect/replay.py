@@ -119,12 +119,12 @@ def replayed(
     # Looked up before the fold: whose an entry is depends on the forks that come after it.
     copies = [(known + number, entry.session) for number, entry in entries_of(Forked, entries)]
     state = initial_state(entries) if state is None else state
-    before = None if state.machine is None else state.machine.state
     # The reading moves this one state on. A copy for each step would cost a long session too much.
     reading = read(entries, session, state, known)
     # Counted here, since an entry that fails is never handed over and could not say its number.
     for number in range(known, known + len(entries)):
         began, posted, unbilled = _copied(state.machine), state.posted, state.unbilled
+        before = None if began is None else began.state
         try:
             entry, effects = next(reading)
         # A handler that fails on a journal from outside is a fault of the journal, to the reader of it.
@@ -152,8 +152,6 @@ def replayed(
             children=() if machine is None else links_of(machine.state, name),
             began=began,
         )
-        # Noted after the reader has the step: by the next round the machine stands elsewhere.
-        before = None if machine is None else machine.state
 
 
 def _copied(machine: Machine | None) -> Machine | None:
