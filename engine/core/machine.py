@@ -13,6 +13,7 @@ from typing import assert_never, final
 
 import attrs
 
+from ... import states
 from ...display.notebook import Card, Displayed
 from ...display.rendering import state_line
 from ...display.word_cards import machine_card
@@ -35,18 +36,7 @@ from ...states.rules.history_check import history_faults
 from ...states.rules.inputs import refusal
 from ...states.rules.limits import child_prompt
 from ...states.rules.schema import arguments_of
-from ...states.state import (
-    Compacting,
-    Confirming,
-    Dispatching,
-    Done,
-    Executing,
-    Start,
-    State,
-    Streaming,
-    Thinking,
-    batch_of,
-)
+from ...states.state import Done, Start, State, Thinking, batch_of
 from ...states.table import LEGAL
 from ..journal.entries import RunOpened
 
@@ -81,19 +71,19 @@ def _dispatch(  # noqa: PLR0911  # one return for each state
     # By class and by hand, not through a dict: the type checker sees that no state is missing, and each
     # handler gets its own class. Streaming comes first, since each piece of an answer passes here.
     match state:
-        case Streaming():
+        case states.Streaming():
             return streaming.handle(state, ctx)
-        case Thinking():
+        case states.Thinking():
             return thinking.handle(state, ctx)
-        case Executing():
+        case states.Executing():
             return executing.handle(state, ctx)
-        case Confirming():
+        case states.Confirming():
             return confirming.handle(state, ctx)
-        case Dispatching():
+        case states.Dispatching():
             return dispatching.handle(state, ctx)
-        case Compacting():
+        case states.Compacting():
             return compacting.handle(state, ctx)
-        case Done():
+        case states.Done():
             return done.handle(state, ctx)
         case _:
             # A new state without a line above fails the type check, before any run can meet it.
