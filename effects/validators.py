@@ -189,6 +189,16 @@ def as_money_or_none(value: Decimal | float | str | None) -> Decimal | None:
     return None if value is None else as_money(value)
 
 
+def as_text(value: object) -> str:
+    """*value* as text that can be encoded; `ArgumentError` where it is no text."""
+    if not isinstance(value, str):
+        msg = f"prompt, id and sender must be text; got {value!r:.200}"
+        raise ArgumentError(msg)
+    # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
+    # accepted.
+    return clean(value)
+
+
 def as_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """*texts* as a tuple; `ArgumentError` for a single one."""
     # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from asyncio import CancelledError, gather, timeout
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
 from glob import escape
@@ -17,7 +16,8 @@ import attrs
 from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, seconds, session_named
-from ..performers.base import Clock, PerformContext, Performer, Performers, SystemClock, noop, sleep
+from ..performers.approvals import Approver, ask, refuse
+from ..performers.base import Clock, Performer, Performers, SystemClock, noop, sleep
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
@@ -76,44 +76,6 @@ def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSp
         description=f"{SPAWN.description} There are: {there}.",
         side_effect=effects.SideEffect.READ_ONLY if reads else effects.SideEffect.UNSAFE,
     )
-
-
-# Decides a question, or leaves it to another approver by None. One that is not async runs in a thread.
-Approver = Callable[[effects.AskApproval], effects.Decision | Awaitable[effects.Decision | None] | None]
-
-
-async def ask(
-    approver: Approver, pool: WorkerPool, request: effects.AskApproval, scene: PerformContext
-) -> effects.ApprovalGiven | None:
-    """
-    Perform `AskApproval` by *approver*, however long it takes; None leaves it to another approver.
-
-    Raises `ArgumentError` for an answer that is no decision: the question stays open, and the run stops.
-    """
-    from .core.inputs import approval_event, located  # noqa: PLC0415  # see `Agent._session`
-
-    question = located(request, scene.session, scene.run, scene.config)
-    call = getattr(approver, "__call__", None)  # noqa: B004  # of an object it is what may be async
-    decision: object
-    if inspect.iscoroutinefunction(approver) or inspect.iscoroutinefunction(call):
-        decision = approver(question)
-    else:
-        # It may ask at a terminal: in the event loop it would hold up every session.
-        decision = await pool.start(partial(approver, question), None, _as_it_is, _as_it_is).result()
-    if isinstance(decision, Exception):
-        raise decision
-    if inspect.isawaitable(decision):
-        decision = await decision
-    # It stays open, for `Session.approve` from any process.
-    if decision is None:
-        return None
-    return approval_event(request.id, cast("effects.Decision", decision), scene.clock.now(), "callback")
-
-
-def _as_it_is(value: object) -> object:
-    # An exit of the approver is none of the process.
-    exits = isinstance(value, BaseException) and not isinstance(value, Exception)
-    return RuntimeError(repr(value)) if exits else value
 
 
 # Converters: each makes the caller's value what the field holds, and names the caller's mistake
@@ -468,8 +430,6 @@ class Agent:
     @asynccontextmanager
     async def _once(self) -> AsyncGenerator[Session, None]:
         """A session for one run."""
-        from .session.children import refuse  # noqa: PLC0415  # see `_session`
-
         # Without a store the session is gone after this call: a question in it could never be answered.
         fallback: Performers = {effects.AskApproval: refuse} if self.store is None else {}
         session = self._session(_new_session(), self.store, fallback, fresh=True)

@@ -16,9 +16,10 @@ from ..effects.errors import ConfigError, UnknownSession
 from ..effects.permissions import Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
-from ..engine.agent import DEFAULT_MODEL, Agent, Approver, shown_url
+from ..engine.agent import DEFAULT_MODEL, Agent, shown_url
 from ..engine.session.completed_texts import Delivery
 from ..engine.session.session import Session
+from ..performers.approvals import Approver
 from ..performers.base import Clock, Performers
 from ..performers.hooks import HostHook
 from ..performers.models.prices import price_of

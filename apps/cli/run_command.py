@@ -17,7 +17,7 @@ from ...effects.notices import (
     RunStarted,
 )
 from ...effects.requests import AskApproval
-from ...engine.session.children import refuse
+from ...performers.approvals import refuse
 from ...performers.base import Performer
 from ..chat.raw_input import Keyboard
 from ..stand_in.server import CLI_PACE

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ...effects import events, notices
 from ...effects.errors import UnknownRequest
-from ...engine.core.inputs import approval_event
 from ...engine.inspect.replay import replayed
 from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
+from ...performers.approvals import approval_event
 from ...states.rules.schema import arguments_of, problem as schema_problem
 from .bodies import ApprovalForAll, ApprovalForOne, Denial
 from .problems import Refused

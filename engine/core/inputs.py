@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
-from typing import assert_never, cast, get_args
+from typing import cast
 
 import attrs
 
@@ -15,27 +14,15 @@ from ...states.rules.inputs import refusal
 from ..journal.fold import SessionState
 from .machine import Machine, calls_in, questions, stopped_children
 
-DECISIONS = frozenset(get_args(effects.Decision))
-
-
-def _text(value: object) -> str:
-    """*value* as text that can be encoded; `ArgumentError` where it is no text."""
-    if not isinstance(value, str):
-        msg = f"prompt, id and sender must be text; got {value!r:.200}"
-        raise effects.ArgumentError(msg)
-    # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
-    # accepted.
-    return validators.clean(value)
-
 
 @attrs.frozen(kw_only=True)
 class Input:
     """A text with its *files*; *id* is the sender's own, *sender* names the person and the channel."""
 
-    text: str = attrs.field(converter=_text)
-    id: str = attrs.field(converter=_text)
+    text: str = attrs.field(converter=validators.as_text)
+    id: str = attrs.field(converter=validators.as_text)
     files: tuple[effects.Binary, ...] = attrs.field(default=(), validator=validators.tuple_of(effects.Binary))
-    sender: str = attrs.field(default="", converter=_text)
+    sender: str = attrs.field(default="", converter=validators.as_text)
 
     def __attrs_post_init__(self) -> None:
         # Before the checks that quote a value: an error never quotes an oversized text.
@@ -119,13 +106,6 @@ def closers(state: SessionState) -> dict[str, str]:
     return by | {call: CLOSES.get(type(event), "") for call, event in state.overtaken.items()}
 
 
-def located(
-    question: effects.AskApproval, session: str, run: str, config: effects.Config
-) -> effects.AskApproval:
-    """*question* with its *session*, its *run* and the agent of *config*, for who answers many."""
-    return attrs.evolve(question, session=session, run=run, agent=config.agent)
-
-
 def cancel_event(call: str, machine: Machine | None, at: float) -> effects.CallCancelled:
     """The event that cancels *call* of *machine*; raises `UnknownCall` where it has a result already."""
     calls = () if machine is None else calls_in(machine.state)
@@ -133,45 +113,6 @@ def cancel_event(call: str, machine: Machine | None, at: float) -> effects.CallC
     if call not in calls:
         raise effects.UnknownCall(call, calls)
     return effects.CallCancelled(at=at, call=call)
-
-
-def approval_event(request: str, decision: effects.Decision, at: float, by: str) -> effects.ApprovalGiven:
-    """The *decision* on the question *request*, by the approver *by*; checked, since a host made it."""
-    if type(decision) not in DECISIONS:
-        # A decision may have a secret in it, and errors end up in logs: only its type is named.
-        kind = type(decision).__name__
-        msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}"
-        raise effects.ArgumentError(msg)
-    match decision:
-        case effects.Deny():
-            decision = _denial(decision)
-        case effects.Approve(arguments=arguments):
-            validators.within("the arguments of a call", len(arguments), validators.MAX_CALL_ARGUMENTS)
-            decision = attrs.evolve(decision, arguments=validators.clean(arguments))
-        case effects.ApproveAlways(where=where):
-            # A grant is checked at every later call: its size is paid for as long as the session lives.
-            validators.within("a yes for all such calls", len(where), validators.MAX_GLOBS, "arguments")
-            for part in chain.from_iterable(where):
-                validators.named("an argument of a yes for all such calls, or its glob,", part)
-        case _:
-            assert_never(decision)
-    # The name of the approver is for people who read the journal later: any text of bounded length.
-    answer = effects.ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
-    validators.named("the name of who answers", answer.by)
-    return answer
-
-
-def _denial(denial: effects.Deny) -> effects.Deny:
-    """*denial*, checked."""
-    # As objects: a checker holds the fields' types for certain, and a host does not.
-    message, interrupt = cast("tuple[object, object]", (denial.message, denial.interrupt))
-    if not isinstance(message, str) or not isinstance(interrupt, bool):
-        # Another type would be written, and the journal could not be read again.
-        kinds = f"message: {type(message).__name__}, interrupt: {type(interrupt).__name__}"
-        msg = f"the message of a no must be text, interrupt a bool; got {kinds}"
-        raise effects.ArgumentError(msg)
-    validators.within("the message of a no", len(message), validators.MAX_DENIAL)
-    return attrs.evolve(denial, message=validators.clean(message))
 
 
 def check_room(event: effects.Post, state: SessionState, session: str) -> None:

@@ -18,8 +18,9 @@ import attrs
 from ... import effects, states
 from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
 from ...effects.validators import MAX_PROMPT, of_kind, within
+from ...performers.approvals import approval_event
 from ..core.codec import encode
-from ..core.inputs import Input, approval_event, control_event
+from ..core.inputs import Input, control_event
 from ..core.machine import Machine, calls_at, ignored, links_of, questions
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of

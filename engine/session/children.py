@@ -30,16 +30,17 @@ from ...effects.errors import (
     UnknownSession,
     WorldError,
 )
-from ...effects.events import AgentFinished, AgentProgressed, ApprovalGiven, Deny
+from ...effects.events import AgentFinished, AgentProgressed
 from ...effects.messages import Outcome, Role
 from ...effects.notices import AgentNoticed, DoneReason, SettingChanged, TurnEnded
 from ...effects.records import SetMode
 from ...effects.usage import Spent
+from ...performers.approvals import located
 from ...performers.base import LEAVING
 from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
 from ...states.rules import model_messages
-from ..core.inputs import Input, closed, closers, located
+from ..core.inputs import Input, closed, closers
 from ..core.machine import ChildLink, agent_before, deadlines_in, links_of
 from .environment import FAILED_REASONS, POLL_PAUSE, Titles
 
@@ -158,8 +159,8 @@ class Children:
         return self.here[task.id], before
 
     def _made(self, call: str, environment: Environment) -> ChildSession:
-        # A child is part of its parent's work, so the hooks of the session's end are the parent's. It needs no
-        # title: a person finds it through its parent, and in a list by its agent.
+        # The hooks of the session's end are the parent's: a child is part of its work. It needs no title: a
+        # person finds it through its parent, and in a list by its agent.
         environment = attrs.evolve(environment, ended=None, titles=Titles.OFF)
         store = self.log.journal.store if self._memory is None else self._memory
         made: ChildSession = self._opens(f"{self.log.journal.session}.{call}", environment, store)
@@ -185,7 +186,7 @@ class Children:
                 for child in self.known:
                     # It may have ended, or not begun: then it begins with the mode of its parent.
                     with suppress(ConfigError, SessionClosed, UnknownSession):
-                        await child.follow(notice.change)
+                        await child.take_mode(notice.change)
 
     async def close(self) -> None:
         """Close the children known here."""
@@ -245,13 +246,6 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
         agent=child.name,
         ceiling=request.mode,
     )
-
-
-async def refuse(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
-    """Deny a question, for a run that no approver can reach."""
-    # It would rest for ever. The model reads the text, and can go on without the tool.
-    denied = Deny(message="Denied: no person can be asked. Go on without it.")
-    return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=denied)
 
 
 @final

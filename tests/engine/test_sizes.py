@@ -35,13 +35,13 @@ from turnwheel.effects.notices import TextDelta, Warned
 from turnwheel.effects.requests import CallModel, Conversation, ReadInstructions, RunTool
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.core.codec import decode
-from turnwheel.engine.core.inputs import approval_event
 from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
 from turnwheel.engine.journal.fold import FullResults
 from turnwheel.engine.journal.summary import first_line
 from turnwheel.engine.session.feed import Feed
+from turnwheel.performers.approvals import approval_event
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.hooks import HookCall, checked_answer, command_hook
 from turnwheel.performers.instructions import InstructionReader

@@ -32,20 +32,19 @@ from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.engine.core.inputs import (
     Input,
-    approval_event,
     cancel_event,
     check_question,
     check_room,
     closed,
     closers,
     control_event,
-    located,
     steer_input,
 )
 from turnwheel.engine.core.machine import Machine, calls_in, questions
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
 from turnwheel.engine.journal.fold import SessionState
+from turnwheel.performers.approvals import approval_event, located
 from turnwheel.testing.harness import MachineHarness, calls
 
 PICTURE = Binary(media_type="image/png", data=b"\x89PNG")

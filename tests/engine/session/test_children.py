@@ -47,13 +47,13 @@ from turnwheel.effects.notices import (
     SettingRefused,
     TextDelta,
 )
-from turnwheel.engine.agent import ask
 from turnwheel.engine.core.machine import ChildLink, stopped_children
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session import children
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.session_log import SessionLog
+from turnwheel.performers.approvals import ask
 from turnwheel.performers.base import PerformContext, noop
 from turnwheel.performers.stores.base import Entries
 from turnwheel.performers.worker_pool import WorkerPool
@@ -493,7 +493,7 @@ async def test_a_child_is_put_in_no_wider_mode_than_its_parent(one: House, where
     with pytest.raises(errors.ConfigError, match=r"dont_ask.* 'plan'"):
         await child.control(SetMode(mode=PermissionMode.DONT_ASK))
     with pytest.raises(errors.ConfigError, match="resume its parent"):
-        await session.child(link.call).follow(BYPASS)
+        await session.child(link.call).take_mode(BYPASS)
     one.release()
     await watch.task
 

@@ -61,10 +61,11 @@ from turnwheel.engine.core.inputs import Input
 from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session import children as module
-from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
+from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment, Result
 from turnwheel.engine.session.feed import Reader
 from turnwheel.engine.session.session_log import SessionLog
+from turnwheel.performers.approvals import refuse
 from turnwheel.performers.base import LEAVING, PassThroughNotice, PerformContext, noop
 from turnwheel.performers.stores.base import Store
 from turnwheel.states.context import Mail
@@ -117,7 +118,7 @@ class Kid:
         await turns(3)
         return self
 
-    async def follow(self, change: SetMode) -> None:
+    async def take_mode(self, change: SetMode) -> None:
         self._do(change)
 
     async def approve(self, request: str, decision: Decision = Deny(), *, by: str = "") -> None:  # noqa: B008  # a frozen value
