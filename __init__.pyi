@@ -1,3 +1,4 @@
+from .apps import Singleton as Singleton
 from .effects import (
     Approve as Approve,
     ApproveAlways as ApproveAlways,
@@ -29,7 +30,6 @@ from .engine import (
     Machine as Machine,
     Result as Result,
     Session as Session,
-    Singleton as Singleton,
     transition as transition,
 )
 from .performers import (

@@ -37,5 +37,4 @@ from .session.environment import Result as Result, Titles as Titles
 from .session.handle import Handle as Handle
 from .session.run_stream import OnLeave as OnLeave
 from .session.session import Session as Session
-from .session.singleton import Singleton as Singleton
 from .session.watching import Watched as Watched

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from support.patience import PATIENCE
 
 from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
+from turnwheel.apps.hosts.singleton import Singleton
 from turnwheel.effects.errors import (
     ConfigError,
     QueueFull,
@@ -46,7 +47,6 @@ from turnwheel.engine.session.background import WORKING
 from turnwheel.engine.session.feed import SUBSCRIBER_BUFFER
 from turnwheel.engine.session.handle import Handle
 from turnwheel.engine.session.run_stream import RunStream
-from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.clocks import AutoClock

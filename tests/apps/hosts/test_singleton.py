@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from provers.tasks import turns
 from support.patience import PATIENCE
-from support.session_stage import until
+from support.session_stage import quiet, until
 
 from turnwheel import Agent, MemoryStore, Session, Singleton, tool
 from turnwheel.effects.errors import SessionClosed, StoreError
@@ -19,6 +19,8 @@ from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 from turnwheel.testing.stores import StoreOver
+
+__all__ = ["quiet"]
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed, SessionGone, WorldError
-from .poller import Poller, Waiter
+from ...engine.session.poller import Poller, Waiter
 
 if TYPE_CHECKING:
     from ...effects.messages import Binary
-    from .session import Session
-    from .subscription import Subscription
+    from ...engine.session.session import Session
+    from ...engine.session.subscription import Subscription
 
 
 @final
@@ -41,7 +41,7 @@ class Singleton:
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
-        self._journal = session._log.journal  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of the same room
+        self._journal = session._log.journal  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no part of what a session shows
         # What its own runs write is no news to it.
         self._waiter = Waiter(session.id, self._news.set, lambda: self._journal)
         self._poller: Poller | None = None
@@ -54,7 +54,7 @@ class Singleton:
         group: str = "",
         sender: str = "",
         files: tuple[Binary, ...] = (),
-        id: str | None = None,
+        id: str | None = None,  # noqa: A002  # the word of sessions
     ) -> str:
         """
         Accept a prompt of *sender* in *group* of *channel*, and return its id (*id*, where given).
@@ -106,9 +106,7 @@ class Singleton:
             self._news.clear()
             if self.session.unfinished or self.session.queue:
                 try:
-                    # Subscribers get the notices; here they only drive the run.
-                    async for _ in self.session.stream(wait=True):
-                        pass
+                    await self.session.resume(wait=True)
                 except SessionClosed:
                     # Drained: a caller that posts now gets the same error from the session.
                     return
@@ -164,7 +162,7 @@ class Singleton:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._work is not None:
             self._work.cancel()
-            # The stream must have ended before `close`, or its last step would find a closed session.
+            # The work must have ended before `close`, or its last step would find a closed session.
             await asyncio.wait({self._work})
         if self._poller is not None:
             await self._poller.leave(self._waiter)
