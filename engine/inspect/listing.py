@@ -54,7 +54,7 @@ class Listed:
 
 
 async def listed(
-    store: Store, limit: int | None, after: int | None, prefix: str
+    store: Store, limit: int | None = None, after: int | None = None, prefix: str = ""
 ) -> tuple[Listed, ...]:
     """
     The sessions of *store* whose names begin with *prefix*, last written first.

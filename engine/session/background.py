@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...effects import errors
 from ...performers.base import warn
-from .refusals import check_models, check_runner
-from .worker import RUNNING, Owner, let_go
+from .refusals import check_models, check_not_child
+from .worker import RUNNING, Use, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -54,7 +54,7 @@ class Background:
         def over(_: asyncio.Task[None]) -> None:
             worker.line.leave(place)
             # It was refused, or cancelled before its first step, and no work has let go of it.
-            if worker.owner in {Owner.NONE, Owner.CLOSED}:
+            if worker.use in {Use.FREE, Use.CLOSED}:
                 at_work.discard(worker.drain)
 
         # Now, too: a caller that drains the agent next means this run.
@@ -67,7 +67,7 @@ class Background:
     async def _serve(self, prompt: Input | None, place: asyncio.Event) -> None:
         worker = self.worker
         await worker.line.turn(place)
-        if prompt is not None and worker.owner in RUNNING:
+        if prompt is not None and worker.use in RUNNING:
             # The worker of that run answers it, too.
             await worker.send(prompt, place)
             self.attend()
@@ -86,7 +86,7 @@ class Background:
         await worker.line.turn()
         # It may stop before it comes to the prompts in the queue.
         await worker.idle()
-        state, gone = worker.log.state, let_go(worker.owner, drains=worker.drains)
+        state, gone = worker.log.state, let_go(worker.use, drains=worker.drains)
         if state.unfinished or gone is not None:
             # What came meanwhile waits, too.
             worker.report.over(None, gone)
@@ -104,11 +104,11 @@ class Background:
     def check(self, *, prompted: bool) -> None:
         """Raise what is known at once of why nothing can be begun, with a prompt or without one."""
         worker = self.worker
-        if worker.owner is Owner.CLOSED or worker.drains:
+        if worker.use is Use.CLOSED or worker.drains:
             raise errors.SessionClosed(worker.id)
-        if worker.owner in RUNNING:
+        if worker.use in RUNNING:
             if not prompted:
                 raise errors.SessionBusy(worker.id, errors.Workplace.HERE)
             return
-        check_runner(worker.log, worker.environment)
+        check_not_child(worker.log, worker.environment)
         check_models(worker.log, worker.environment)

@@ -21,7 +21,7 @@ def child_refusal(session: str) -> errors.ConfigError:
     return errors.ConfigError(f"session {session!r} is a child; resume its parent")
 
 
-def check_runner(log: SessionLog, environment: Environment) -> None:
+def check_not_child(log: SessionLog, environment: Environment) -> None:
     """Refuse to run a child by itself."""
     # Its tools and limits are what the parent grants, and only the parent's process knows them.
     agent = environment.config.agent if log.state.machine is None else log.state.agent
@@ -52,7 +52,7 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
 def check_run(log: SessionLog, environment: Environment, prompt: Input | None) -> None:
     """Refuse a run that cannot begin with *prompt*, or go on without one, here."""
     state = log.state
-    check_runner(log, environment)
+    check_not_child(log, environment)
     if prompt or state.unfinished or state.waiting:
         check_models(log, environment)
     if prompt is None and state.machine is None and not state.waiting:

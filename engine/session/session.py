@@ -23,8 +23,9 @@ from ...effects.history import History
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
+from ...performers.approvals import approval_event
 from ...performers.base import noop
-from ..core.inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
+from ..core.inputs import Input, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
 from ..journal.journal import Journal
 from ..journal.stored_checkpoints import copy_checkpoints
@@ -38,7 +39,7 @@ from .run_stream import OnLeave, RunBuffer, RunStream
 from .session_log import SessionLog
 from .subscription import Subscription
 from .watching import Watched, kept, position, watch
-from .worker import Owner, Worker
+from .worker import Use, Worker
 
 if TYPE_CHECKING:
     from ...effects.messages import Binary
@@ -338,7 +339,7 @@ class Session(Displayed):
         # In the caller's own task, which a cancel stops.
         await self._worker.work(prompt, wait=wait, takeover=takeover)
         # Closed, or drained before this prompt's turn came. It is in the queue, so nothing is lost.
-        closed = self._worker.owner is Owner.CLOSED and not self._worker.drains
+        closed = self._worker.use is Use.CLOSED and not self._worker.drains
         if closed or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
         # Without a prompt of its own (`resume`) it is the latest run.
@@ -504,7 +505,7 @@ class Session(Displayed):
         config, name = self._environment.config, self._environment.new_id()
         await self._worker.post(lambda: control_event(change, config, self._now(), name, self.machine))
 
-    async def follow(self, change: SetMode) -> None:
+    async def take_mode(self, change: SetMode) -> None:
         """Make the *change* of mode that the parent of this child made; only the parent may call it."""
         self._check_own()
         name = self._environment.new_id()

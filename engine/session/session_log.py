@@ -95,17 +95,17 @@ class SessionLog:
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg)
             self.state, self._parked = found.state, None
-            self.rest(found.config)
+            self.park_soon(found.config)
             return self.state
 
-    def claim(self) -> None:
+    def begin_use(self) -> None:
         """A run goes on here from now on, or is about to."""
         self.in_use = True
 
-    def free(self, config: Config) -> None:
-        """No run goes on here any more; *config* is what `rest` takes."""
+    def end_use(self, config: Config) -> None:
+        """No run goes on here any more; *config* is what `park_soon` takes."""
         self.in_use = False
-        self.rest(config)
+        self.park_soon(config)
 
     def listen(self, post: Callable[[Event], None] | None) -> None:
         """Pass inputs on to *post*, the driver's, from now on; None: to no driver any more."""
@@ -113,7 +113,7 @@ class SessionLog:
         # An interrupt that was not applied was meant for the run that has ended.
         self.state.forget_interrupts()
 
-    def rest(self, config: Config) -> None:
+    def park_soon(self, config: Config) -> None:
         """Pack `state` in a moment, unless it is in use by then; *config* is the one that it shares."""
         # A look at it from outside of an event loop may well be the last one.
         with suppress(RuntimeError):
@@ -200,7 +200,7 @@ class SessionLog:
         """Take in *entries* that the journal has now."""
         for entry in entries:
             # State first: the driver's step on this event removes it from the inputs that wait.
-            self._follow(entry)
+            self._apply(entry)
             if isinstance(entry, Posted) and self._listener is not None:
                 self._listener(entry.event)
 
@@ -373,12 +373,12 @@ class SessionLog:
         for number, entry in enumerate(entries, journal.length - len(entries)):
             if isinstance(entry, RunOpened | TakenOver):
                 self.begun = number
-        effects = tuple([effect for entry in entries for effect in self._follow(entry)])
+        effects = tuple([effect for entry in entries for effect in self._apply(entry)])
         if journal.length >= journal.checkpoints.due:
             journal.keep_checkpoint(self.state)
         return effects
 
-    def _follow(self, entry: Entry) -> tuple[Effect, ...]:
+    def _apply(self, entry: Entry) -> tuple[Effect, ...]:
         """Apply *entry*, which was just written, to `state`."""
         # Entries of one append share the last number here: it names the entry in errors, and no entry before
         # the last can be a summary.

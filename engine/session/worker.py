@@ -66,10 +66,10 @@ Begun: TypeAlias = "tuple[Driver, tuple[Effect, ...]]"
 POST_TRIES = 50
 
 
-class Owner(Enum):
-    """Who uses a session object now."""
+class Use(Enum):
+    """What a session object is used for now."""
 
-    NONE = auto()
+    FREE = auto()
     # A caller is about to run it.
     CLAIMING = auto()
     # A run goes on here.
@@ -80,10 +80,10 @@ class Owner(Enum):
     CLOSED = auto()
 
 
-RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
+RUNNING = frozenset({Use.CLAIMING, Use.DRIVING})
 
 # A caller that wants to work on the session waits for its end.
-BUSY = RUNNING | {Owner.LEAVING}
+BUSY = RUNNING | {Use.LEAVING}
 
 
 @final
@@ -99,7 +99,7 @@ class Worker:
     lease: SessionLease = attrs.field(init=False)
     feed: Feed = attrs.field(init=False)
     report: RunReport = attrs.field(init=False)
-    owner: Owner = attrs.field(default=Owner.NONE, init=False)
+    use: Use = attrs.field(default=Use.FREE, init=False)
     # None while no run goes on in this process.
     driver: Driver | None = attrs.field(default=None, init=False)
     # That which has claimed the session, and the buffer of its reader.
@@ -130,20 +130,20 @@ class Worker:
     async def load(self) -> None:
         """Read the new entries of the journal, and of the running children."""
         async with self._lock:
-            if self.owner in RUNNING:
+            if self.use in RUNNING:
                 # Its journal may have a step already that is not known here before its append returns.
                 await self.log.appended()
             # The owner knows more than the store: it has pieces of a stream that are not written yet. Where
             # its append failed, only the store says whether it has the step.
-            if self.owner not in RUNNING or (self.driver is not None and self.log.unread):
+            if self.use not in RUNNING or (self.driver is not None and self.log.unread):
                 await self._read()
-                self.log.rest(self.environment.config)
+                self.log.park_soon(self.environment.config)
         # Children of a run that has ended change nothing any more.
         if self.log.state.unfinished:
             await self.children.load()
 
     async def _read(self) -> None:
-        if self.owner is Owner.CLOSED:
+        if self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)
         await self.log.read()
 
@@ -151,21 +151,21 @@ class Worker:
 
     def leave(self, task: asyncio.Task[None]) -> None:
         """Have *task* stop the work and leave the run unfinished; from the event loop."""
-        if task is not self.task or self.owner is Owner.CLAIMING:
+        if task is not self.task or self.use is Use.CLAIMING:
             # It waits for its turn, for the lease or for the journal.
             task.cancel()
         elif (driver := self.driver) is not None:
             # Before the work stops, which may take a while. The next caller then waits, and gets no
             # `SessionBusy`.
-            self._change_owner(Owner.LEAVING)
+            self._change_use(Use.LEAVING)
             driver.leave()
 
     async def leave_run(self) -> None:
         """Leave the run under way unfinished; returns when the work has stopped."""
         if (driver := self.driver) is not None:
-            self._change_owner(Owner.LEAVING)
+            self._change_use(Use.LEAVING)
             driver.leave()
-        if self.owner in BUSY:
+        if self.use in BUSY:
             await self.freed()
 
     def room(self) -> None:
@@ -208,46 +208,46 @@ class Worker:
             raise
         finally:
             at = self.environment.clock.now()
-            self.report.stops(error, let_go(self.owner, drains=self.drains), at, rests=rests)
+            self.report.stops(error, let_go(self.use, drains=self.drains), at, rests=rests)
             # From here on an input is only journaled: this driver has ended, and nothing holds it.
             self.log.listen(None)
             # The next caller waits until the lease is given up, too.
-            self._change_owner(Owner.LEAVING)
+            self._change_use(Use.LEAVING)
             try:
                 await self.lease.release()
                 # Last: it may be cut off, and a lease that stayed would keep others out.
                 await self.log.journal.checkpoints.settled()
             finally:
                 self.task = self._buffer = None
-                self._change_owner(Owner.NONE)
+                self._change_use(Use.FREE)
                 self.environment.at_work.discard(self.drain)
-                self.report.over(error, let_go(self.owner, drains=self.drains))
-                # Last: a caller that waits for `_free` reads `owner` next.
+                self.report.over(error, let_go(self.use, drains=self.drains))
+                # Last: a caller that waits for `_free` reads `use` next.
                 free, self._free = self._free, None
                 if free is not None:
                     free.set()
                 # Its traceback has this frame.
                 error = None
 
-    def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
+    def _change_use(self, use: Use, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
-        if self.owner is not Owner.CLOSED:
-            self.owner, self.driver = owner, driver
+        if self.use is not Use.CLOSED:
+            self.use, self.driver = use, driver
         # One that is closed in the middle is in use until its stream has ended.
-        if owner is Owner.NONE:
-            self.log.free(self.environment.config)
-        elif owner is not Owner.CLOSED:
-            self.log.claim()
+        if use is Use.FREE:
+            self.log.end_use(self.environment.config)
+        elif use is not Use.CLOSED:
+            self.log.begin_use()
 
     async def _claim(self) -> None:
-        while self.owner is Owner.LEAVING:
+        while self.use is Use.LEAVING:
             await self.freed()
         # No await between looking and taking: no other caller gets a turn in between.
-        if self.owner is Owner.CLOSED or self.drains:
+        if self.use is Use.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
-        if self.owner is not Owner.NONE:
+        if self.use is not Use.FREE:
             raise errors.SessionBusy(self.id, errors.Workplace.HERE)
-        self._change_owner(Owner.CLAIMING)
+        self._change_use(Use.CLAIMING)
         self.task = asyncio.current_task()
         # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
@@ -255,7 +255,7 @@ class Worker:
 
     async def idle(self) -> None:
         """Wait until nothing is at work, nor about to be."""
-        while self.owner in BUSY:
+        while self.use in BUSY:
             await self.freed()
 
     async def freed(self) -> None:
@@ -285,7 +285,7 @@ class Worker:
             event = None if prompt is None else await _posted(log, self.environment, prompt)
             if log.state.unfinished or _due(self.log, self.environment) is None:
                 return await self._open(event)
-        return await self._settled()
+        return await self._open_when_due()
 
     async def _next(self, driver: Driver) -> Begun | None:
         """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
@@ -300,13 +300,13 @@ class Worker:
         # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listen(None)
         # A run that rests, was drained or was left is unfinished, and only `resume` goes on with it.
-        if self.log.state.unfinished or self.owner is not Owner.DRIVING:
+        if self.log.state.unfinished or self.use is not Use.DRIVING:
             return None
         # The session is kept for this caller between two runs.
-        self._change_owner(Owner.CLAIMING)
-        return await self._settled()
+        self._change_use(Use.CLAIMING)
+        return await self._open_when_due()
 
-    async def _settled(self) -> Begun | None:
+    async def _open_when_due(self) -> Begun | None:
         """The driver of a run for the next prompt, after the time in which its sender may add to it."""
         while True:
             async with self._lock:
@@ -349,7 +349,7 @@ class Worker:
             entry = log.begun if log.journal.kept else None
         self.report.opened(waiting)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
-        if log.state.machine is None or self.owner is Owner.CLOSED:
+        if log.state.machine is None or self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)
         inbox = Inbox() if self._buffer is None else Inbox(self._buffer.admits)
         driver = Driver(
@@ -372,7 +372,7 @@ class Worker:
         log.listen(driver.post)
         if environment.redactor is not None:
             environment.redactor.mark_running()
-        self._change_owner(Owner.DRIVING, driver)
+        self._change_use(Use.DRIVING, driver)
         self._ran = True
         return driver, (*first, *_lifted(environment, before, config))
 
@@ -381,7 +381,7 @@ class Worker:
 
         # A run that rests may be taken over; a closed session must not take its lease back.
         def works() -> bool:
-            return not (self.owner is Owner.CLOSED or driver.resting)
+            return not (self.use is Use.CLOSED or driver.resting)
 
         shown = self.environment.watch.filter()
         feed, buffer = self.feed, self._buffer
@@ -413,7 +413,7 @@ class Worker:
 
     async def _driven(self, driver: Driver, shown: CompletedTexts | None) -> bool:
         """Show what *shown* has left; whether *driver* ended by itself. Raises what ended its work."""
-        if self.owner is Owner.LEAVING:
+        if self.use is Use.LEAVING:
             return False
         if driver.inbox.error is not None:
             # It came when the driver had ended.
@@ -441,7 +441,7 @@ class Worker:
                 return None
             check_room(made, self.log.state, self.id)
             # While a child runs here, its own machine says what becomes of the input.
-            if self.owner not in RUNNING:
+            if self.use not in RUNNING:
                 check_reader(self.log, self.environment, made)
             return Posted(event=made)
 
@@ -489,7 +489,7 @@ class Worker:
             for _ in range(POST_TRIES):
                 # A driver whose own append failed ends, and takes nothing in any more.
                 driven = self.driver is not None and not self.log.unread
-                if self.owner is Owner.CLOSED and not closed:
+                if self.use is Use.CLOSED and not closed:
                     raise errors.SessionClosed(self.id)
                 # A driver takes in foreign entries by itself; reading under it would race with it. If the
                 # state is old, the store refuses the append; an error, and nothing, are not appended.
@@ -526,7 +526,7 @@ class Worker:
         await self.line.turn()
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
-            if self.owner in BUSY:
+            if self.use in BUSY:
                 raise errors.SessionBusy(self.id, errors.Workplace.HERE)
             await self._read()
             if self.log.state.unfinished:
@@ -557,11 +557,11 @@ class Worker:
 
     async def close(self) -> None:
         """Let go; a running run is left unfinished. Closing twice is fine."""
-        if self.owner is Owner.CLOSED:
+        if self.use is Use.CLOSED:
             return
         driver, working = self.driver, self.task is not None
         # Before the first await: nothing may begin while the rest is being stopped.
-        self._change_owner(Owner.CLOSED)
+        self._change_use(Use.CLOSED)
         try:
             if driver is not None:
                 driver.leave()
@@ -612,9 +612,9 @@ def _due(log: SessionLog, environment: Environment) -> float | None:
     return until if until is not None and until - policy.coalesce <= now < until else None
 
 
-def let_go(owner: Owner, *, drains: bool) -> LeftBecause | None:
-    """Why a session with this *owner* is let go of, if it is."""
-    return LeftBecause.CLOSED if owner is Owner.CLOSED else LeftBecause.DRAINED if drains else None
+def let_go(use: Use, *, drains: bool) -> LeftBecause | None:
+    """Why a session in this *use* is let go of, if it is."""
+    return LeftBecause.CLOSED if use is Use.CLOSED else LeftBecause.DRAINED if drains else None
 
 
 def _lifted(environment: Environment, before: Config | None, config: Config) -> list[Warned]:

@@ -25,7 +25,7 @@ from turnwheel.engine.core.inputs import Input
 from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.environment import Environment
-from turnwheel.engine.session.refusals import check_models, check_reader, check_runner, check_tools
+from turnwheel.engine.session.refusals import check_models, check_not_child, check_reader, check_tools
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.testing.clocks import AutoClock
 
@@ -85,16 +85,16 @@ def test_a_child_is_run_by_its_parent_only(
 ) -> None:
     log = log_of(None if ran is None else attrs.evolve(CONFIG, agent=ran))
     if not refused:
-        check_runner(log, environment)
+        check_not_child(log, environment)
         return
     with pytest.raises(ConfigError, match="session 's' is a child; resume its parent"):
-        check_runner(log, environment)
+        check_not_child(log, environment)
 
 
 def test_a_copy_of_a_childs_session_is_no_child() -> None:
     log = log_of(attrs.evolve(CONFIG, agent="child"), over=True)
     log.state.copied = "original"
-    check_runner(log, environment_of())
+    check_not_child(log, environment_of())
     check_reader(log, environment_of(), SENT)
 
 

@@ -607,7 +607,7 @@ async def test_a_state_is_packed_where_nothing_goes_on(
     store.slow = 20
     writing = [asyncio.ensure_future(log.add(lambda: titled("two")))] if way == "writes" else []
     await turns(1)
-    log.rest(CONFIG)
+    log.park_soon(CONFIG)
     await turns(5)
     assert (log.state is before) is (way != "rests")
     assert log.state.machine is not None
@@ -625,7 +625,7 @@ async def test_a_state_is_packed_again_after_a_look_at_it(
 ) -> None:
     monkeypatch.setattr(session_log, "PARK_AFTER", 0.0)
     log = await opened(store)
-    log.rest(CONFIG)
+    log.park_soon(CONFIG)
     seen = []
     for _ in range(3):
         await turns(5)
