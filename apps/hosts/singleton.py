@@ -106,7 +106,9 @@ class Singleton:
             self._news.clear()
             if self.session.unfinished or self.session.queue:
                 try:
-                    await self.session.resume(wait=True)
+                    # As a stream, which a cancel leaves between two steps, and never inside an append.
+                    async for _ in self.session.stream(wait=True):
+                        pass
                 except SessionClosed:
                     # Drained: a caller that posts now gets the same error from the session.
                     return
@@ -162,7 +164,7 @@ class Singleton:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._work is not None:
             self._work.cancel()
-            # The work must have ended before `close`, or its last step would find a closed session.
+            # The stream must have ended before `close`, or its last step would find a closed session.
             await asyncio.wait({self._work})
         if self._poller is not None:
             await self._poller.leave(self._waiter)

@@ -9,12 +9,13 @@ from provers.tasks import turns
 from support.patience import PATIENCE
 from support.session_stage import quiet, until
 
-from turnwheel import Agent, MemoryStore, Session, Singleton, tool
+from turnwheel import Agent, MemoryStore, Policy, Session, Singleton, tool
 from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.messages import Binary
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Posted
+from turnwheel.performers import Performers
 from turnwheel.performers.stores.base import Entries, Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
@@ -73,6 +74,20 @@ async def test_what_is_refused_behind_the_end_keeps_no_caller_waiting() -> None:
         await one.post("late")
     async with asyncio.timeout(PATIENCE):
         await one.idle()
+
+
+async def test_a_drain_before_the_first_run_keeps_the_prompt_and_is_no_error_of_the_work() -> None:
+    """While the sender of the prompt may still add to it, no run has begun."""
+    store = MemoryStore()
+    performers: Performers = {CallModel: ScriptedModel(says("ok"))}
+    agent = Agent(model="m", store=store, performers=performers, policy=Policy(coalesce=0.2))
+    async with Singleton(agent.session("s")) as one:
+        await one.post("go", sender="ann")
+        await turns(20)
+        await one.session.drain()
+        with pytest.raises(SessionClosed):
+            await one.post("more", sender="ann")
+    assert [type(decode_entry(data)) for data in await store.load("s")] == [Posted]
 
 
 class Away(StoreOver):
