@@ -249,7 +249,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
 
 
 @final
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ChildRunner:
     """
     Performs `RunAgent`: opens the child's session among *children*, and runs it to its end.
@@ -291,7 +291,7 @@ class ChildRunner:
 
 
 @final
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Run:
     """
     The run of one child, which may be interrupted at any moment, also before it has begun.

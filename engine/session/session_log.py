@@ -49,7 +49,7 @@ Decide = Callable[[], ConcurrentEntry | None]
 
 
 @final
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SessionLog:
     """
     The log of the session of *journal*; its driver keeps steps in it.

@@ -87,7 +87,7 @@ BUSY = RUNNING | {Use.LEAVING}
 
 
 @final
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Worker:
     """Works on the session of *log* in *environment*; *opens* makes child sessions."""
 
@@ -135,7 +135,7 @@ class Worker:
                 await self.log.appended()
             # The owner knows more than the store: it has pieces of a stream that are not written yet. Where
             # its append failed, only the store says whether it has the step.
-            if self.use not in RUNNING or (self.driver is not None and self.log.unread):
+            if self.driver is None or self.log.unread:
                 await self._read()
                 self.log.park_soon(self.environment.config)
         # Children of a run that has ended change nothing any more.

@@ -51,6 +51,19 @@ MOMENTS = range(70)
 GO_ON = [says(f"answer {number}") for number in range(9)]
 """The answers to a process that goes on with a run."""
 
+
+async def test_an_error_report_with_all_that_is_at_work_has_no_words_of_people(one: House) -> None:
+    """Tools that capture local variables show them by their `repr`."""
+    session = one.session(calls(("dig", {})))
+    watch = Watch(session, "my words")
+    await until(lambda: session.running)
+    worker = session._worker  # pyright: ignore[reportPrivateUsage]  # as a traceback has it
+    shown = [repr(each) for each in (session, worker, worker.log, worker.children, worker.environment)]
+    assert "my words" not in "".join(shown)
+    one.release()
+    await watch.task
+
+
 # Through one that does not drive
 
 
