@@ -1,1 +1,1 @@
-"""Hosts of sessions: one for many channels, and the knowledge that processes on one store have of each other."""
+"""Hosts of sessions: one for many channels, and what processes on one store know of each other."""

@@ -43,9 +43,10 @@ STATUSES: tuple[tuple[type[BaseException], HTTPStatus], ...] = (
     (errors.SessionGone, HTTPStatus.NOT_FOUND),
     (errors.SessionBusy, HTTPStatus.CONFLICT),
     (errors.SessionClosed, HTTPStatus.CONFLICT),
-    (errors.StoreConflict, HTTPStatus.CONFLICT),
     (errors.QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
     (errors.CallerError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    # The run here was taken over a moment ago: the same request again finds it there.
+    (errors.StoreConflict, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
     # The session is there, and no request can mend it.
     (errors.JournalError, HTTPStatus.INTERNAL_SERVER_ERROR),

@@ -62,12 +62,12 @@ async def approve_all(session: Session, answers: Sequence[tuple[str, events.Deci
         detail = "a question has two answers; send one for each"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     for request, decision in answers:
-        if machine is None or request not in waiting:
-            raise UnknownRequest(request, tuple(waiting))
         # Of its form, which needs no time.
         approval_event(request, decision, 0, by)
-        check_decision(decision, waiting[request], machine)
-    for number, (request, decision) in enumerate(answers):
+        if machine is not None and request in waiting:
+            check_decision(decision, waiting[request], machine)
+    # First those that are not known here: where one is refused, none is given.
+    for number, (request, decision) in enumerate(sorted(answers, key=lambda one: one[0] in waiting)):
         try:
             await session.approve(request, decision, by=by)
         except UnknownRequest:

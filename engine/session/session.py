@@ -487,11 +487,15 @@ class Session(Displayed):
             # Through the child's own session: the answer belongs in the journal that its run reads.
             await child.approve(request, decision, by=by)
             return
-        # Refused before a vault is asked, which would keep the secrets of the answer; again under the lock.
-        check_question(answer, self._log.state, self.waiting)
-        # A person may edit arguments, and so type a secret, which must not reach the store. Outside the lock:
-        # a vault may take long.
+
+        def check() -> None:
+            check_question(answer, self._log.state, self.waiting)
+
         if self._environment.redactor is not None:
+            # Refused before a vault is asked, which would keep the secrets of the answer.
+            await self._worker.post(check)
+            # A person may edit arguments, and so type a secret, which must not reach the store. Outside the
+            # lock: a vault may take long.
             answer = await self._environment.redactor.answer(answer, self._log.state.questions)
         await self._worker.post(lambda: check_question(answer, self._log.state, self.waiting))
 

@@ -200,11 +200,10 @@ class Worker:
                 begun = await self._next(begun[0])
         except BaseException as failed:
             error = failed
-            # Another process may have gone on, or a step may be stored although its append failed.
             if isinstance(failed, errors.WorldError):
                 with suppress(errors.TurnwheelError):
                     async with self._lock:
-                        await self.log.read()
+                        await _read_again(self.log)
             raise
         finally:
             at = self.environment.clock.now()
@@ -496,12 +495,16 @@ class Worker:
                 if not driven and (behind or self.log.unread or self.log.fresh or not _makes(entry)):
                     await self.log.read()
                 try:
+                    if driven and behind:
+                        await self.log.look()
                     if await self._has_task() and await self.log.add(entry):
                         return
                 except errors.CallerError:
-                    # Refused by a state that is old: the append of the run here failed meanwhile.
-                    if not self.log.unread:
+                    # Refused by a state that is old where the append of the run here failed meanwhile. It may
+                    # be old where another process took the run over, which is not known here yet.
+                    if not self.log.unread and (behind or not driven):
                         raise
+                    behind = True
                 except errors.StoreConflict:
                     # The run here lost the session: its driver finds out by itself, the caller now. Not so
                     # where the other entry is the driver's own, whose append was cut off while this waited.
@@ -610,6 +613,22 @@ def _due(log: SessionLog, environment: Environment) -> float | None:
     until, now = joins_until(log.state.prompts, policy), environment.clock.now()
     # A prompt of the future comes from another machine's clock, which may be hours ahead: not waited for.
     return until if until is not None and until - policy.coalesce <= now < until else None
+
+
+async def _read_again(log: SessionLog) -> None:
+    """Read what is stored, and journal the interrupts that were not applied, for the next owner."""
+    runs = log.state.runs
+    # Another process may have gone on, or a step may be stored although its append failed.
+    await log.read()
+    waiting = [Posted(event=each) for each in log.state.interrupts]
+    for _ in range(POST_TRIES):
+        if not waiting:
+            break
+        try:
+            if await log.add(lambda: waiting[0] if log.state.unfinished and log.state.runs == runs else None):
+                del waiting[0]
+        except errors.StoreConflict:
+            await log.read()
 
 
 def let_go(use: Use, *, drains: bool) -> LeftBecause | None:

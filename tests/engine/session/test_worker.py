@@ -546,6 +546,56 @@ async def test_a_process_that_is_overtaken_stops_at_once(house: House, script: R
     await house.finish(here)
 
 
+@pytest.fixture
+def deaf() -> House:
+    """Processes with one database that hear nothing of each other but by what they write and read."""
+    kept = MemoryStore()
+
+    def open_() -> Store:
+        store = StoreOver(kept)
+        # A lease is lost by a cut network, too, and the process that has it cannot know.
+        store.keeps_leases = False
+        return store
+
+    house = House(open_)
+    house.poll = 3600.0
+    return house
+
+
+async def test_an_answer_is_not_refused_by_a_process_that_was_overtaken_and_does_not_know(
+    deaf: House,
+) -> None:
+    """The question is open, but asked by the process that has the session now."""
+    here, there = deaf.process(calls(("send", {}))), deaf.process(calls(("pay", {})), says("mine"))
+    watch = Watch(here)
+    await watch.until(ToolStarted)
+    asks = await there.resume(takeover=True)
+    with pytest.raises(StoreConflict):
+        await here.approve(asks.waiting[0].id)
+    with pytest.raises(StoreConflict):
+        await here.cancel(asks.waiting[0].call)
+    deaf.release()
+    with pytest.raises(StoreConflict):
+        await watch.task
+    await here.approve(asks.waiting[0].id)
+    assert (await there.resume()).text == "mine"
+
+
+async def test_an_interrupt_is_heard_by_the_process_that_took_the_run_over(deaf: House) -> None:
+    here, there = deaf.process(calls(("send", {}))), deaf.process(calls(("linger", {})), says("mine"))
+    watch = Watch(here)
+    await watch.until(ToolStarted)
+    other = Watch(there, None, takeover=True)
+    await other.until(ToolStarted)
+    await here.interrupt()
+    with pytest.raises(StoreConflict):
+        await watch.task
+    await there.load()
+    deaf.release()
+    await other.task
+    assert other.reasons == ["interrupted"]
+
+
 @pytest.mark.parametrize("overtaken", [False, True])
 async def test_a_look_sees_no_question_that_is_not_stored(tape: Tape, *, overtaken: bool) -> None:
     house, reached, up = House(tape), asyncio.Event(), asyncio.Event()
