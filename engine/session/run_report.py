@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, final
 
+import attrs
+
 from ...effects import errors
 from ...effects.messages import Outcome, Role
 from ...effects.notices import DoneReason, LeftBecause, RunEnded, RunLeft
@@ -17,29 +19,28 @@ if TYPE_CHECKING:
     from .children import Children
     from .feed import Feed
     from .followed import Followed
+    from .session_log import SessionLog
 
 # The errors of a caller while another one may work on the session.
 AWAY = (errors.SessionBusy, errors.SessionClosed)
 
 
 @final
+@attrs.define(eq=False, repr=False)
 class RunReport:
     """
-    Tells of the runs that are opened or taken over here, of the session that has these *children*.
+    Tells of the runs that are opened or taken over here, of the session of *log*, which has these *children*.
 
     Of each, subscribers to *feed* are told once that it has ended, or that it is left here.
     """
 
-    # As slots, since thousands of sessions may wait in one process.
-    __slots__ = ("_children", "_feed", "_followed", "_run")
-
-    def __init__(self, children: Children, feed: Feed) -> None:
-        self._children = children
-        self._feed = feed
-        # The run that is being opened or goes on, until its end is told.
-        self._run = ""
-        # The callers' runs and prompts of which something is still to be told.
-        self._followed: tuple[Followed, ...] = ()
+    _log: SessionLog
+    _children: Children
+    _feed: Feed
+    # The run that is being opened or goes on, until its end is told.
+    _run: str = attrs.field(default="", init=False)
+    # The callers' runs and prompts of which something is still to be told.
+    _followed: tuple[Followed, ...] = attrs.field(default=(), init=False)
 
     def follow(self, runs: Followed) -> None:
         """Tell *runs* which run takes which prompt, and how it ends here, until no prompt of it waits."""
@@ -48,10 +49,10 @@ class RunReport:
 
     def result(self) -> Result:
         """How far the latest run has come; `UnknownSession` before the first."""
-        machine = self._children.log.state.machine
+        machine = self._log.state.machine
         if machine is None:
-            raise errors.UnknownSession(self._children.log.journal.session)
-        return result_of(machine, self._children.log.journal.session, self._children.waiting)
+            raise errors.UnknownSession(self._log.journal.session)
+        return result_of(machine, self._log.journal.session, self._children.waiting)
 
     def opening(self, run: str) -> None:
         """*run* is about to be opened, or taken over."""
@@ -60,7 +61,7 @@ class RunReport:
     def opened(self, before: set[str]) -> None:
         """The run is open, or taken over; *before* are the inputs that waited until then."""
         if self._followed:
-            queued = self._children.log.state.waiting
+            queued = self._log.state.waiting
             for each in self._followed:
                 each.begins(self._run, before - queued, queued)
 
@@ -78,8 +79,8 @@ class RunReport:
         self, error: BaseException | None, let_go: LeftBecause | None, at: float, *, rests: bool
     ) -> None:
         """The work stops, *at* a time, for *error* or because the session is *let go*; the run may rest."""
-        run, machine = self._run, self._children.log.state.machine
-        if run and not self._children.log.unread and (machine is None or machine.memory.run != run):
+        run, machine = self._run, self._log.state.machine
+        if run and not self._log.unread and (machine is None or machine.memory.run != run):
             # It was not opened.
             run = ""
         result = self.result() if run and machine is not None and machine.memory.run == run else None
@@ -95,21 +96,17 @@ class RunReport:
         self._end(result, error)
 
     def _cannot_begin(self, error: BaseException | None) -> bool:
-        return (
-            isinstance(error, Exception)
-            and not isinstance(error, AWAY)
-            and bool(self._children.log.state.prompts)
-        )
+        return isinstance(error, Exception) and not isinstance(error, AWAY) and bool(self._log.state.prompts)
 
     def over(self, error: BaseException | None, let_go: LeftBecause | None) -> None:
         """The session is free; prompts that still wait do so because of *error*, or of what was *let go*."""
         why: BaseException | None = error if isinstance(error, Exception) else None
         if let_go is not None:
-            why = errors.SessionClosed(self._children.log.journal.session)
-        elif why is None and self._children.log.state.unfinished:
-            why = errors.SessionBusy(self._children.log.journal.session, errors.Workplace.NOWHERE)
+            why = errors.SessionClosed(self._log.journal.session)
+        elif why is None and self._log.state.unfinished:
+            why = errors.SessionBusy(self._log.journal.session, errors.Workplace.NOWHERE)
         for each in self._followed:
-            each.stops(why, self._children.log.state)
+            each.stops(why, self._log.state)
         self._followed = tuple([each for each in self._followed if not each.over.is_set()])
 
 

@@ -125,7 +125,7 @@ class Worker:
         self.children = Children(self.log, self.environment, self._opens)
         self.lease = SessionLease(self.log.journal, self.environment, self.children.first_due)
         self.feed = Feed(self.environment.watch.buffer)
-        self.report = RunReport(self.children, self.feed)
+        self.report = RunReport(self.log, self.children, self.feed)
 
     async def load(self) -> None:
         """Read the new entries of the journal, and of the running children."""
