@@ -27,7 +27,7 @@ class AgUiRoutes:
     opens: OpenSessions
     streams: Streams
 
-    @operation("POST", "/api/agents/{agent}/ag-ui", takes=AgUiPost, gives="text/event-stream")
+    @operation("POST", "/api/agents/{agent}/ag-ui", takes=AgUiPost, files=True, gives="text/event-stream")
     async def ag_ui(self, call: HttpCall) -> Response | EventStream:
         """Run an agent as AG-UI has it: a RunAgentInput is answered with its events."""
         return await RunAnswers(self.opens, self.streams, AG_UI).answer(call, posted_to_ag_ui(call.body))

@@ -34,13 +34,14 @@ from .access import Access, Namespace, words
 from .ag_ui_routes import AgUiRoutes
 from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
-from .limits import RequestRates, ServerLimits, Streams, body_of
+from .limits import RequestRates, ServerLimits, Streams
 from .list_feed import ListFeed
 from .metrics import UNANSWERED, Metrics
 from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
 from .problems import Refused, problem, refusal_of
+from .request_body import body_of
 from .session_routes import SessionRoutes
 from .step_routes import StepRoutes
 from .takeovers import Takeovers
@@ -244,7 +245,7 @@ class AgentServer:
                 names = self.names("" if operation.open else self.access.tenant(request))
                 if not operation.open:
                     await self.rates.enter(names.tenant)
-                body = await self._body(operation, request)
+                body = await body_of(operation, request, self.limits.body)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
                 return _json(given, operation.status) if isinstance(given, bytes) else given
@@ -275,21 +276,6 @@ class AgentServer:
         given = await _done(operation, call)
         return given if isinstance(given, Response | EventStream) else msgspec.json.encode(given)
 
-    async def _body(self, operation: Operation, request: Request) -> Any:  # noqa: ANN401  # as the operation takes it
-        if operation.takes is None:
-            return None
-        data = await body_of(request, self.limits.body)
-        if not data.strip() and not operation.needed:
-            return None
-        try:
-            plain = msgspec.json.decode(data)
-            if isinstance(plain, dict) and any(isinstance(value, float) for value in plain.values()):
-                # In JSON, 5.0 is a whole number, too.
-                data = msgspec.json.encode({name: _whole(value) for name, value in plain.items()})
-            return msgspec.json.decode(data, type=operation.takes)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is malformed: {error}") from error
-
     def routes(self) -> list[Route]:
         """All routes; those of one path are one, so that it knows its methods."""
         by_path: dict[str, dict[str, Callable[[Request], Awaitable[ASGIApp]]]] = {}
@@ -311,10 +297,6 @@ async def _done(operation: Operation, call: HttpCall) -> Any:  # noqa: ANN401  #
             return await operation.handler(call)
         await asyncio.sleep(CONFLICT_PAUSE)
     return await operation.handler(call)
-
-
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _by_method(

@@ -10,7 +10,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, final
 
 import attrs
-from starlette.requests import Request
 
 from ...effects.validators import MAX_ATTACHED, positive
 from ...performers.base import SystemClock
@@ -99,20 +98,3 @@ class RequestRates:
         if wait:
             detail = f"no more than {self._most} requests in a minute; send the next one in {wait:.0f} s"
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": str(math.ceil(wait))})
-
-
-async def body_of(request: Request, most: int) -> bytes:
-    """The body of *request*; raises `Refused` as soon as it is known to have more than *most* bytes."""
-    detail = f"the body has more than {most:,} bytes; send less"
-    too_large = Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > most:
-        raise too_large
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise too_large
-        parts.append(part)
-    return b"".join(parts)

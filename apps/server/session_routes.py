@@ -126,7 +126,9 @@ class SessionRoutes:
 
     # Beginning, looking, ending
 
-    @operation("POST", "/api/sessions", takes=NewSession, gives=SessionBody, status=CREATED, keyed=True)
+    @operation(
+        "POST", "/api/sessions", takes=NewSession, files=True, gives=SessionBody, status=CREATED, keyed=True
+    )
     async def create(self, call: HttpCall) -> SessionBody:
         """Begin a session, or find the one that has this id already."""
         given: NewSession = call.body
@@ -193,6 +195,7 @@ class SessionRoutes:
         "POST",
         f"{ONE_SESSION}/messages",
         takes=NewMessage,
+        files=True,
         gives=AcceptedBody,
         status=ACCEPTED,
         keyed=True,

@@ -37,7 +37,7 @@ class UiMessageRoutes:
     def _answers(self) -> RunAnswers:
         return RunAnswers(self.opens, self.streams, UI_MESSAGES)
 
-    @operation("POST", CHAT, takes=UiMessagesPost, gives="text/event-stream")
+    @operation("POST", CHAT, takes=UiMessagesPost, files=True, gives="text/event-stream")
     async def ui_messages(self, call: HttpCall) -> Response | EventStream:
         """Run an agent as the AI SDK has it: messages are answered with chunks."""
         return await self._answers.answer(call, posted_to_ui_messages(call.body))

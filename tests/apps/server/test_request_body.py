@@ -1,0 +1,130 @@
+"""What a request may bring: JSON is measured while it is read, and nobody waits for a large one."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+from support.http_server import scripted, serving
+
+from turnwheel.apps.server.problems import Refused
+from turnwheel.apps.server.request_body import MAX_DEPTH, MAX_JSON, MAX_VALUES, JsonGauge
+from turnwheel.testing.scripted import calls, says
+
+# Quotes, escapes and brackets inside of strings are what a scanner stumbles over.
+TEXTS = st.text('a"\\[]{},:\n é', max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def parts_of(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+def refusal(data: bytes, cuts: Sequence[int] = ()) -> int:
+    """The status that *data* is refused with; 0 for none."""
+    gauge = JsonGauge(MAX_JSON)
+    try:
+        for part in parts_of(data, cuts):
+            gauge.take(part)
+    except Refused as refused:
+        return refused.status
+    return 0
+
+
+def fill(value: Any, values: int) -> bytes:
+    """A list with *value* in it that has so many *values* in all."""
+    there = count(value)
+    return msgspec.json.encode([value, *[0] * (values - there - 1)])
+
+
+def count(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(count, inner))
+
+
+def depth(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else 0
+
+
+@given(VALUES, st.lists(st.integers(0, 400), max_size=8))
+def test_each_value_counts_once_wherever_a_body_is_cut(value: Any, cuts: list[int]) -> None:
+    assert refusal(fill(value, MAX_VALUES), cuts) == 0
+    assert refusal(fill(value, MAX_VALUES + 1), cuts) == 413
+
+
+@given(VALUES, st.lists(st.integers(0, 400), max_size=8))
+def test_depth_is_that_of_the_deepest_wherever_a_body_is_cut(value: Any, cuts: list[int]) -> None:
+    around = MAX_DEPTH - depth(value)
+    data = msgspec.json.format(msgspec.json.encode(value))
+    assert refusal(b"[" * around + data + b"]" * around, cuts) == 0
+    # One more of whatever is the deepest.
+    assert refusal(b"[" * (around + 1) + data + b"]" * (around + 1), cuts) == 400
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b'["' + b"[" * 1_000 + b'"]', 0),
+        (b'"' + b"\\" * 200_000 + b'"' + b"[" * 65, 400),
+        (b"[1]" + b" " * MAX_JSON, 413),
+        (b"[" + b"1" * MAX_JSON + b"]", 413),
+        (b'["' + b"x" * 5_000_000 + b'"]', 0),
+    ],
+    ids=["brackets in a string", "escapes", "blanks", "a number", "a long string"],
+)
+def test_only_what_surrounds_strings_is_bounded(data: bytes, status: int) -> None:
+    for cuts in ((), (1, 2, 3, 500, 501), range(0, len(data), 4_096)):
+        assert refusal(data, cuts) == status
+
+
+async def test_a_hostile_body_is_refused_before_all_of_it_is_read() -> None:
+    sent = list[int]()
+
+    async def lists() -> AsyncIterator[bytes]:
+        yield b'{"files": ['
+        for number in range(600):
+            sent.append(number)
+            yield b"[]," * 21_845
+
+    async with serving(scripted()) as server:
+        answer = await server.client.post("/api/sessions", content=lists())
+        assert (answer.status_code, "100,000 values" in answer.text) == (413, True)
+        assert len(sent) < 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [({"amount": [0] * 100_001}, 413), ({"amount": "x" * MAX_JSON}, 413), (nested(64), 400)],
+    ids=["values", "bytes", "depth"],
+)
+async def test_an_answer_that_is_too_much_leaves_the_question_open(arguments: Any, status: int) -> None:
+    async with serving(scripted(calls(("pay", {"amount": 5})), says("Paid."))) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        where = f"/api/sessions/s/questions/{asked['id']}"
+        await server.post(where, {"decision": "approve", "arguments": arguments}, status)
+        await server.post(where, {"decision": "approve"}, 200)
+        assert (await server.done("s"))["reason"] == "end_turn"
+
+
+async def test_a_file_may_be_larger_than_other_json() -> None:
+    file = {"media_type": "image/png", "data": base64.b64encode(b"x" * 3_000_000).decode()}
+    async with serving(scripted(says("Nice."))) as server:
+        await server.post("/api/sessions", {"id": "s", "files": [file]}, 201)
+        assert (await server.done("s"))["reason"] == "end_turn"
