@@ -8,6 +8,7 @@ is about a session, so they are for those without a token, too; the data is not.
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -151,6 +152,7 @@ class ConsoleRoutes:
     """The page, and the operations that are for it."""
 
     opens: OpenSessions
+    _scenarios: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
 
     @operation("GET", "/", gives="text/html", open=True)
     async def page(self, call: HttpCall) -> Response:
@@ -207,7 +209,11 @@ class ConsoleRoutes:
         """A test for pytest that plays the session again."""
         _, name = await self.opens.find(call.names, call.session)
         try:
-            story = scenario_of(await self.opens.store.load(name), call.session)
+            entries = await self.opens.store.load(name)
+            # In a thread: a scenario is played as a whole. One at a time: each thread that computes has the
+            # event loop wait for its turn.
+            async with self._scenarios:
+                story = await asyncio.to_thread(scenario_of, entries, call.session)
         except ConfigError as error:
             # It is well said, and this session cannot be told so.
             raise Refused(HTTPStatus.CONFLICT, str(error)) from error

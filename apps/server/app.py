@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import msgspec
 from starlette.applications import Starlette
@@ -108,6 +108,7 @@ class AgentServer:
         self._resume = resume
         self._resuming: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[NoReturn] | None = None
         self.opens = OpenSessions(agents, store, limits=limits, turns=turns)
         self.keys = KeyedAnswers(self.opens)
         self.streams = Streams(limits, beat)
@@ -125,6 +126,7 @@ class AgentServer:
         return Namespace(tenant, tuple(self.opens.agents))
 
     async def __aenter__(self) -> AgentServer:
+        self._measuring = asyncio.create_task(self.metrics.measure())
         if self.opens.turns is not None:
             # The workers see to what was left, as to all else.
             return self
@@ -150,7 +152,7 @@ class AgentServer:
     async def drain(self, within: float | None = DRAIN_WITHIN) -> None:
         """End all streams, let running work end and close; every run can be resumed. Twice is fine."""
         # A session that has been taken up is drained with the others; one that was only claimed lapses.
-        for task in (self._resuming, self._looking):
+        for task in (self._resuming, self._looking, self._measuring):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})

@@ -1,10 +1,18 @@
-"""What Prometheus reads: requests, sessions, streams."""
+"""What Prometheus reads: requests, sessions, streams, and how late the event loop is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+import asyncio
+from typing import TYPE_CHECKING, NoReturn, final
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from starlette.responses import Response
 
 if TYPE_CHECKING:
@@ -13,6 +21,10 @@ if TYPE_CHECKING:
 
 # As what a request counts whose connection ended before there was an answer; proxies have this number, too.
 UNANSWERED = 499
+
+# Seconds between two measurements of the event loop, and the bounds by which its delays are counted.
+PAUSE = 0.1
+LAGS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 @final
@@ -26,6 +38,12 @@ class Metrics:
             "Requests, by how they were answered; 499 where the connection ended before.",
             ["method", "path", "status"],
             registry=self._registry,
+        )
+        self._lags = Histogram(
+            "turnwheel_loop_lag_seconds",
+            "How much later than it was due the event loop did something: so long all tenants waited.",
+            registry=self._registry,
+            buckets=LAGS,
         )
         gauges = {
             "turnwheel_sessions_open": ("Sessions that are open in this process.", lambda: opens.count),
@@ -41,6 +59,14 @@ class Metrics:
     def count(self, method: str, path: str, status: int) -> None:
         """Count one request. *path* is that of the route: ids in it would make a number for each session."""
         self._requests.labels(method, path, str(status)).inc()
+
+    async def measure(self) -> NoReturn:
+        """Measure the event loop, until it is cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + PAUSE
+            await asyncio.sleep(PAUSE)
+            self._lags.observe(max(clock() - due, 0.0))
 
     def answer(self) -> Response:
         """All numbers, in the text format."""

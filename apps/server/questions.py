@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from ...effects.errors import UnknownRequest
 from ...engine.inspect.replay import replayed
 from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
+from ...engine.journal.turns import InTurns
 from ...performers.approvals import approval_event
 from ...states.rules.schema import arguments_of, problem as schema_problem
 from .bodies import ApprovalForAll, ApprovalForOne, Denial
@@ -76,21 +78,26 @@ async def approve_all(session: Session, answers: Sequence[tuple[str, events.Deci
                 raise
 
 
-def answers_to(request: str, entries: Sequence[bytes], session: str) -> Iterator[events.ApprovalGiven]:
+async def answers_to(
+    request: str, entries: Sequence[bytes], session: str
+) -> AsyncGenerator[events.ApprovalGiven, None]:
     """The answers to the question *request* in the journal *entries* of *session*."""
-    for entry, _ in read(entries, session, initial_state(entries)):
+    async for entry, _ in InTurns(read(entries, session, initial_state(entries))):
         event = entry.event if isinstance(entry, Posted | Stepped) else None
         if isinstance(event, events.ApprovalGiven) and event.request == request:
             yield event
 
 
-def fate(request: str, entries: Sequence[bytes], session: str) -> str:
+async def fate(request: str, entries: Sequence[bytes], session: str) -> str:
     """
     Who or what closed the question *request* of *session*; empty where it was never asked, or is open.
     """
-    given = next(answers_to(request, entries, session), None)
-    closed = "" if given is None else f"was answered by {given.by or 'a person'}"
-    for step in replayed(entries, session):
+    closed = ""
+    async with aclosing(answers_to(request, entries, session)) as answers:
+        async for given in answers:
+            closed = f"was answered by {given.by or 'a person'}"
+            break
+    async for step in InTurns(replayed(entries, session)):
         for effect in step.effects:
             if isinstance(effect, notices.ApprovalWithdrawn) and effect.request == request:
                 # An answer that came too late is in the journal, too, and did not count.

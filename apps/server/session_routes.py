@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -20,8 +20,8 @@ from ...effects.records import Change, SetMode, SetModel, SetThinking
 from ...engine.inspect.archive import delete
 from ...engine.inspect.export import export_entries
 from ...engine.inspect.listing import described, listed
-from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Forked
+from ...engine.journal.fold import entries_of
 from ...engine.journal.summary import SessionKind
 from .bodies import (
     AcceptedBody,
@@ -186,7 +186,9 @@ class SessionRoutes:
         entries = await self.opens.store.load(name)
         parent = call.names.public(row.about.parent)
         about = attrs.evolve(row.about, parent="" if parent is None else parent[1])
-        document = export_entries(entries, call.session, about, created=row.created, updated=row.updated)
+        document = await export_entries(
+            entries, call.session, about, created=row.created, updated=row.updated
+        )
         return Response(document, media_type="application/json")
 
     # Inputs
@@ -252,10 +254,11 @@ class SessionRoutes:
         family = [one.name, *[row.session for row in below if call.names.public(row.session) is not None]]
         for name in family:
             entries = await self.opens.store.load(name)
-            for answer in answers_to(error.request, entries, name):
-                if call.key and answer.by == call.caller:
-                    return
-            if closed := fate(error.request, entries, name):
+            async with aclosing(answers_to(error.request, entries, name)) as answers:
+                async for answer in answers:
+                    if call.key and answer.by == call.caller:
+                        return
+            if closed := await fate(error.request, entries, name):
                 raise Refused(CONFLICT, f"question {error.request!r} {closed}")
         if error.closed_by:
             raise Refused(CONFLICT, str(error))
@@ -370,8 +373,8 @@ class SessionRoutes:
     async def _fork_of(self, one: LiveSession, call: HttpCall, name: str) -> SessionBody:
         """The fork *name*; raises `Refused` where it is no fork of *one*."""
         async with self.opens.use(call.names, name) as made:
-            entries = [decode_entry(data) for data in await self.opens.store.load(made.name)]
-            origin = next((entry.session for entry in entries if isinstance(entry, Forked)), "")
+            entries = await self.opens.store.load(made.name)
+            origin = next((entry.session for _, entry in entries_of(Forked, entries)), "")
             if origin != one.name:
                 raise Refused(CONFLICT, f"session {name!r} already exists; choose another id")
             return await self._body(made, call)

@@ -8,23 +8,24 @@ for a session that is not there, and `JournalError` for a journal that cannot be
 
 from __future__ import annotations
 
-from itertools import islice
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from ...effects.errors import ConfigError, SessionGone, UnknownCall, UnknownSession
 from ...effects.usage import Spent
-from ..journal.fold import branch_targets
+from ..journal.fold import branch_targets, initial_state, read
 from ..journal.stored_checkpoints import find_state
 from ..journal.summary import SessionStatus
+from ..journal.turns import InTurns
 from .bisect import Divergence, compare_labels, compare_sessions, compare_steps
 from .costs import Account, Costs
 from .explain import Explanation, Wishes, account, find_wish
 from .export import export_entries
-from .listing import described, in_turns, listed, parent_of
+from .listing import described, listed, parent_of
 from .replay import ReplayedStep, replayed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 
     from ...performers.stores.base import Store
     from .listing import Listed
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 async def replay(
     store: Store, session: str, since: int = 0, limit: int | None = None
-) -> AsyncIterator[ReplayedStep]:
+) -> AsyncGenerator[ReplayedStep, None]:
     """
     The steps of *session* of *store*, in their order; those before the first fault are yielded.
 
@@ -42,9 +43,12 @@ async def replay(
     if since < 0 or (limit is not None and limit < 0):
         msg = f"replay(since=..., limit=...) must be at least 0; got {since!r} and {limit!r}"
         raise ConfigError(msg)
-    # Others have their turns between the steps of a long one.
-    async for step in in_turns(await _steps(store, session, since, limit)):
-        yield step
+    async for step in InTurns(await _steps(store, session, since, limit)):
+        if step.number >= since and limit != 0:
+            yield step
+        # No further: a fault behind the page is none of it.
+        if limit is not None and step.number + 1 >= since + limit:
+            return
 
 
 async def bisect(store: Store, one: str, other: str) -> Divergence | None:
@@ -54,7 +58,7 @@ async def bisect(store: Store, one: str, other: str) -> Divergence | None:
     A session diverges from its fork at the step of the fork.
     """
     # Each is taken as it stands when it is loaded: one at work may go on before the other is read.
-    return compare_sessions(await _load(store, one), one, await _load(store, other), other)
+    return await compare_sessions(await _load(store, one), one, await _load(store, other), other)
 
 
 async def bisect_versions(
@@ -69,7 +73,9 @@ async def bisect_versions(
     """
     entries = await _load(store, session)
     # Without the other version's lines, the labels in the journal are all that its steps left.
-    return compare_labels(entries, session) if against is None else compare_steps(against, entries, session)
+    if against is None:
+        return await compare_labels(entries, session)
+    return await compare_steps(against, entries, session)
 
 
 async def explain(store: Store, session: str, call: str) -> Explanation:
@@ -83,12 +89,12 @@ async def explain(store: Store, session: str, call: str) -> Explanation:
     wish = find_wish(entries, call)
     if wish is not None and (explained := await _account(store, session, call, wish)) is not None:
         return explained
-    wishes = Wishes(entries, session)
+    wishes = await _wishes(entries, session)
     found = [(session, name, number) for name, number in wishes.named(call)]
     # Children are read only where need be: a call of the session itself never costs reading their journals.
     for child in () if found else wishes.children:
         # Not by `_load`: a child may be pruned, and its calls are then just not among those found.
-        below = Wishes(await store.load(child), child).named(call)
+        below = (await _wishes(await store.load(child), child)).named(call)
         found += [(child, name, number) for name, number in below]
     # The end of an id may fit several calls: the error lists those, or all calls where none fits.
     explained = await _account(store, *found[0]) if len(found) == 1 else None
@@ -98,7 +104,15 @@ async def explain(store: Store, session: str, call: str) -> Explanation:
 
 
 async def _account(store: Store, session: str, call: str, wish: int) -> Explanation | None:
-    return account(await _steps(store, session, wish), call, session)
+    async with aclosing(replay(store, session, wish)) as steps:
+        return await account(steps, call, session)
+
+
+async def _wishes(entries: Sequence[bytes], session: str) -> Wishes:
+    wishes = Wishes()
+    async for step in InTurns(replayed(entries, session)):
+        wishes.follow(step)
+    return wishes
 
 
 async def costs(store: Store, session: str) -> Costs:
@@ -109,7 +123,10 @@ async def costs(store: Store, session: str) -> Costs:
     that it spent, its parent's account only the part reported before the call was over. Of a child whose
     journal is gone, only that part is known.
     """
-    account = Account(await _load(store, session), session)
+    entries = await _load(store, session)
+    account = Account(session, state := initial_state(entries))
+    async for entry, effects in InTurns(read(entries, session, state)):
+        account.follow(entry, effects)
     children: list[Costs] = []
     for call, child in account.children.items():
         # By the naming rule: a list of all sessions would be long, and most of them are of others.
@@ -130,7 +147,7 @@ async def export(store: Store, session: str) -> bytes:
     if found is None:
         raise UnknownSession(session)
     entries = await store.load(session)
-    return export_entries(entries, session, found.about, created=found.created, updated=found.updated)
+    return await export_entries(entries, session, found.about, created=found.created, updated=found.updated)
 
 
 async def delete(store: Store, session: str) -> int:
@@ -169,10 +186,10 @@ async def prune(
     # Listed once: a session that is written to meanwhile may still go, and its driver ends at its next write.
     # One that is begun anew stays.
     sessions = await listed(store)
-    known = {one.session: one async for one in in_turns(sessions)}
+    known = {one.session: one async for one in InTurns(sessions)}
     children = await _by_parent(sessions)
     gone: list[str] = []
-    async for first in in_turns(sessions):
+    async for first in InTurns(sessions):
         # Each family once, from its head; an orphan is a head of its own.
         if parent_of(first) in known:
             continue
@@ -188,17 +205,13 @@ async def prune(
     return tuple(gone)
 
 
-async def _steps(
-    store: Store, session: str, since: int = 0, limit: int | None = None
-) -> Iterator[ReplayedStep]:
-    """The steps of *session* of *store* from *since* on, at most *limit* of them."""
+async def _steps(store: Store, session: str, since: int, limit: int | None) -> Iterator[ReplayedStep]:
+    """The steps of *session* of *store* from no later than *since* on."""
     found = await find_state(store, session, most=since) if since else None
     # A branch among them goes back to the end of a run, which no checkpoint has.
     if found is None or branch_targets(found.behind[:limit]):
-        steps, skipped = replayed(await _load(store, session), session), since
-    else:
-        steps, skipped = replayed(found.behind, session, found.state, found.length), 0
-    return islice(steps, skipped, None if limit is None else skipped + limit)
+        return replayed(await _load(store, session), session)
+    return replayed(found.behind, session, found.state, found.length)
 
 
 async def _load(store: Store, session: str) -> Sequence[bytes]:
@@ -212,7 +225,7 @@ async def _load(store: Store, session: str) -> Sequence[bytes]:
 async def _by_parent(sessions: Iterable[Listed]) -> dict[str, list[str]]:
     """The children among *sessions*, by their parents."""
     found: dict[str, list[str]] = {}
-    async for one in in_turns(sessions):
+    async for one in InTurns(sessions):
         if parent := parent_of(one):
             found.setdefault(parent, []).append(one.session)
     return found

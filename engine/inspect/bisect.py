@@ -22,6 +22,7 @@ from ...effects.events import Failure
 from ..core.codec import TAG
 from ..journal.encoding import decode_entry
 from ..journal.entries import Stepped, time_of
+from ..journal.turns import AT_ONCE, InTurns
 from .replay import ReplayedStep, as_plain, replayed
 
 # A step, or a part of one, as `replay.as_plain` has it: what JSON is made of.
@@ -68,7 +69,7 @@ class Divergence:
     where: tuple[str, ...] = ()
 
 
-def compare_sessions(
+async def compare_sessions(
     mine: Sequence[bytes], one: str, theirs: Sequence[bytes], other: str
 ) -> Divergence | None:
     """
@@ -77,28 +78,28 @@ def compare_sessions(
     Raises `JournalError` for what cannot be read before that.
     """
     # Read side by side and no further than needed: damage behind the divergence hides nothing.
-    return _divergence(zip_longest(_comparable(mine, one), _comparable(theirs, other)))
+    return await _divergence(zip_longest(_comparable(mine, one), _comparable(theirs, other)))
 
 
-def compare_labels(entries: Sequence[bytes], session: str) -> Divergence | None:
+async def compare_labels(entries: Sequence[bytes], session: str) -> Divergence | None:
     """The first step of *session* that leads elsewhere than its journal *entries* say, or None."""
     steps = (step for step in _made_here(entries, session) if _kind(step) == "Stepped")
-    return _divergence(map(_labels, steps))
+    return await _divergence(map(_labels, steps))
 
 
-def compare_steps(lines: Iterable[bytes], entries: Sequence[bytes], session: str) -> Divergence | None:
+async def compare_steps(lines: Iterable[bytes], entries: Sequence[bytes], session: str) -> Divergence | None:
     """The first of the steps in *lines*, as `replay --json` writes them, that *entries* make differently."""
-    return _divergence(_beside(_parsed(lines), _made_here(entries, session)))
+    return await _divergence(_beside(_parsed(lines), _made_here(entries, session)))
 
 
 # A step, and its parts to compare, causes first: a difference in one makes the later ones differ.
 Compared = tuple[Plain, Plain]
 
 
-def _divergence(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:
+async def _divergence(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:
     """The first of *steps*, of one side and the other, that differ."""
     last: Plain | None = None
-    for one, other in steps:
+    async for one, other in InTurns(steps, AT_ONCE // 2):
         # One side is the beginning of the other: they diverge where the shorter one ends.
         if one is None or other is None:
             return Divergence(one=one and one[0], other=other and other[0], last=last)

@@ -14,7 +14,7 @@ from ...effects.records import AddUsage
 from ...effects.requests import CallModel, RunAgent
 from ...effects.usage import Spent
 from ..journal.entries import Entry, Forked, Stepped
-from ..journal.fold import initial_state, read
+from ..journal.fold import SessionState
 
 
 @final
@@ -71,17 +71,15 @@ class ChildAccount:
 
 @final
 class Account:
-    """What the journal *entries* of *session* say was spent, and by which *children*, by their calls."""
+    """What was spent in *session*, whose entries are read into *state*, and by which *children*, by call."""
 
-    def __init__(self, entries: Sequence[bytes], session: str) -> None:
+    def __init__(self, session: str, state: SessionState) -> None:
         self.children: dict[str, ChildAccount] = {}
         self._own = Spent()
         self._models = defaultdict[str, Spent](Spent)
         self._model = ""  # the model at work: a run asks one at a time
         self._agents: dict[str, RunAgent] = {}  # by request, which is all that a child's answer names
-        self._session, self._state = session, initial_state(entries)
-        for entry, effects in read(entries, session, self._state):
-            self._follow(entry, effects)
+        self._session, self._state = session, state
 
     def bill(self, children: Iterable[Costs]) -> Costs:
         """The bill of the session, with those of its *children*."""
@@ -97,7 +95,7 @@ class Account:
             children=tuple(children),
         )
 
-    def _follow(self, entry: Entry, effects: Sequence[Effect]) -> None:
+    def follow(self, entry: Entry, effects: Sequence[Effect]) -> None:
         """Take in *entry*, to which the machine answered with *effects*."""
         if isinstance(entry, Forked):
             # The original pays for what was spent before, and for its children. Their requests stay known:

@@ -8,7 +8,7 @@ again yields every decision with its grounds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Iterator, Sequence
 from operator import itemgetter
 from typing import assert_never, final
 
@@ -17,7 +17,7 @@ import attrs
 from ... import effects
 from ..core.machine import calls_at, calls_in
 from ..journal import entries as journal
-from .replay import ReplayedStep, replayed
+from .replay import ReplayedStep
 
 
 @final
@@ -44,21 +44,23 @@ class Explanation:
 
 @final
 class Wishes:
-    """The calls that the model of *session* wished, with the steps at which it did, and the *children*."""
+    """The calls that the model of a session wished, with the steps at which it did, and the *children*."""
 
-    def __init__(self, entries: Sequence[bytes], session: str) -> None:
+    def __init__(self) -> None:
         # By our own ids: a provider repeats its ids from turn to turn.
         self.calls: dict[str, int] = {}
         self.children: list[str] = []
+
+    def follow(self, step: ReplayedStep) -> None:
+        """Take in *step*, which comes next."""
         # Calls of a copied run come out as well: a fork explains what it took over without the original's
         # file.
-        for step in replayed(entries, session):
-            for effect in step.effects:
-                if isinstance(effect, effects.TurnEnded):
-                    self.calls |= dict.fromkeys([call.id for call in effect.calls], step.number)
-                elif isinstance(effect, effects.AgentStarted):
-                    # A child that was begun before a fork is kept under the original's name.
-                    self.children.append(f"{step.session}.{effect.call}")
+        for effect in step.effects:
+            if isinstance(effect, effects.TurnEnded):
+                self.calls |= dict.fromkeys([call.id for call in effect.calls], step.number)
+            elif isinstance(effect, effects.AgentStarted):
+                # A child that was begun before a fork is kept under the original's name.
+                self.children.append(f"{step.session}.{effect.call}")
 
     def named(self, call: str) -> list[tuple[str, int]]:
         """The calls whose id is *call*, or ends with it where none is, each with its step."""
@@ -83,14 +85,14 @@ def find_wish(entries: Sequence[bytes], call: str) -> int | None:
     return wish
 
 
-def account(steps: Iterable[ReplayedStep], call: str, session: str) -> Explanation | None:
+async def account(steps: AsyncIterable[ReplayedStep], call: str, session: str) -> Explanation | None:
     """The account of *call* of *session*, from *steps* that begin with its wish; None where they do not."""
     wish: effects.ToolCall | None = None
     told: list[tuple[float, str, str]] = []
     # Answers name the question only, so the account remembers which ones are its own.
     asked: set[str] = set()
     now = 0.0
-    for step in steps:
+    async for step in steps:
         # An input has the time at which its sender sent it, which may be long before it is applied. Its
         # effects are of when it was applied, perhaps by another process: time must not run backwards.
         posted = isinstance(step.event, effects.Post)

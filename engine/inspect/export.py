@@ -14,6 +14,7 @@ from ..core.codec import converter
 from ..journal.entries import Forked, RunOpened
 from ..journal.fold import initial_state, read
 from ..journal.summary import SessionSummary
+from ..journal.turns import InTurns
 from .run_tree import RunTree
 
 # In every document, so that a file says what it is when its name is lost.
@@ -23,7 +24,7 @@ FORMAT = "turnwheel session"
 FORMAT_VERSION = 1
 
 
-def export_entries(
+async def export_entries(
     entries: Sequence[bytes], session: str, about: SessionSummary, *, created: float, updated: float
 ) -> bytes:
     """
@@ -46,7 +47,7 @@ def export_entries(
     messages: list[dict[str, Any]] = []
     before = after = ""
     number = 0
-    for entry, effects in read(entries, session, state):
+    async for entry, effects in InTurns(read(entries, session, state)):
         tree.follow(entry, state)
         # After the entry is applied: the first messages of a run come with the entry that opens it.
         run = "" if state.machine is None else state.machine.memory.run
@@ -65,13 +66,13 @@ def export_entries(
             # role of a user.
             summary = isinstance(effect, ReplaceHistory)
             made = effect.head if isinstance(effect, ReplaceHistory) else ()
-            for said in (effect.message,) if isinstance(effect, AppendMessage) else made:
-                answers = said.role is Role.ASSISTANT
+            for each in (effect.message,) if isinstance(effect, AppendMessage) else made:
+                answers = each.role is Role.ASSISTANT
                 number += not answers
                 name = after if answers else f"{after}.{number}"
                 of = {"id": name, "session": session, "run": run, "summary": summary}
                 # By the converter: msgspec alone would leave out the types of the parts.
-                messages.append({**of, **converter.unstructure(said, Message)})
+                messages.append({**of, **converter.unstructure(each, Message)})
     runs = tree.runs()
     _add_parents(messages, {each.run: each.parent for each in runs})
     document = {
@@ -82,10 +83,16 @@ def export_entries(
         "updated": updated,
         "about": about,
         "runs": runs,
-        "messages": messages,
     }
-    # Indented, for people and for a comparison line by line.
-    return msgspec.json.format(msgspec.json.encode(document), indent=1)
+    # Message by message: all at once would hold up the event loop.
+    said = [_indented(message).replace(b"\n", b"\n  ") async for message in InTurns(messages)]
+    head = _indented(document).removesuffix(b"\n}")
+    return b"".join([head, b',\n "messages": [\n  ', b",\n  ".join(said), b"\n ]\n}"])
+
+
+def _indented(value: object) -> bytes:
+    """*value* as JSON for people, and for a comparison line by line."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1)
 
 
 def _add_parents(messages: list[dict[str, Any]], parents: Mapping[str, str]) -> None:

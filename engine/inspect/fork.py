@@ -24,8 +24,9 @@ from ..core.inputs import Input, control_event
 from ..core.machine import Machine, calls_at, ignored, links_of, questions
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
-from ..journal.fold import SessionState, apply_entry, asks_model, fold, is_foreign
+from ..journal.fold import SessionState, apply_entry, asks_model, is_foreign
 from ..journal.summary import SessionSummary, summarize
+from ..journal.turns import InTurns, fold_in_turns
 from .replay import replayed
 
 # What may happen in a copy in place of a step: an event, such as the step's own with something changed; a
@@ -100,7 +101,7 @@ def _check_storable(event: effects.Answer | effects.Post) -> None:
         raise effects.ArgumentError(msg)
 
 
-def fork_entries(
+async def fork_entries(
     entries: Sequence[bytes], session: str, name: str, point: ForkPoint, state: SessionState | None = None
 ) -> tuple[list[bytes], bytes]:
     """
@@ -116,9 +117,9 @@ def fork_entries(
         msg = f"session {session!r} cannot be forked at step {at!r}: {has}"
         raise effects.ConfigError(msg)
     # The entries that are copied, and no more: a damaged entry later on does not matter to the copy.
-    state = fold(entries[:at], session) if state is None else state
+    state = await fold_in_turns(entries[:at], session) if state is None else state
     if state.machine is None:
-        raise _no_prompt(entries, session, at)
+        raise await _no_prompt(entries, session, at)
     # The old entries go as bytes: encoded anew, those of an older version would change.
     made = [*entries[:at]]
 
@@ -137,22 +138,23 @@ def fork_entries(
         for entry in _replaced(event, machine, point):
             add(entry)
     # After the replacement, which may be the answer of the child that is at work.
-    _check_children(state.machine, entries, session, at)
+    await _check_children(state.machine, entries, session, at)
     return made, encode(summarize(state, name), SessionSummary)
 
 
-def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
+async def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
     """The error for a fork before the first run."""
-    first = next((step.number for step in replayed(entries, session) if step.state is not None), None)
+    async for step in InTurns(replayed(entries, session)):
+        if step.state is not None:
+            # The step is named: a caller should not have to try one after the other.
+            problem = f"no prompt yet; fork at {step.number + 1} or later"
+            msg = f"session {session!r} cannot be forked at step {at}: {problem}"
+            return effects.ConfigError(msg)
     # A journal with a title or an input alone is no session yet.
-    if first is None:
-        return effects.UnknownSession(session)
-    # The step is named: a caller should not have to try one after the other.
-    msg = f"session {session!r} cannot be forked at step {at}: no prompt yet; fork at {first + 1} or later"
-    return effects.ConfigError(msg)
+    return effects.UnknownSession(session)
 
 
-def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at: int) -> None:
+async def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at: int) -> None:
     """Refuse a copy in which a child is at work: its own session is not copied, and goes on elsewhere."""
     # A child that the replacement has just asked for is the copy's own, and begins there.
     theirs = [
@@ -162,7 +164,8 @@ def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at
     ]
     for child in [link for link in links_of(machine.state, session) if link.call in theirs]:
         # The whole journal is replayed for the error alone: a copy that succeeds never pays for it.
-        free = [step.number + 1 for step in replayed(entries, session) if not step.children]
+        steps = InTurns(replayed(entries, session))
+        free = [step.number + 1 async for step in steps if not step.children]
         # A step before always qualifies: the run opened before it asked for the child.
         ways = [str(max(one for one in free if one < at)), *[str(one) for one in free if one > at][:1]]
         msg = (

@@ -11,21 +11,19 @@ import asyncio
 import os
 from contextlib import aclosing, suppress
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
 from ...effects.errors import JournalError, SessionGone, StoreConflict, StoreError, TurnwheelError
 from ..core.codec import UNREADABLE, decode, encode
-from ..journal.fold import fold
 from ..journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
+from ..journal.turns import InTurns, fold_in_turns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator
 
     from ...performers.stores.base import SessionInfo, Store
-
-T = TypeVar("T")
 
 # Sessions that are read, decoded and looked at between two turns of the event loop: about 4 ms.
 PAGE = 200
@@ -73,7 +71,7 @@ async def listed(
     news = found if after is None else []
     while len(news) > PAGE and (news := await newer(store, found[0].stamp, prefix)):
         moved = {one.session for one in news}
-        found = [*news, *[one async for one in in_turns(found) if one.session not in moved]]
+        found = [*news, *[one async for one in InTurns(found, PAGE) if one.session not in moved]]
     return tuple(found)
 
 
@@ -113,14 +111,6 @@ async def _pages(
         if len(infos) < size:
             break
         after = infos[-1].stamp
-
-
-async def in_turns(sessions: Iterable[T]) -> AsyncGenerator[T, None]:
-    """*sessions*, with a turn of the event loop for others before each page of them."""
-    for number, one in enumerate(sessions):
-        if not number % PAGE:
-            await asyncio.sleep(0)
-        yield one
 
 
 async def latest(store: Store, cwd: str | os.PathLike[str]) -> str | None:
@@ -166,9 +156,9 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
             return row
     try:
         entries = await store.load(info.session, 0, info.incarnation)
-        # A journal may be long: one for each turn of the loop.
+        # A journal may be short, and there may be many.
         await asyncio.sleep(0)
-        found = summarize(fold(entries, info.session), info.session)
+        found = summarize(await fold_in_turns(entries, info.session), info.session)
     except StoreError:
         raise
     except (TurnwheelError, *UNREADABLE):

@@ -13,6 +13,7 @@ from ...states.state import Done
 from ..core.machine import Machine
 from ..journal.entries import Branched, Entry, Forked, RunOpened, Stepped
 from ..journal.fold import SessionState, initial_state, read
+from ..journal.turns import InTurns
 
 
 @final
@@ -37,7 +38,7 @@ class RunInfo:
     copied: bool = False
 
 
-def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
+async def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
     """
     The runs in the journal *entries* of *session*, in the order they began.
 
@@ -45,7 +46,7 @@ def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
     """
     # Folded, since a journal names the parent of no run: it follows from the branches in between.
     tree, state = RunTree(), initial_state(entries)
-    for entry, _ in read(entries, session, state):
+    async for entry, _ in InTurns(read(entries, session, state)):
         # At each entry and not at the end: the state knows only where it stands now.
         tree.follow(entry, state)
     return tree.runs()

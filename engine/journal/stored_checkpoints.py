@@ -18,7 +18,8 @@ import attrs
 from ...effects.errors import JournalError, WorldError
 from ...performers.base import logger, warn
 from ..core.machine import Machine, calls_at
-from .fold import SessionState, branch_targets, fold
+from .fold import SessionState, branch_targets
+from .turns import fold_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -75,7 +76,7 @@ async def find_state(
         # A branch goes back to the end of a run, which no checkpoint has.
         if branch_targets(rest):
             return None
-        state = fold(rest, session, begins.state, known)
+        state = await fold_in_turns(rest, session, begins.state, known)
     # If it is the entry and not the checkpoint that is wrong, the fold of all says so.
     except JournalError as error:
         if (log := logger(session)) is not None:

@@ -30,6 +30,7 @@ from ..journal.entries import Titled
 from ..journal.journal import Journal
 from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
+from ..journal.turns import InTurns
 from .background import Background, begin
 from .environment import Environment, Result
 from .followed import Followed
@@ -202,7 +203,7 @@ class Session(Displayed):
         # Most processes never ask, and the converter costs more to set up than the rest of the engine.
         from ..inspect.run_tree import runs_of  # noqa: PLC0415  # see above
 
-        return runs_of(await self._log.journal.load(), self.id)
+        return await runs_of(await self._log.journal.load(), self.id)
 
     async def heads(self) -> tuple[RunInfo, ...]:
         """The ends of its branches: the runs that no other run follows."""
@@ -219,7 +220,8 @@ class Session(Displayed):
         from ..inspect.pictures import picture_of  # noqa: PLC0415  # as in `runs`
         from ..inspect.replay import replayed  # noqa: PLC0415  # as in `runs`
 
-        return picture_of(replayed(await self._log.journal.load(), self.id), kind)
+        steps = InTurns(replayed(await self._log.journal.load(), self.id))
+        return picture_of([step async for step in steps], kind)
 
     def _card(self) -> Card:
         state = self._log.state
@@ -279,7 +281,7 @@ class Session(Displayed):
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
         found = await self._log.journal.find(at)
         before = found.state if found is not None and found.length == at else None
-        copied, summary = fork_entries(entries, self.id, name, point, before)
+        copied, summary = await fork_entries(entries, self.id, name, point, before)
         # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.
         try:
             incarnation = await store.append(name, 0, copied, summary)

@@ -33,9 +33,10 @@ from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..core.machine import Machine, Step
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
-from ..journal.fold import SessionState, apply_entry, branch_targets, fold
+from ..journal.fold import SessionState, apply_entry, branch_targets
 from ..journal.journal import ConcurrentEntry, Journal, Summarizer
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
+from ..journal.turns import fold_in_turns
 from .parking import PARK_AFTER, Parked, parked
 from .poller import written
 
@@ -138,7 +139,7 @@ class SessionLog:
                 known, entries = await self.journal.load_new(0 if self._anew else self.journal.length)
                 # Most reads find nothing new, and what is known is folded already.
                 if entries or not known:
-                    self._take_in(entries, known, self.state if known else None)
+                    await self._take_in(entries, known, self.state if known else None)
             self.unread = False
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
         if self._parked is None:
@@ -148,17 +149,20 @@ class SessionLog:
         """Whether `state` could be had from a checkpoint, and the entries since."""
         found = await self.journal.find()
         if found is not None:
-            self._take_in((), found.length, found.state)
+            await self._take_in((), found.length, found.state)
             self.journal.checkpoints.begin(found.restored)
         return found is not None
 
-    def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None = None) -> None:
+    async def _take_in(
+        self, entries: Sequence[bytes], known: int, before: SessionState | None = None
+    ) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
-        # Until all entries are decoded: a decode error leaves a half-applied state.
+        # Until all entries are applied: an error, and a caller that is cancelled, leave a state of some.
         self._anew = self.unread = True
         if before is not self.state:
             self.journal.checkpoints.begin(None)
-        self.state, self._parked = fold(entries, self.journal.session, before, known), None
+        self.state = await fold_in_turns(entries, self.journal.session, before, known)
+        self._parked = None
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)
@@ -185,7 +189,7 @@ class SessionLog:
                     # Of a run elsewhere. One that goes on here has lost the session, and its driver says so.
                     if self.in_use or not conflict.entries or branch_targets(conflict.entries):
                         raise
-                    self._take_in(conflict.entries, self.journal.length, self.state)
+                    await self._take_in(conflict.entries, self.journal.length, self.state)
                     return False
                 if came:
                     self._arrived(came)
@@ -237,7 +241,7 @@ class SessionLog:
         """
         # All of it, with the end of every run (`keeps=None`): `read` had dropped them.
         entries = await self.journal.load()
-        self._take_in(entries, 0, SessionState(keeps=None))
+        await self._take_in(entries, 0, SessionState(keeps=None))
         machine = self.state.machine
         here = "" if machine is None else machine.memory.run
         there = dict.fromkeys([*self.state.ends, here] if here else self.state.ends)

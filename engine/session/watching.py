@@ -20,6 +20,7 @@ import attrs
 from ...effects.errors import ConfigError
 from ...effects.notices import PASSING, Notice, NoticesMissed, notices_in
 from ..journal.fold import SessionState, initial_state, read
+from ..journal.turns import InTurns
 from .poller import Poller, Waiter
 from .subscription import Position
 
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from .session_log import SessionLog
     from .subscription import Subscription
     from .worker import Worker
-
-
-# Entries that are folded between two turns of the event loop: about 4 ms.
-FOLDED_AT_ONCE = 50
 
 
 @final
@@ -160,13 +157,11 @@ class JournalReader:
         self._known, entries = await self._journal.load_new(self._known)
         if not self._known:
             self._state = initial_state(entries)
-        for _, effects in read(entries, self._journal.session, self._state, self._known):
+        reading = read(entries, self._journal.session, self._state, self._known)
+        async for _, effects in InTurns(reading):
             notices = [one for one in notices_in(effects) if not isinstance(one, PASSING)]
             for place, notice in enumerate(notices):
                 yield (self._known, place), notice
             self._known += 1
-            # A long journal takes a second, in which others want something of the event loop.
-            if not self._known % FOLDED_AT_ONCE:
-                await asyncio.sleep(0)
         # Each holds a whole history, and where one is gone back to, all is read again.
         self._state.drop_ends()

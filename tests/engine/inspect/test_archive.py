@@ -17,6 +17,7 @@ from turnwheel.engine.journal import fold
 from turnwheel.engine.journal.checkpoints import checkpoint
 from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state, read
+from turnwheel.engine.journal.turns import InTurns
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))
@@ -64,12 +65,14 @@ async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path)
         found = await page(store, since, limit)
         assert found == told[since:][:limit]
         assert [step.way for step in found] == ways[since:][:limit]
-    wishes = Wishes(entries, "s")
+    wishes = Wishes()
+    for step in told:
+        wishes.follow(step)
     for call, number in [*wishes.calls.items()][-1:]:
         assert find_wish(entries, call) == number
         assert find_wish(entries, f"{call.rpartition('-')[0]}-x") is None
         explained = await explain(store, "s", call)
-        assert explained == account(told[number:], call, "s")
+        assert explained == await account(InTurns(told[number:]), call, "s")
         end = call.rpartition("-")[2]
         if len(wishes.named(end)) == 1:
             assert await explain(store, "s", end) == explained

@@ -252,7 +252,7 @@ def asked(entries: Sequence[bytes], kind: type[RunTool | SetTimer]) -> list[str]
     return [effect.id for effect in last.effects if isinstance(effect, kind)]
 
 
-def test_answers_that_change_places_are_a_difference() -> None:
+async def test_answers_that_change_places_are_a_difference() -> None:
     """Although ids are each session's own."""
     wishes = tuple([CallPiece(number, "w", "look", "{}") for number in (0, 1)])
     stop = StopReason.TOOL_USE
@@ -263,38 +263,38 @@ def test_answers_that_change_places_are_a_difference() -> None:
         journal(before, Stepped(event=ToolFinished(at=4.0, request=name, content="seen"), label="executing"))
         for name in (first, second)
     )
-    assert sides(compare_sessions(one, "s", other, "t")) == (2, 3, 3, ("event.request",))
+    assert sides(await compare_sessions(one, "s", other, "t")) == (2, 3, 3, ("event.request",))
 
 
-def test_a_model_that_is_asked_again_after_a_failure_is_a_step_of_its_own() -> None:
+async def test_a_model_that_is_asked_again_after_a_failure_is_a_step_of_its_own() -> None:
     failed = events.ModelFailed(at=3.0, request="r-1", failure=events.Failure.SERVER, message="busy")
     waits = journal(before := Stepped(event=failed, label="thinking.retry"))
     (timer,) = asked(waits, SetTimer)
     again = Stepped(event=events.TimerFired(at=9.0, request=timer), label="streaming")
-    assert sides(compare_sessions(journal(before, again), "s", waits, "t")) == (2, 3, None, ())
-    assert sides(compare_sessions(waits, "s", journal(before, again), "t")) == (2, None, 3, ())
+    assert sides(await compare_sessions(journal(before, again), "s", waits, "t")) == (2, 3, None, ())
+    assert sides(await compare_sessions(waits, "s", journal(before, again), "t")) == (2, None, 3, ())
 
 
-def test_going_back_to_another_run_is_a_difference() -> None:
+async def test_going_back_to_another_run_is_a_difference() -> None:
     again = (Posted(event=events.UserSent(at=4.0, id="q", text="Look")), attrs.evolve(OPENED, run="q"))
     ends = [Stepped(event=attrs.evolve(DONE, request=f"{name}-1"), label="done") for name in ("r", "q")]
     one, other = (journal(ends[0], *again, ends[1], Branched(at=5.0, run=name)) for name in ("r", "q"))
-    assert sides(compare_sessions(one, "s", other, "t")) == (5, 6, 6, ("event.run",))
+    assert sides(await compare_sessions(one, "s", other, "t")) == (5, 6, 6, ("event.run",))
 
 
-def test_a_step_at_which_a_machine_failed_is_made_again_by_failing_there() -> None:
-    found = compare_labels(journal(Stepped(event=STOPPED, label="executing", failed="a bug")), "s")
+async def test_a_step_at_which_a_machine_failed_is_made_again_by_failing_there() -> None:
+    found = await compare_labels(journal(Stepped(event=STOPPED, label="executing", failed="a bug")), "s")
     assert sides(found) == (None, 2, 2, ("label",))
     assert found is not None
     assert found.other is not None
     assert (found.other["label"], found.other["state"]["detail"]) == ("done", "a bug")
 
 
-def test_a_step_at_which_this_version_fails_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_at_which_this_version_fails_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its error stands in the place of a label, and it has no state and no effects."""
     entries = journal(Stepped(event=STOPPED, label="streaming.stopping"))
     monkeypatch.setattr(streaming, "handle", lambda *_: (Thinking(stage=Start()), ()))
-    found = compare_labels(entries, "s")
+    found = await compare_labels(entries, "s")
     assert sides(found) == (None, 2, 2, ("label",))
     assert found is not None
     assert found.other is not None
@@ -302,7 +302,7 @@ def test_a_step_at_which_this_version_fails_is_a_difference(monkeypatch: pytest.
     assert (found.other["state"], found.other["effects"]) == (None, [])
 
 
-def test_a_step_that_led_elsewhere_in_another_version_began_where_it_did_there() -> None:
+async def test_a_step_that_led_elsewhere_in_another_version_began_where_it_did_there() -> None:
     """Only where it led differs, of all that both say of it."""
     here, there = (
         journal(Stepped(event=STOPPED, label=name)) for name in ("streaming.stopping", "executing")
@@ -311,20 +311,20 @@ def test_a_step_that_led_elsewhere_in_another_version_began_where_it_did_there()
         line(step).replace(b'"label":"streaming.stopping"', b'"label":"executing"')
         for step in replayed(here, "s")
     ]
-    found = compare_steps(lines, there, "s")
+    found = await compare_steps(lines, there, "s")
     assert sides(found) == (1, 2, 2, ("label",))
     assert found is not None
     assert found.other is not None
     assert (found.other["before"], found.other["run"], found.other["at"]) == ("streaming", "r", 3.0)
 
 
-def test_a_file_without_a_step_is_nothing_to_compare_with() -> None:
+async def test_a_file_without_a_step_is_nothing_to_compare_with() -> None:
     with pytest.raises(
         JournalError, match=r"^there is no step to compare with: replay --json writes one to a line$"
     ):
-        compare_steps([], journal(), "s")
+        await compare_steps([], journal(), "s")
 
 
-def test_of_a_line_that_is_no_step_the_beginning_is_shown() -> None:
+async def test_of_a_line_that_is_no_step_the_beginning_is_shown() -> None:
     with pytest.raises(JournalError, match=f"^line 1 is no step as replay --json writes it: b'{'x' * 100}'$"):
-        compare_steps([b"x" * 200], journal(), "s")
+        await compare_steps([b"x" * 200], journal(), "s")

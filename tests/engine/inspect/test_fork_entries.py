@@ -54,25 +54,25 @@ HIRING = [
 ]
 
 
-def forked(
+async def forked(
     at: int, instead: Replacement | None = None, written: Sequence[bytes] = tuple(WRITTEN)
 ) -> list[Entry]:
     """The entries that are added to those before step *at*."""
     point = ForkPoint(at=at, now=9.0, new_id=lambda: "new", instead=instead)
-    entries, _ = fork_entries(written, "s", "t", point)
+    entries, _ = await fork_entries(written, "s", "t", point)
     assert entries[:at] == [*written[:at]]
     return [decode_entry(data) for data in entries[at:]]
 
 
-def test_only_a_run_that_goes_on_gets_another_name() -> None:
-    assert forked(2) == [Forked(at=9.0, session="s", run="new")]
-    assert forked(3) == [Forked(at=9.0, session="s", run="")]
+async def test_only_a_run_that_goes_on_gets_another_name() -> None:
+    assert await forked(2) == [Forked(at=9.0, session="s", run="new")]
+    assert await forked(3) == [Forked(at=9.0, session="s", run="")]
 
 
-def test_what_is_known_of_a_session_is_not_read_again() -> None:
+async def test_what_is_known_of_a_session_is_not_read_again() -> None:
     point = ForkPoint(at=3, now=9.0, new_id=lambda: "new")
     unread = [b"never read"] * 3
-    entries, _ = fork_entries(unread, "s", "t", point, fold(WRITTEN, "s"))
+    entries, _ = await fork_entries(unread, "s", "t", point, fold(WRITTEN, "s"))
     assert entries == [*unread, encode_entry(Forked(at=9.0, session="s"))]
 
 
@@ -87,18 +87,18 @@ def test_a_replacement_that_no_entry_can_hold_is_refused_as_too_large(
         check_replacement(sent)
 
 
-def test_of_a_child_at_work_the_steps_before_and_behind_it_are_named() -> None:
+async def test_of_a_child_at_work_the_steps_before_and_behind_it_are_named() -> None:
     why = "^session 's' cannot be forked at step 3: child 'kid' is at work for call 'r-2'; fork at 2 or 4, or"
     with pytest.raises(errors.ConfigError, match=why):
-        forked(3, None, HIRING)
+        await forked(3, None, HIRING)
     with pytest.raises(errors.ConfigError, match="; fork at 2, or pass"):
-        forked(3, None, HIRING[:3])
+        await forked(3, None, HIRING[:3])
     for at in (2, 4, 5):
-        assert isinstance(forked(at, None, HIRING)[0], Forked)
+        assert isinstance((await forked(at, None, HIRING))[0], Forked)
 
 
-def test_a_child_that_follows_from_the_replacement_is_the_copys_own() -> None:
-    fork, step, unbegun = forked(2, HIRES)
+async def test_a_child_that_follows_from_the_replacement_is_the_copys_own() -> None:
+    fork, step, unbegun = await forked(2, HIRES)
     assert isinstance(fork, Forked)
     assert (step, unbegun) == (
         Stepped(event=HIRES, label="dispatching"),
@@ -106,17 +106,17 @@ def test_a_child_that_follows_from_the_replacement_is_the_copys_own() -> None:
     )
 
 
-def test_an_input_in_place_of_a_step_waits_where_no_run_is_under_way() -> None:
+async def test_an_input_in_place_of_a_step_waits_where_no_run_is_under_way() -> None:
     steer = events.UserSteered(at=5.0, id="q", text="left")
-    assert forked(3, steer)[1:] == [Posted(event=steer)]
-    assert forked(2, steer)[1:] == [Stepped(event=steer, label="streaming")]
+    assert (await forked(3, steer))[1:] == [Posted(event=steer)]
+    assert (await forked(2, steer))[1:] == [Stepped(event=steer, label="streaming")]
 
 
 PAY = CallPiece(0, "w", "pay", "{}")
 
 
 @pytest.mark.parametrize("wishes", [(PAY, CallPiece(1, "w", "pay", "{}")), (PAY,)], ids=["two", "one"])
-def test_a_decision_answers_the_question_of_its_step_or_else_the_only_one(
+async def test_a_decision_answers_the_question_of_its_step_or_else_the_only_one(
     wishes: tuple[CallPiece, ...],
 ) -> None:
     settings = config.Config(
@@ -134,7 +134,7 @@ def test_a_decision_answers_the_question_of_its_step_or_else_the_only_one(
     asked = [one.id for one in last.effects if isinstance(one, requests.AskApproval)]
     for name in [*asked, "none"] if len(asked) == 1 else asked:
         there = encode_entry(Posted(event=events.ApprovalGiven(at=4.0, request=name, decision=Deny())))
-        answered = forked(3, Approve(), [*before, there])[1]
+        answered = (await forked(3, Approve(), [*before, there]))[1]
         assert isinstance(answered, Stepped)
         assert isinstance(answered.event, events.ApprovalGiven)
         assert answered.event.request == (asked[0] if name == "none" else name)

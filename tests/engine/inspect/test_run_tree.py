@@ -229,7 +229,7 @@ async def test_a_fork_knows_which_of_its_runs_were_another_sessions(made: Made) 
     assert [entry for entry in kept if isinstance(entry, Forked)] == [Forked(at=100.0, session="s")]
 
 
-def test_a_run_that_goes_on_in_a_fork_has_spent_nothing_there_yet() -> None:
+async def test_a_run_that_goes_on_in_a_fork_has_spent_nothing_there_yet() -> None:
     config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="pay"),))
     wishes = events.ModelFinished(
         at=3.0,
@@ -243,9 +243,9 @@ def test_a_run_that_goes_on_in_a_fork_has_spent_nothing_there_yet() -> None:
         encode_entry(RunOpened(at=2.0, run="r", config=config)),
         encode_entry(Stepped(event=wishes, label="confirming")),
     ]
-    (run,) = runs_of(entries, "s")
+    (run,) = await runs_of(entries, "s")
     assert (run.run, run.spent.usage.input, run.copied) == ("r", 5, False)
-    (run,) = runs_of([*entries, encode_entry(Forked(at=4.0, session="s", run="f"))], "t")
+    (run,) = await runs_of([*entries, encode_entry(Forked(at=4.0, session="s", run="f"))], "t")
     assert (run.run, run.spent, run.copied) == ("f", usage.Spent(), False)
 
 
@@ -325,7 +325,7 @@ async def test_a_journal_that_cannot_be_is_refused(
     with pytest.raises(errors.JournalError, match=says_what):
         fold(journal, "s")
     with pytest.raises(errors.JournalError, match=says_what):
-        runs_of(journal, "s")
+        await runs_of(journal, "s")
 
 
 # Memory

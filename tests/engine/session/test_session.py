@@ -246,11 +246,11 @@ async def test_an_answer_in_a_new_process_folds_the_journal_once(
     house, folded = House(SQLiteStore(tmp_path / "s.db")), list[int]()
     question = (await house.session(calls(("pay", {}))).run("go")).waiting[0]
 
-    def counted(entries: Sequence[bytes], *rest: Any) -> SessionState:
+    async def counted(entries: Sequence[bytes], *rest: Any) -> SessionState:
         folded.append(len(entries))
         return fold(entries, *rest)
 
-    monkeypatch.setattr(session_log, "fold", counted)
+    monkeypatch.setattr(session_log, "fold_in_turns", counted)
     async with house.session(says("paid")) as session:
         known = session.waiting
         await session.approve(question.id)

@@ -45,12 +45,12 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many entries each fold had since."""
     counts: list[int] = []
 
-    def counted(entries: Sequence[bytes], *rest: Any) -> SessionState:
+    async def counted(entries: Sequence[bytes], *rest: Any) -> SessionState:
         counts.append(len(entries))
         return fold(entries, *rest)
 
-    monkeypatch.setattr(stored_checkpoints, "fold", counted)
-    monkeypatch.setattr(session_log, "fold", counted)
+    monkeypatch.setattr(stored_checkpoints, "fold_in_turns", counted)
+    monkeypatch.setattr(session_log, "fold_in_turns", counted)
     return counts
 
 
