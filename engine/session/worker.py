@@ -363,6 +363,9 @@ class Worker:
             inbox=inbox,
             entry=entry,
         )
+        if self.drains:
+            # During the append: then it came to no driver.
+            driver.drain()
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)

@@ -549,6 +549,28 @@ async def test_a_prompt_that_had_not_come_in_waits() -> None:
     assert 0 < refused < 60
 
 
+@pytest.mark.parametrize("left", [False, True], ids=["opened", "taken over"])
+async def test_a_run_that_is_being_opened_begins_nothing(tape: Tape, *, left: bool) -> None:
+    house = House(tape)
+    if left:
+        here, watch = await begun(house, calls(("dig", {})))
+        await here.close()
+        await watch.task
+    session, leaving = house.session(says("hi")), list[asyncio.Future[None]]()
+
+    async def drain(*_: object) -> None:
+        if not leaving:
+            leaving.append(asyncio.ensure_future(session.drain()))
+            await turns(20)
+
+    tape.meddlers.append(drain)
+    await Watch(session, None if left else "go").task
+    await leaving[0]
+    assert (house.models[-1].requests, await handed_over(house)) == ([], [1])
+    house.release()
+    assert (await resumed(house, says("hi"))).history[-1].text == "hi"
+
+
 async def test_a_drained_session_is_closed(house: House) -> None:
     session = house.session(DONE)
     await session.drain()
