@@ -8,9 +8,7 @@ a card is escaped, since models and tools choose most of the texts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from html import escape
-from itertools import groupby
 from typing import final
 
 import attrs
@@ -51,9 +49,6 @@ class Displayed(ABC):
     def _repr_html_(self) -> str:
         return html_of(self._card())
 
-    def _repr_markdown_(self) -> str:
-        return markdown_of(self._card())
-
 
 def html_of(card: Card) -> str:
     """*card* as HTML."""
@@ -70,26 +65,6 @@ def html_of(card: Card) -> str:
     return f'<div class="tw-card" style="{CARD}">{"".join(parts)}</div>'
 
 
-def markdown_of(card: Card) -> str:
-    """*card* as Markdown, with the statechart as Mermaid draws it."""
-    from ..diagrams import mermaid  # noqa: PLC0415  # as above
-
-    said = f"{card.title} {card.beside}".strip()
-    parts = [_fenced([said, *_newest(card.lines)])]
-    if card.label:
-        parts.append(f"```mermaid\n{mermaid(card.label)}```\n")
-    return "\n".join(parts)
-
-
 def _newest(lines: tuple[str, ...]) -> list[str]:
     left_out = len(lines) - LINES_SHOWN
     return [f"({left_out} earlier ones)", *lines[left_out:]] if left_out > 0 else [*lines]
-
-
-def _fenced(lines: Iterable[str]) -> str:
-    """*lines* in a fence that none of them can close."""
-    text = "\n".join(lines)
-    # Two at least: a fence has three.
-    longest = max([2, *[len([*run]) for tick, run in groupby(text) if tick == "`"]])
-    fence = "`" * (longest + 1)
-    return f"{fence}text\n{text}\n{fence}\n"

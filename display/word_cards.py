@@ -10,7 +10,7 @@ from ..effects.history import History
 from ..states.context import Memory
 from ..states.rules.model_messages import count
 from ..states.state import State
-from .notebook import Card, html_of, markdown_of
+from .notebook import Card, html_of
 from .rendering import history_lines, line_of, memory_lines, printable, state_line
 
 
@@ -42,12 +42,7 @@ def _html(value: object) -> str:
     return html_of(word_card(value))
 
 
-def _markdown(value: object) -> str:
-    return markdown_of(word_card(value))
-
-
 # The words of `effects` and `states` stay free of how they are shown. So they learn it here, and not by a
 # base class: where no engine is loaded, a notebook shows their `repr`.
 for word in (*get_args(State), Memory, History, *get_args(Effect), *get_args(Event)):
-    for method, render in (("_repr_html_", _html), ("_repr_markdown_", _markdown)):
-        setattr(word, method, render)
+    setattr(word, "_repr_html_", _html)  # noqa: B010  # a type checker knows no such attribute of a word

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from turnwheel import Agent, MemoryStore, tool
-from turnwheel.display.notebook import Card, html_of, markdown_of
+from turnwheel.display.notebook import Card, html_of
 from turnwheel.effects import Effect, events, records
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.events import Event
@@ -26,16 +26,12 @@ from turnwheel.testing.scripted import ScriptedModel, calls, says
 EVIL = "<script>alert(1)</script> ``` <img src=x onerror=alert(1)>"
 
 
-# Notebooks ask by these names.
-HTML, MARKDOWN = "_repr_html_", "_repr_markdown_"
+# Notebooks ask by this name.
+HTML = "_repr_html_"
 
 
 def as_html(value: object) -> str:
     return str(getattr(value, HTML)())
-
-
-def as_markdown(value: object) -> str:
-    return str(getattr(value, MARKDOWN)())
 
 
 @tool(side_effect="read_only")
@@ -54,7 +50,7 @@ def pay(amount: int) -> str:
     "kind", [*get_args(State), Memory, History, Machine, *get_args(Effect), *get_args(Event)]
 )
 def test_each_word_shows_itself(kind: type[Any]) -> None:
-    assert all(hasattr(kind, name) for name in ("_repr_html_", "_repr_markdown_"))
+    assert hasattr(kind, HTML)
 
 
 async def a_session() -> tuple[Any, MemoryStore]:
@@ -80,10 +76,6 @@ async def test_what_models_and_people_say_is_text_and_not_html() -> None:
             assert "<script" not in shown
             assert "<img" not in shown
             assert "s<b>" not in shown
-            text = as_markdown(value)
-            fence = text.partition("text\n")[0]
-            assert text.count(f"\n{fence}\n") >= 1
-            assert set(fence) == {"`"}
         for kind in get_args(PictureKind):
             drawn = await session.picture(kind)
             assert drawn.startswith("<svg")
@@ -97,7 +89,6 @@ async def test_the_chart_stands_where_a_value_is_at_a_state() -> None:
         machine = session.machine
         for value in (session, machine, machine.state):
             assert 'class="state box lit" data-state="confirming"' in as_html(value)
-            assert "class confirming_confirming current" in as_markdown(value)
         assert "waits for AskApproval" in as_html(session)
         assert "rests" in as_html(session.result())
         for value in (machine.memory, session.history, session.result()):
@@ -132,18 +123,7 @@ def test_an_effect_is_its_line() -> None:
     assert "<b>SetModel</b>" in as_html(said)
     assert "&lt;b&gt;" in as_html(said)
     happened: Any = events.UserSent(at=1.0, id="a", text="go")
-    assert as_markdown(happened) == '```text\nUserSent "go"\n```\n'
-
-
-def test_a_fence_is_longer_than_any_in_the_text() -> None:
-    for title, fence in (
-        ("`````", "``````"),
-        ("``", "```"),
-        ("```", "````"),
-        ("=====", "```"),
-        ("` `` `", "```"),
-    ):
-        assert markdown_of(Card(title=title)) == f"{fence}text\n{title}\n{fence}\n"
+    assert "<b>UserSent</b> <span>&quot;go&quot;</span>" in as_html(happened)
 
 
 def test_a_card_has_its_lines_folded_or_not_and_no_place_for_none() -> None:
@@ -151,7 +131,6 @@ def test_a_card_has_its_lines_folded_or_not_and_no_place_for_none() -> None:
     plain = html_of(Card(title="a", lines=("b",)))
     assert ("<details>" in plain, "<pre" in plain) == (False, True)
     assert "<pre" not in html_of(Card(title="a"))
-    assert markdown_of(Card(title="a", beside="b", lines=("c", "d"))) == "```text\na b\nc\nd\n```\n"
 
 
 def test_a_machine_by_hand_shows_its_memory_folded() -> None:
@@ -163,6 +142,6 @@ def test_a_step_shows_what_happened_or_else_its_entry() -> None:
     opened = RunOpened(at=2.0, run="r", config=Config(model=ModelSpec(name="m")))
     entries = Posted(event=events.UserSent(at=1.0, id="a", text="go")), opened
     sent, begun = replayed([encode_entry(entry) for entry in entries], "s")
-    assert as_markdown(sent) == '```text\nStep 0 UserSent "go"\n```\n'
-    assert as_markdown(begun).startswith("```text\nStep 1 RunOpened\n")
+    assert "<b>Step 0</b> <span>UserSent &quot;go&quot;</span>" in as_html(sent)
+    assert "<b>Step 1</b> <span>RunOpened</span>" in as_html(begun)
     assert "<details><summary>effects</summary>" in as_html(begun)

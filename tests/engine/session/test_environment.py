@@ -16,8 +16,8 @@ ENDED = Result(session="s", run="r", text="It is\nlong.", reason=DoneReason.END_
 
 def shown(result: Result) -> list[str]:
     """The lines of the card of *result*."""
-    markdown: str = getattr(result, "_repr_markdown_")()  # noqa: B009  # notebooks ask by this name
-    return markdown.splitlines()[1:-1]
+    card = result._card()  # pyright: ignore[reportPrivateUsage]  # what a notebook draws
+    return [f"{card.title} {card.beside}", *card.lines]
 
 
 def test_a_result_shows_how_its_run_ended_and_what_it_said() -> None:

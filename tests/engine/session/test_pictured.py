@@ -24,9 +24,9 @@ def session(*replies: Reply) -> Session:
 
 
 def shown(value: Session) -> list[str]:
-    """The lines of the card of *value*, without its chart."""
-    markdown: str = getattr(value, "_repr_markdown_")()  # noqa: B009  # notebooks ask by this name
-    return markdown.split("```")[1].splitlines()[1:]
+    """The lines of the card of *value*."""
+    card = value._card()  # pyright: ignore[reportPrivateUsage]  # what a notebook draws
+    return [f"{card.title} {card.beside}", *card.lines]
 
 
 async def test_a_session_shows_where_its_run_is_what_it_waits_for_and_what_it_spent() -> None:
