@@ -12,8 +12,8 @@ from ...effects.errors import UnknownRequest
 from ...engine.inspect.replay import replayed
 from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
-from ...engine.journal.turns import InTurns
 from ...performers.approvals import approval_event
+from ...performers.slices import Slices
 from ...states.rules.schema import arguments_of, problem as schema_problem
 from .bodies import ApprovalForAll, ApprovalForOne, Denial
 from .problems import Refused
@@ -82,7 +82,7 @@ async def answers_to(
     request: str, entries: Sequence[bytes], session: str
 ) -> AsyncGenerator[events.ApprovalGiven, None]:
     """The answers to the question *request* in the journal *entries* of *session*."""
-    async for entry, _ in InTurns(read(entries, session, initial_state(entries))):
+    async for entry, _ in Slices(read(entries, session, initial_state(entries))):
         event = entry.event if isinstance(entry, Posted | Stepped) else None
         if isinstance(event, events.ApprovalGiven) and event.request == request:
             yield event
@@ -97,7 +97,7 @@ async def fate(request: str, entries: Sequence[bytes], session: str) -> str:
         async for given in answers:
             closed = f"was answered by {given.by or 'a person'}"
             break
-    async for step in InTurns(replayed(entries, session)):
+    async for step in Slices(replayed(entries, session)):
         for effect in step.effects:
             if isinstance(effect, notices.ApprovalWithdrawn) and effect.request == request:
                 # An answer that came too late is in the journal, too, and did not count.

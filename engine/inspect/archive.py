@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ...effects.errors import ConfigError, SessionGone, UnknownCall, UnknownSession
 from ...effects.usage import Spent
+from ...performers.slices import Slices
 from ..journal.fold import branch_targets, initial_state, read
 from ..journal.stored_checkpoints import find_state
 from ..journal.summary import SessionStatus
-from ..journal.turns import InTurns
 from .bisect import Divergence, compare_labels, compare_sessions, compare_steps
 from .costs import Account, Costs
 from .explain import Explanation, Wishes, account, find_wish
@@ -43,7 +43,7 @@ async def replay(
     if since < 0 or (limit is not None and limit < 0):
         msg = f"replay(since=..., limit=...) must be at least 0; got {since!r} and {limit!r}"
         raise ConfigError(msg)
-    async for step in InTurns(await _steps(store, session, since, limit)):
+    async for step in Slices(await _steps(store, session, since, limit)):
         if step.number >= since and limit != 0:
             yield step
         # No further: a fault behind the page is none of it.
@@ -73,9 +73,8 @@ async def bisect_versions(
     """
     entries = await _load(store, session)
     # Without the other version's lines, the labels in the journal are all that its steps left.
-    if against is None:
-        return await compare_labels(entries, session)
-    return await compare_steps(against, entries, session)
+    found = compare_labels(entries, session) if against is None else compare_steps(against, entries, session)
+    return await found
 
 
 async def explain(store: Store, session: str, call: str) -> Explanation:
@@ -110,7 +109,7 @@ async def _account(store: Store, session: str, call: str, wish: int) -> Explanat
 
 async def _wishes(entries: Sequence[bytes], session: str) -> Wishes:
     wishes = Wishes()
-    async for step in InTurns(replayed(entries, session)):
+    async for step in Slices(replayed(entries, session)):
         wishes.follow(step)
     return wishes
 
@@ -125,7 +124,7 @@ async def costs(store: Store, session: str) -> Costs:
     """
     entries = await _load(store, session)
     account = Account(session, state := initial_state(entries))
-    async for entry, effects in InTurns(read(entries, session, state)):
+    async for entry, effects in Slices(read(entries, session, state)):
         account.follow(entry, effects)
     children: list[Costs] = []
     for call, child in account.children.items():
@@ -186,10 +185,10 @@ async def prune(
     # Listed once: a session that is written to meanwhile may still go, and its driver ends at its next write.
     # One that is begun anew stays.
     sessions = await listed(store)
-    known = {one.session: one async for one in InTurns(sessions)}
+    known = {one.session: one async for one in Slices(sessions)}
     children = await _by_parent(sessions)
     gone: list[str] = []
-    async for first in InTurns(sessions):
+    async for first in Slices(sessions):
         # Each family once, from its head; an orphan is a head of its own.
         if parent_of(first) in known:
             continue
@@ -225,7 +224,7 @@ async def _load(store: Store, session: str) -> Sequence[bytes]:
 async def _by_parent(sessions: Iterable[Listed]) -> dict[str, list[str]]:
     """The children among *sessions*, by their parents."""
     found: dict[str, list[str]] = {}
-    async for one in InTurns(sessions):
+    async for one in Slices(sessions):
         if parent := parent_of(one):
             found.setdefault(parent, []).append(one.session)
     return found

@@ -19,10 +19,10 @@ import msgspec
 
 from ...effects.errors import InternalError, JournalError
 from ...effects.events import Failure
+from ...performers.slices import AT_ONCE, Slices
 from ..core.codec import TAG
 from ..journal.encoding import decode_entry
 from ..journal.entries import Stepped, time_of
-from ..journal.turns import AT_ONCE, InTurns
 from .replay import ReplayedStep, as_plain, replayed
 
 # A step, or a part of one, as `replay.as_plain` has it: what JSON is made of.
@@ -99,7 +99,7 @@ Compared = tuple[Plain, Plain]
 async def _divergence(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:
     """The first of *steps*, of one side and the other, that differ."""
     last: Plain | None = None
-    async for one, other in InTurns(steps, AT_ONCE // 2):
+    async for one, other in Slices(steps, AT_ONCE // 2):
         # One side is the beginning of the other: they diverge where the shorter one ends.
         if one is None or other is None:
             return Divergence(one=one and one[0], other=other and other[0], last=last)

@@ -10,11 +10,11 @@ import msgspec
 from ...effects.messages import Message, Role
 from ...effects.records import AppendMessage, ReplaceHistory
 from ...effects.requests import CallModel
+from ...performers.slices import Slices
 from ..core.codec import converter
 from ..journal.entries import Forked, RunOpened
 from ..journal.fold import initial_state, read
 from ..journal.summary import SessionSummary
-from ..journal.turns import InTurns
 from .run_tree import RunTree
 
 # In every document, so that a file says what it is when its name is lost.
@@ -47,7 +47,7 @@ async def export_entries(
     messages: list[dict[str, Any]] = []
     before = after = ""
     number = 0
-    async for entry, effects in InTurns(read(entries, session, state)):
+    async for entry, effects in Slices(read(entries, session, state)):
         tree.follow(entry, state)
         # After the entry is applied: the first messages of a run come with the entry that opens it.
         run = "" if state.machine is None else state.machine.memory.run
@@ -85,7 +85,7 @@ async def export_entries(
         "runs": runs,
     }
     # Message by message: all at once would hold up the event loop.
-    said = [_indented(message).replace(b"\n", b"\n  ") async for message in InTurns(messages)]
+    said = [_indented(message).replace(b"\n", b"\n  ") async for message in Slices(messages)]
     head = _indented(document).removesuffix(b"\n}")
     return b"".join([head, b',\n "messages": [\n  ', b",\n  ".join(said), b"\n ]\n}"])
 

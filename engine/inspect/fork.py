@@ -19,14 +19,15 @@ from ... import effects, states
 from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
 from ...effects.validators import MAX_PROMPT, of_kind, within
 from ...performers.approvals import approval_event
+from ...performers.slices import Slices
 from ..core.codec import encode
 from ..core.inputs import Input, control_event
 from ..core.machine import Machine, calls_at, ignored, links_of, questions
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
 from ..journal.fold import SessionState, apply_entry, asks_model, is_foreign
+from ..journal.stored_checkpoints import fold_in_slices
 from ..journal.summary import SessionSummary, summarize
-from ..journal.turns import InTurns, fold_in_turns
 from .replay import replayed
 
 # What may happen in a copy in place of a step: an event, such as the step's own with something changed; a
@@ -117,7 +118,7 @@ async def fork_entries(
         msg = f"session {session!r} cannot be forked at step {at!r}: {has}"
         raise effects.ConfigError(msg)
     # The entries that are copied, and no more: a damaged entry later on does not matter to the copy.
-    state = await fold_in_turns(entries[:at], session) if state is None else state
+    state = await fold_in_slices(entries[:at], session) if state is None else state
     if state.machine is None:
         raise await _no_prompt(entries, session, at)
     # The old entries go as bytes: encoded anew, those of an older version would change.
@@ -144,7 +145,7 @@ async def fork_entries(
 
 async def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
     """The error for a fork before the first run."""
-    async for step in InTurns(replayed(entries, session)):
+    async for step in Slices(replayed(entries, session)):
         if step.state is not None:
             # The step is named: a caller should not have to try one after the other.
             problem = f"no prompt yet; fork at {step.number + 1} or later"
@@ -164,7 +165,7 @@ async def _check_children(machine: Machine, entries: Sequence[bytes], session: s
     ]
     for child in [link for link in links_of(machine.state, session) if link.call in theirs]:
         # The whole journal is replayed for the error alone: a copy that succeeds never pays for it.
-        steps = InTurns(replayed(entries, session))
+        steps = Slices(replayed(entries, session))
         free = [step.number + 1 async for step in steps if not step.children]
         # A step before always qualifies: the run opened before it asked for the child.
         ways = [str(max(one for one in free if one < at)), *[str(one) for one in free if one > at][:1]]

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import JournalError, SessionGone, StoreConflict, StoreError, TurnwheelError
+from ...performers.slices import Slices
 from ..core.codec import UNREADABLE, decode, encode
+from ..journal.stored_checkpoints import fold_in_slices
 from ..journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
-from ..journal.turns import InTurns, fold_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -71,7 +72,7 @@ async def listed(
     news = found if after is None else []
     while len(news) > PAGE and (news := await newer(store, found[0].stamp, prefix)):
         moved = {one.session for one in news}
-        found = [*news, *[one async for one in InTurns(found, PAGE) if one.session not in moved]]
+        found = [*news, *[one async for one in Slices(found, PAGE) if one.session not in moved]]
     return tuple(found)
 
 
@@ -158,7 +159,7 @@ async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
         entries = await store.load(info.session, 0, info.incarnation)
         # A journal may be short, and there may be many.
         await asyncio.sleep(0)
-        found = summarize(await fold_in_turns(entries, info.session), info.session)
+        found = summarize(await fold_in_slices(entries, info.session), info.session)
     except StoreError:
         raise
     except (TurnwheelError, *UNREADABLE):

@@ -9,11 +9,11 @@ import attrs
 
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
+from ...performers.slices import Slices
 from ...states.state import Done
 from ..core.machine import Machine
 from ..journal.entries import Branched, Entry, Forked, RunOpened, Stepped
 from ..journal.fold import SessionState, initial_state, read
-from ..journal.turns import InTurns
 
 
 @final
@@ -46,7 +46,7 @@ async def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]
     """
     # Folded, since a journal names the parent of no run: it follows from the branches in between.
     tree, state = RunTree(), initial_state(entries)
-    async for entry, _ in InTurns(read(entries, session, state)):
+    async for entry, _ in Slices(read(entries, session, state)):
         # At each entry and not at the end: the state knows only where it stands now.
         tree.follow(entry, state)
     return tree.runs()

@@ -17,9 +17,9 @@ import attrs
 
 from ...effects.errors import JournalError, WorldError
 from ...performers.base import logger, warn
+from ...performers.slices import Slices
 from ..core.machine import Machine, calls_at
-from .fold import SessionState, branch_targets
-from .turns import fold_in_turns
+from .fold import SessionState, branch_targets, initial_state, read
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -76,13 +76,23 @@ async def find_state(
         # A branch goes back to the end of a run, which no checkpoint has.
         if branch_targets(rest):
             return None
-        state = await fold_in_turns(rest, session, begins.state, known)
+        state = await fold_in_slices(rest, session, begins.state, known)
     # If it is the entry and not the checkpoint that is wrong, the fold of all says so.
     except JournalError as error:
         if (log := logger(session)) is not None:
             log.warning("a checkpoint was passed over", error=str(error))
         return None
     return FoundState(state, known + len(rest), entries.incarnation, begins, behind[len(rest) :])
+
+
+async def fold_in_slices(
+    entries: Sequence[bytes], session: str, state: SessionState | None = None, known: int = 0
+) -> SessionState:
+    """As `fold`, in slices."""
+    state = initial_state(entries) if state is None else state
+    async for _ in Slices(read(entries, session, state, known)):
+        pass
+    return state
 
 
 async def copy_checkpoints(store: Store, found: FoundState, session: str, incarnation: str) -> None:

@@ -25,12 +25,12 @@ from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
 from ...performers.approvals import approval_event
 from ...performers.base import noop
+from ...performers.slices import Slices
 from ..core.inputs import Input, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
 from ..journal.journal import Journal
 from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
-from ..journal.turns import InTurns
 from .background import Background, begin
 from .environment import Environment, Result
 from .followed import Followed
@@ -220,7 +220,7 @@ class Session(Displayed):
         from ..inspect.pictures import picture_of  # noqa: PLC0415  # as in `runs`
         from ..inspect.replay import replayed  # noqa: PLC0415  # as in `runs`
 
-        steps = InTurns(replayed(await self._log.journal.load(), self.id))
+        steps = Slices(replayed(await self._log.journal.load(), self.id))
         return picture_of([step async for step in steps], kind)
 
     def _card(self) -> Card:

@@ -35,8 +35,8 @@ from ..core.machine import Machine, Step
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets
 from ..journal.journal import ConcurrentEntry, Journal, Summarizer
+from ..journal.stored_checkpoints import fold_in_slices
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
-from ..journal.turns import fold_in_turns
 from .parking import PARK_AFTER, Parked, parked
 from .poller import written
 
@@ -153,16 +153,13 @@ class SessionLog:
             self.journal.checkpoints.begin(found.restored)
         return found is not None
 
-    async def _take_in(
-        self, entries: Sequence[bytes], known: int, before: SessionState | None = None
-    ) -> None:
+    async def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
         # Until all entries are applied: an error, and a caller that is cancelled, leave a state of some.
         self._anew = self.unread = True
         if before is not self.state:
             self.journal.checkpoints.begin(None)
-        self.state = await fold_in_turns(entries, self.journal.session, before, known)
-        self._parked = None
+        self.state, self._parked = await fold_in_slices(entries, self.journal.session, before, known), None
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)

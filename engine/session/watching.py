@@ -19,8 +19,8 @@ import attrs
 
 from ...effects.errors import ConfigError
 from ...effects.notices import PASSING, Notice, NoticesMissed, notices_in
+from ...performers.slices import Slices
 from ..journal.fold import SessionState, initial_state, read
-from ..journal.turns import InTurns
 from .poller import Poller, Waiter
 from .subscription import Position
 
@@ -158,7 +158,7 @@ class JournalReader:
         if not self._known:
             self._state = initial_state(entries)
         reading = read(entries, self._journal.session, self._state, self._known)
-        async for _, effects in InTurns(reading):
+        async for _, effects in Slices(reading):
             notices = [one for one in notices_in(effects) if not isinstance(one, PASSING)]
             for place, notice in enumerate(notices):
                 yield (self._known, place), notice

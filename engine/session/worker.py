@@ -363,9 +363,6 @@ class Worker:
             inbox=inbox,
             entry=entry,
         )
-        if self.drains:
-            # During the append: then it came to no driver.
-            driver.drain()
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
@@ -385,6 +382,9 @@ class Worker:
         def works() -> bool:
             return not (self.use is Use.CLOSED or driver.resting)
 
+        if self.drains:
+            # Since before there was a driver that could be told.
+            driver.drain()
         shown = self.environment.watch.filter()
         feed, buffer = self.feed, self._buffer
         # Left in reverse order: another owner is looked for until the work has stopped.
@@ -620,13 +620,11 @@ def _due(log: SessionLog, environment: Environment) -> float | None:
 
 async def _read_again(log: SessionLog) -> None:
     """Read what is stored, and journal the interrupts that were not applied, for the next owner."""
-    runs = log.state.runs
+    runs, tries = log.state.runs, POST_TRIES
     # Another process may have gone on, or a step may be stored although its append failed.
     await log.read()
     waiting = [Posted(event=each) for each in log.state.interrupts]
-    for _ in range(POST_TRIES):
-        if not waiting:
-            break
+    while waiting and (tries := tries - 1):
         try:
             if await log.add(lambda: waiting[0] if log.state.unfinished and log.state.runs == runs else None):
                 del waiting[0]

@@ -555,10 +555,24 @@ async def what_people_say(what: str, limit: int, home: Path) -> bool:  # noqa: C
             head = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
             for size, status in ((limit, b" 400 "), (limit + 1, b" 413 ")):
                 assert status in await standin_says(head % size + b"x" * size)
-        case "the body of a request to the server":
+        case "the body of a request to the server, where files or a conversation may come in it":
             async with serving(Agent(model="openai:m")) as server:
                 for size, code in ((limit, 422), (limit + 1, 413)):
                     await server.post("/api/sessions", "x" * (size - 2), code)
+        case "any other body, and what surrounds the strings of any":
+            async with serving(Agent(model="openai:m")) as server:
+                await server.post("/api/sessions", {"id": "s"}, 201)
+                for size, code in ((limit, 422), (limit + 1, 413)):
+                    await server.post("/api/sessions/s/control", "x" * (size - 2), code)
+        case "the values of a body":
+            async with serving(Agent(model="openai:m")) as server:
+                for values, code in ((limit, 422), (limit + 1, 413)):
+                    await server.post("/api/sessions", [0] * (values - 1), code)
+        case "lists and objects of a body in one another":
+            async with serving(Agent(model="openai:m")) as server:
+                for depth, code in ((limit, 422), (limit + 1, 400)):
+                    answer = await server.client.post("/api/sessions", content=b"[" * depth + b"]" * depth)
+                    assert answer.status_code == code
         case _:
             return False
     return True

@@ -30,8 +30,8 @@ import turnwheel
 import turnwheel.states
 
 WORDS_AND_DECISIONS = sources("effects", "states")
-# The journal itself and its checkpoints read and write the store, and what is long is read in turns.
-AWAITING = {"journal.py", "stored_checkpoints.py", "turns.py"}
+# The journal itself and its checkpoints read and write the store.
+AWAITING = {"journal.py", "stored_checkpoints.py"}
 PURE_ENGINE = [path for path in sources("engine/core", "engine/journal") if path.name not in AWAITING]
 PURE_IMPORTS = frozenset(
     [

@@ -17,7 +17,7 @@ from support.patience import PATIENCE
 from turnwheel import MemoryStore
 from turnwheel.apps.server.operations import ONE_SESSION
 from turnwheel.engine.journal import fold
-from turnwheel.engine.journal.turns import AT_ONCE
+from turnwheel.performers.slices import AT_ONCE
 from turnwheel.testing.scripted import calls, says
 
 SCRIPT = (calls(("look", {}), ("pay", {"amount": 5})), says("Paid."))

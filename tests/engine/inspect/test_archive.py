@@ -17,7 +17,7 @@ from turnwheel.engine.journal import fold
 from turnwheel.engine.journal.checkpoints import checkpoint
 from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state, read
-from turnwheel.engine.journal.turns import InTurns
+from turnwheel.performers.slices import Slices
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))
@@ -72,7 +72,7 @@ async def test_pages_and_accounts_are_what_a_replay_of_all_has_there(path: Path)
         assert find_wish(entries, call) == number
         assert find_wish(entries, f"{call.rpartition('-')[0]}-x") is None
         explained = await explain(store, "s", call)
-        assert explained == await account(InTurns(told[number:]), call, "s")
+        assert explained == await account(Slices(told[number:]), call, "s")
         end = call.rpartition("-")[2]
         if len(wishes.named(end)) == 1:
             assert await explain(store, "s", end) == explained

@@ -44,8 +44,8 @@ from turnwheel.engine.inspect.explain import account, find_wish
 from turnwheel.engine.inspect.replay import replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped
-from turnwheel.engine.journal.turns import InTurns
 from turnwheel.performers.hooks import HostHook
+from turnwheel.performers.slices import Slices
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
@@ -405,7 +405,7 @@ def test_a_call_was_wished_by_the_last_answer_before_its_number(call: str, step:
 async def test_an_account_looks_at_no_step_behind_the_batch_of_its_call() -> None:
     """So what is damaged there does not matter to it."""
     steps = islice(replayed([*journal(*SEEN), b"{"], "s"), 2, None)
-    found = await account(InTurns(steps), "r-2", "s")
+    found = await account(Slices(steps), "r-2", "s")
     assert found is not None
     assert [moment.what for moment in found.moments] == ["wished", "judged", "started", "ended"]
     assert next(steps).number == 4
@@ -416,7 +416,7 @@ async def test_a_stop_that_waited_is_told_at_the_time_when_it_was_sent() -> None
     output = Stepped(event=events.ToolProgressed(at=6.0, request="r-3", text="..."), label="executing")
     entries = journal(Posted(event=stop), output, Stepped(event=stop, label="executing.stopping"))
     steps = islice(replayed(entries, "s"), 2, None)
-    found = await account(InTurns(steps), "r-2", "s")
+    found = await account(Slices(steps), "r-2", "s")
     assert found is not None
     assert [(one.what, one.at) for one in found.moments if one.what == "interrupted"] == [
         ("interrupted", 3.5)

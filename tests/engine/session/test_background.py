@@ -443,7 +443,8 @@ async def test_a_drain_behind_a_start_refuses_it() -> None:
         await turns(moment)
         await agent.drain()
         try:
-            assert (await handle.wait()).text == "answer 1"
+            # Where the drain came to a run that was just being opened, the next process answers.
+            assert (await handle.wait()).text == ("" if mine.unfinished else "answer 1")
         except SessionClosed:
             drained += 1
             assert not mine.unfinished

@@ -250,7 +250,7 @@ async def test_an_answer_in_a_new_process_folds_the_journal_once(
         folded.append(len(entries))
         return fold(entries, *rest)
 
-    monkeypatch.setattr(session_log, "fold_in_turns", counted)
+    monkeypatch.setattr(session_log, "fold_in_slices", counted)
     async with house.session(says("paid")) as session:
         known = session.waiting
         await session.approve(question.id)

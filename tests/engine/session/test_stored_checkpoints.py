@@ -49,8 +49,8 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(entries))
         return fold(entries, *rest)
 
-    monkeypatch.setattr(stored_checkpoints, "fold_in_turns", counted)
-    monkeypatch.setattr(session_log, "fold_in_turns", counted)
+    monkeypatch.setattr(stored_checkpoints, "fold_in_slices", counted)
+    monkeypatch.setattr(session_log, "fold_in_slices", counted)
     return counts
 
 

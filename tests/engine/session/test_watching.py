@@ -261,12 +261,12 @@ async def test_a_watcher_reads_the_journal_once_for_each_run_here() -> None:
         here = house.process(*WORK, says("more"))
         seen = Seen(here.watch()) if watched else None
         await turns(20)
-        await here.run("go")
-        await turns(20)
-        before = store.reads
-        await here.run("on")
-        await turns(20)
-        reads.append(store.reads - before)
+        counts = list[int]()
+        for number, prompt in enumerate(("go", "on"), 1):
+            counts.append(store.reads)
+            await here.run(prompt)
+            await until(lambda: seen is None or len(seen.got(RunEnded)) == number)  # noqa: B023  # waited for
+        reads.append(store.reads - counts[1])
         await here.close()
         if seen is not None:
             await seen.task
