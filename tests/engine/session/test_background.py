@@ -933,6 +933,18 @@ async def test_the_error_of_a_later_run_is_the_handles_and_those_of_others_are_n
     await mine.close()
 
 
+async def test_the_error_of_a_later_run_is_raised_by_closing() -> None:
+    mine = session(*ANSWERS, store=(store := Lossy()))
+    handle = mine.start("first")
+    await handle.wait()
+    store.mark = b'"ModelFinished"'
+    await handle.send("second")
+    await until(lambda: not store.mark and handle.done)
+    with pytest.raises(StoreError, match="was lost"):
+        await handle.close()
+    await mine.close()
+
+
 async def test_a_handle_stops_nothing_of_others() -> None:
     mine = session(says("one"), calls(("pay", {})))
     handle = mine.start("first")
