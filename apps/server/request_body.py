@@ -81,7 +81,9 @@ class JsonGauge:
     def _without_strings(self, part: bytes) -> bytes:
         """*part* with "0" in the place of each string that ends in it."""
         at = 0
-        if self._in_string and part:
+        if not part:
+            return b""
+        if self._in_string:
             at = 1 if self._escaped else 0
             end = _IN_STRING.match(part, at)
             at = len(part) if end is None else end.end()
