@@ -223,8 +223,9 @@ class Terminal:
         self._terminal, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
         env = {**os.environ, "TERM": "xterm-256color", **more}
-        self.process = Forked(arguments, (inner, inner, inner), env)
+        # First: on a busy machine the process may be quicker to change it.
         self._before = termios.tcgetattr(inner)
+        self.process = Forked(arguments, (inner, inner, inner), env)
         self._open: tuple[int, ...] = (self._terminal, inner)
         self.raw = ""
         self.paper = Paper(100)
