@@ -314,7 +314,7 @@ class Agent:
     performers: Performers = attrs.field(factory=dict)
     retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     lifted: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
-    lease: float = attrs.field(default=2.0, validator=seconds)
+    lease: float = attrs.field(default=15.0, validator=seconds)
     worker: str = ""
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))

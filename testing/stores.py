@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import final
 
 from ..effects.errors import StoreError
@@ -25,6 +25,7 @@ class StoreOver(Store):
         self.keeps_meters = self.kept.keeps_meters
         self.tells_news = self.kept.tells_news
         self.calls_on_news = self.kept.calls_on_news
+        self.presence = self.kept.presence
 
     @property
     def path(self) -> str:
@@ -69,6 +70,10 @@ class StoreOver(Store):
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """Put leases in the place of others."""
         return await self.kept.renew(renewals)
+
+    async def absent(self, marks: Collection[str]) -> Collection[str]:
+        """Those of *marks* whose processes are gone."""
+        return await self.kept.absent(marks)
 
     async def leases(self) -> Mapping[str, bytes]:
         """The leases of all sessions."""

@@ -11,7 +11,7 @@ reads the journal. An observer that dies then leaves a record that lapses, too.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
@@ -19,7 +19,8 @@ from uuid import uuid4
 import attrs
 
 from ...effects.errors import Workplace, WorldError
-from ...engine.session.lease import decoded, encoded, held_here
+from ...engine.session.lease import LeaseRecord, decoded, encoded, held_here
+from ...performers.stores.absence import Absence
 
 if TYPE_CHECKING:
     from ...performers.stores.base import Store
@@ -45,20 +46,26 @@ class LeaseWatch:
     store: Store
     worker: str
     seconds: float
-    # By session: the record that was there at the latest look, and when it was seen first.
-    _seen: dict[str, tuple[bytes, float]] = attrs.field(factory=dict, init=False)
+    # By session: the record that was there at the latest look, what it says, and when it was seen first.
+    _seen: dict[str, tuple[bytes, LeaseRecord | None, float]] = attrs.field(factory=dict, init=False)
+    _absence: Absence = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._absence = Absence(self.store)
 
     async def look(self) -> Leases:
         """The leases of now. One that lapses is found by the second look that sees it, at the latest."""
         before, now = self._seen, time.monotonic()
         there = await self.store.leases()
         self._seen = {
-            name: before[name] if name in before and before[name][0] == data else (data, now)
+            name: before[name] if name in before and before[name][0] == data else (data, decoded(data), now)
             for name, data in there.items()
         }
         # One that changed since the look before is at work. One that was not there then may be given away.
-        stood = [name for name, (_, since) in self._seen.items() if since < now or name not in before]
-        return Leases(there, frozenset([name for name in stood if _lapsed(*self._seen[name], now)]))
+        stood = {name: seen for name, seen in self._seen.items() if seen[2] < now or name not in before}
+        gone = await self._absence.gone([record.presence for _, record, _ in stood.values() if record])
+        lapsed = [name for name, seen in stood.items() if _lapsed(*seen, now, gone)]
+        return Leases(there, frozenset(lapsed))
 
     async def lease(self, session: str) -> bytes | None:
         """The lease of *session*, lapsed or not; None without one."""
@@ -66,7 +73,7 @@ class LeaseWatch:
 
     async def claim(self, session: str, lapsed: bytes | None) -> bytes | None:
         """A record of this process, put in the place of the *lapsed* one; None where another is there."""
-        mine = encoded(self.worker, uuid4().hex, time.time(), self.seconds)
+        mine = encoded(self.worker, uuid4().hex, time.time(), self.seconds, self.store.presence)
         return mine if await self.store.lease(session, lapsed, mine) == mine else None
 
     @asynccontextmanager
@@ -95,14 +102,15 @@ class LeaseWatch:
 
     async def vacate(self, session: str, incarnation: str) -> None:
         """Leave a record that has lapsed, for other observers: this process has left the session's run."""
-        gone = encoded(self.worker, uuid4().hex, time.time(), 0.0)
+        gone = encoded(self.worker, uuid4().hex, time.time(), 0.0, self.store.presence)
         await self.store.lease(session, None, gone, incarnation)
 
 
-def _lapsed(data: bytes, since: float, now: float) -> bool:
-    record = decoded(data)
+def _lapsed(data: bytes, record: LeaseRecord | None, since: float, now: float, gone: Collection[str]) -> bool:
     # What is no record of ours says nothing about a process, and one of this process is late at most.
     if record is None or record.token in held_here or data in _beginning_here:
         return False
     where = record.at_work
-    return now - since >= record.seconds if where is None else where is Workplace.NOWHERE
+    if where is None:
+        return now - since >= record.seconds or record.presence in gone
+    return where is Workplace.NOWHERE

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ...engine.inspect.listing import Listed
     from ...performers.stores.base import Store
 
-# Seconds between two questions for deadlines that are over.
-DEADLINES_EVERY = 2.0
+# Seconds between two questions for deadlines that are over, and those of a process that counts the time.
+DEADLINES_EVERY, BEGINS_WITHIN = 2.0, 2.0
 
 # How often a run that fails is begun again here, and the seconds before the first time; they double.
 TRIES, FIRST_PAUSE = 5, 1.0
@@ -183,8 +183,10 @@ class LeftRuns:
 
     async def _look_at_deadlines(self) -> None:
         if time.monotonic() >= self._asks_at:
-            # A process that counts the time itself gets that of a lease to begin.
-            found = await self._store.overdue(time.time() - self.watch.seconds, self._skips)
+            # A process that counts the time itself gets a moment to begin.
+            found = await self._store.overdue(
+                time.time() - min(self.watch.seconds, BEGINS_WITHIN), self._skips
+            )
             # Those of other servers may stay for long, and must not hide the ones behind them.
             self._skips = self._skips + len(found) if len(found) >= MAX_OVERDUE else 0
             self._overdue = frozenset(found)

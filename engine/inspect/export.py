@@ -86,8 +86,8 @@ async def export_entries(
     }
     # Message by message: all at once would hold up the event loop.
     said = [_indented(message).replace(b"\n", b"\n  ") async for message in Slices(messages)]
-    head = _indented(document).removesuffix(b"\n}")
-    return b"".join([head, b',\n "messages": [\n  ', b",\n  ".join(said), b"\n ]\n}"])
+    head = _indented(document).removesuffix(b"\n}") + b',\n "messages": [\n  '
+    return head + b",\n  ".join(said) + b"\n ]\n}"
 
 
 def _indented(value: object) -> bytes:

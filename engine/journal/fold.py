@@ -214,10 +214,6 @@ class SessionState:
         """Count *event*, which the driver here has and no journal yet."""
         self.interrupts.append(event)
 
-    def forget_interrupts(self) -> None:
-        """Count those no more that were not applied."""
-        self.interrupts = []
-
     @property
     def unfinished(self) -> bool:
         """Whether the latest run is not over: it rests, or its process was lost."""

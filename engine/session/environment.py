@@ -87,7 +87,7 @@ class Environment:
     retired: tuple[str, ...] = ()
     lifted: tuple[Rule, ...] = ()
     # Long enough for a disk that stalls or a tool that blocks the event loop for a moment.
-    lease: float = 2.0
+    lease: float = 15.0
     worker: str = ""
     # Raises for models that cannot be asked here: a run is not begun for them.
     ready: Callable[..., None] = noop

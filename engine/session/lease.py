@@ -30,6 +30,7 @@ from uuid import uuid4
 import attrs
 
 from ...effects.errors import SessionBusy, SessionOwner, Workplace, WorldError
+from ...performers.stores.absence import Absence
 from ...performers.worker_pool import finish
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 # Renewals within the time of a lease: one that comes late loses nothing.
 RENEWALS = 3
 
-# How often an observer looks at the lease of another machine within its time.
-LOOKS = 4
+# Seconds between two looks of an observer at the lease of another machine.
+LOOK_AGAIN = 0.5
 
 
 @final
@@ -50,6 +51,7 @@ class LeaseRecord:
     What the store keeps: *owner* is at work for *seconds* from *renewed* on, by the clock of *machine*.
 
     *born* tells its process from a later one with the same pid, *token* its session object from others.
+    *presence* is the mark of the process at the store.
     """
 
     host: str
@@ -61,6 +63,7 @@ class LeaseRecord:
     token: str
     seconds: float
     renewed: float
+    presence: str
 
     @property
     def owner(self) -> SessionOwner:
@@ -80,8 +83,6 @@ class LeaseRecord:
         return Workplace.HERE if self.token in held_here else Workplace.NOWHERE
 
 
-FIELDS = [field.name for field in attrs.fields(LeaseRecord)]
-
 # The tokens of the leases that this process has now.
 held_here: set[str] = set()
 
@@ -91,12 +92,12 @@ def decoded(data: bytes | None) -> LeaseRecord | None:
     with suppress(ValueError, TypeError, KeyError):
         # None is no text, and so no record.
         known = json.loads(cast("bytes", data))
-        return LeaseRecord(**{name: known[name] for name in FIELDS})
+        return LeaseRecord(**{each.name: known[each.name] for each in attrs.fields(LeaseRecord)})
     return None
 
 
-def encoded(worker: str, token: str, since: float, seconds: float) -> bytes:
-    """The record of *worker* in this process, from now on for *seconds*."""
+def encoded(worker: str, token: str, since: float, seconds: float, presence: str) -> bytes:
+    """The record of *worker* in this process, which is *presence* at the store; from now on for *seconds*."""
     record = LeaseRecord(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -107,6 +108,7 @@ def encoded(worker: str, token: str, since: float, seconds: float) -> bytes:
         token=token,
         seconds=seconds,
         renewed=time.monotonic(),
+        presence=presence,
     )
     return json.dumps(attrs.asdict(record)).encode()
 
@@ -320,15 +322,17 @@ class SessionLease:
             held = found
 
     def _made(self) -> bytes:
-        return encoded(self.environment.worker, self._token, self._since, self.environment.lease)
+        worker, seconds = self.environment.worker, self.environment.lease
+        return encoded(worker, self._token, self._since, seconds, self.journal.store.presence)
 
     async def _over(self, found: LeaseRecord) -> bool:
         """Whether the work that *found* stands for is over; of another machine's, once it was watched."""
         ours, where = found.token == self._token, found.at_work
         if ours or where is not None:
             return ours or where is Workplace.NOWHERE
-        for _ in range(LOOKS):
-            await asyncio.sleep(found.seconds / LOOKS)
+        end, absence = time.monotonic() + found.seconds, Absence(self.journal.store)
+        while time.monotonic() < end and not await absence.gone([found.presence]):
+            await asyncio.sleep(min(LOOK_AGAIN, found.seconds / 4))
             now = decoded(await self._swap(None, None))
             if now != found:
                 return now is None

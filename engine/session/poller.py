@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast, final
 import attrs
 
 from ...effects.errors import WorldError
+from ...performers.base import noop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -33,14 +34,6 @@ SOON = 0.01
 ANY_SESSION = ""
 
 
-def _nothing() -> None:
-    """The writer that is not here."""
-
-
-def _never() -> bool:
-    return False
-
-
 @final
 @attrs.frozen(eq=False)
 class Waiter:
@@ -52,9 +45,9 @@ class Waiter:
 
     session: str
     wake: Callable[[], None]
-    writer: Callable[[], object] = _nothing
+    writer: Callable[[], object] = noop
     lease: SessionLease | None = None
-    works: Callable[[], bool] = _never
+    works: Callable[[], bool] = bool
 
 
 @final

@@ -331,8 +331,7 @@ class Session(Displayed):
 
     async def keep_lease(self) -> None:
         """Take the lease of a run here that an input woke from its rest: now, and not at the next look."""
-        if not self._worker.lease.held:
-            await self._worker.lease.keep()
+        await self._worker.lease.keep()
 
     async def _to_the_end(self, prompt: Input | None, *, wait: bool, takeover: bool = False) -> Result:
         """Work until the queue is empty; the result of the run that took *prompt*, or of the latest."""

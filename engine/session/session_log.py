@@ -112,7 +112,7 @@ class SessionLog:
         """Pass inputs on to *post*, the driver's, from now on; None: to no driver any more."""
         self._listener = post
         # An interrupt that was not applied was meant for the run that has ended.
-        self.state.forget_interrupts()
+        self.state.interrupts.clear()
 
     def park_soon(self, config: Config) -> None:
         """Pack `state` in a moment, unless it is in use by then; *config* is the one that it shares."""

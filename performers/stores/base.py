@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, Self, TypeAlias, final
 
 import attrs
@@ -100,6 +100,10 @@ class Store(ABC):
     tells_news: bool = False
     # `on_news` calls at once where another process wrote.
     calls_on_news: bool = False
+    # What marks this process at the store for as long as it is connected, whatever becomes of a single
+    # connection; `absent` says of others. Without it, a process of another machine is known to be gone only
+    # by the lease that it does not renew.
+    presence: str = ""
 
     @property
     def path(self) -> str:
@@ -188,6 +192,14 @@ class Store(ABC):
         A server asks a few times a second: it should cost no more than to read them.
         """
         return {}
+
+    async def absent(self, marks: Collection[str]) -> Collection[str]:
+        """
+        Those of *marks* whose processes are not connected now; none where that cannot be told.
+
+        One may be about to connect again: after a restart of the store, all of them.
+        """
+        return ()
 
     # Deadlines: for each session the moment at which a process is wanted.
 

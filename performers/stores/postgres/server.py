@@ -43,13 +43,14 @@ _FIXES = {
 @final
 class Server:
     """
-    The server that *dsn* names, with at most so many *connections*; for one event loop.
+    The server that *dsn* names, with at most so many *connections* of this *name*; for one event loop.
 
     A call that gets no answer is sent again for *patience* seconds.
     """
 
-    def __init__(self, dsn: str, schema: str, connections: int, patience: float) -> None:
+    def __init__(self, dsn: str, schema: str, connections: int, patience: float, name: str) -> None:
         self._dsn = dsn
+        self._name = name
         self._schema = schema
         self.place = place_of(dsn)
         self._patience = patience
@@ -110,7 +111,7 @@ class Server:
             timeout=self._patience / 2,  # pyright: ignore[reportArgumentType]  # it takes parts of a second
             server_settings={
                 "search_path": quoted(self._schema),
-                "application_name": "turnwheel",
+                "application_name": self._name,
                 # A row that was waited for is looked at again, and not an error.
                 "default_transaction_isolation": "read committed",
             },

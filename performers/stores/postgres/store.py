@@ -13,12 +13,13 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar, final
+from uuid import uuid4
 
 from ....effects.errors import ConfigError, SessionGone, StoreError
 from ...worker_pool import finish
@@ -108,7 +109,10 @@ class PostgresStore(Store):
             msg = "a PostgresStore needs 'asyncpg': pip install 'turnwheel[postgres]'"
             raise ConfigError(msg)
         self._place = place_of(dsn)
-        self._make: Callable[[], _StoreParts] = partial(_StoreParts, dsn, schema, connections, patience)
+        # Each connection has it: a backend with it is there as long as this process has any.
+        self.presence = f"turnwheel {uuid4().hex}"
+        given = (dsn, schema, connections, patience, self.presence)
+        self._make: Callable[[], _StoreParts] = partial(_StoreParts, *given)
         self._thread: _StoreThread | None = None
         self._closed = False
         self._lock = threading.Lock()  # event loops in several threads may share a store
@@ -211,6 +215,13 @@ class PostgresStore(Store):
         """Sessions whose deadline is *moment* or before; see `Store.overdue`."""
         asked = "select session from deadlines where due <= $1 order by due limit $2 offset $3"
         return [name.decode() for (name,) in await self._call(asked, moment, MAX_OVERDUE, skip)]
+
+    async def absent(self, marks: Collection[str]) -> Collection[str]:
+        """Those of *marks* whose processes have no connection; see `Store.absent`."""
+        asked = "select distinct application_name from pg_stat_activity where application_name = any($1)"
+        there = {name for (name,) in await self._call(asked, [*marks, self.presence])}
+        # Behind some poolers, and for some users, names of connections are not to be seen.
+        return {*marks} - there if self.presence in there else ()
 
     async def leases(self) -> Mapping[str, bytes]:
         """The leases of all sessions that have one; see `Store.leases`."""
@@ -344,13 +355,13 @@ def _snapshot(mark: Mark) -> str:
 class _StoreParts:
     """What works in the event loop of a store."""
 
-    def __init__(self, dsn: str, schema: str, connections: int, patience: float) -> None:
+    def __init__(self, dsn: str, schema: str, connections: int, patience: float, name: str) -> None:
         # Here, so that a process without such a store does not wait for them.
         from .listener import Listener  # noqa: PLC0415  # as said
         from .server import Server  # noqa: PLC0415  # as said
         from .writer import Writer  # noqa: PLC0415  # as said
 
-        self.server: Server = Server(dsn, schema, connections, patience)
+        self.server: Server = Server(dsn, schema, connections, patience, name)
         self.listener: Listener = Listener(self.server, schema)
         self.writer: Writer = Writer(self.server, self.listener.tell)
 

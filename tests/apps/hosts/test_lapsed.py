@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,9 @@ from turnwheel.apps.hosts.lapsed import LeaseWatch
 from turnwheel.effects.errors import SessionGone, StoreError
 from turnwheel.engine.session import lease
 from turnwheel.engine.session.lease import decoded, encoded, held_here
+from turnwheel.performers.stores import absence
+from turnwheel.performers.stores.absence import AWAY_FOR
+from turnwheel.testing.stores import StoreOver
 
 TIME = 60.0
 """Seconds of each lease here."""
@@ -38,6 +41,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     made = Now()
     monkeypatch.setattr(lease, "time", made)
     monkeypatch.setattr(lapsed, "time", made)
+    monkeypatch.setattr(absence, "time", made)
     return made
 
 
@@ -55,7 +59,7 @@ def watch_of(store: Any) -> LeaseWatch:
 
 def record(token: str = "gone", **other: Any) -> bytes:  # noqa: S107  # no secret
     """A record of this process, or of one with these *other* properties."""
-    data = encoded("other", token, 1.0, TIME)
+    data = encoded("other", token, 1.0, TIME, "")
     return json.dumps({**json.loads(data), **other}).encode() if other else data
 
 
@@ -65,6 +69,32 @@ async def put(store: MemoryStore, data: bytes, held: bytes | None = None, sessio
 
 async def found(watch: LeaseWatch) -> set[str]:
     return {*(await watch.look()).lapsed}
+
+
+async def test_a_process_that_left_the_store_is_gone_before_its_lease_is_over(now: Now) -> None:
+    class Connected(StoreOver):
+        presence = "here"
+        away = frozenset({"dead", "restarts"})
+
+        async def absent(self, marks: Collection[str]) -> Collection[str]:
+            assert "here" not in marks
+            return self.away.intersection(marks)
+
+    store = Connected()
+    store.presence = "here"
+    for presence in ("dead", "restarts", "cut off", "here", ""):
+        lease = record(machine="another", presence=presence)
+        assert await store.lease(presence or "unknown", None, lease) == lease
+    watch = watch_of(store)
+    assert await found(watch) == set()
+    now.seconds += AWAY_FOR / 2
+    store.away = frozenset({"dead"})
+    assert await found(watch) == set()
+    store.away = frozenset({"dead", "restarts"})
+    now.seconds += AWAY_FOR / 2
+    assert await found(watch) == {"dead"}
+    now.seconds += TIME - AWAY_FOR
+    assert await found(watch) == {"dead", "restarts", "cut off", "here", "unknown"}
 
 
 async def test_all_leases_are_told_with_those_that_have_lapsed(now: Now, token: str) -> None:

@@ -104,7 +104,7 @@ def test_a_session_fits_beside_others_of_its_tenant(at_work: list[str], most: in
 def mine() -> Iterator[bytes]:
     """The lease of work in this process."""
     held_here.add("mine")
-    yield encoded("worker", "mine", 1.0, 60.0)
+    yield encoded("worker", "mine", 1.0, 60.0, "")
     held_here.discard("mine")
 
 
@@ -121,7 +121,7 @@ async def test_without_a_bound_the_store_is_not_asked() -> None:
 
 async def test_the_work_of_all_processes_counts_and_what_is_left_of_dead_ones_does_not(mine: bytes) -> None:
     store = Counting()
-    dead = encoded("worker", "dead", 1.0, 60.0)
+    dead = encoded("worker", "dead", 1.0, 60.0, "")
     for session, lease in {"ann/b": mine, "ann/c": dead, "bob/a": mine}.items():
         await store.memory.lease(session, None, lease)
     assert not await begins(TenantBound(LeaseWatch(store, "worker", 9.0), 1, tuple), "ann/a")

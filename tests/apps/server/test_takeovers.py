@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def dead(seconds: float = 0.0) -> bytes:
     """The lease of a process that is gone."""
-    record = json.loads(encoded("dead", "a token", 0.0, seconds))
+    record = json.loads(encoded("dead", "a token", 0.0, seconds, ""))
     return json.dumps({**record, "pid": os.getppid(), "born": "never"}).encode()
 
 

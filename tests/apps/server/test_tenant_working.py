@@ -167,7 +167,7 @@ async def test_the_runs_of_a_dead_server_have_no_place_and_are_taken_up_all_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = MemoryStore()
-    dead = json.loads(encoded("dead", "a token", 0.0, 9.0)) | {"pid": os.getppid(), "born": "never"}
+    dead = json.loads(encoded("dead", "a token", 0.0, 9.0, "")) | {"pid": os.getppid(), "born": "never"}
     first = Model()
     async with served(first, store) as lost:
         await begin(lost, "s1")

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from contextlib import aclosing
 from typing import Any
 
@@ -24,6 +25,7 @@ from turnwheel.effects.notices import ApprovalRequested, ToolStarted
 from turnwheel.engine.session.lease import born, decoded, machine
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.stores import StoreOver
 
 DIGS = calls(("dig", {}))
 SECONDS = 0.04
@@ -33,7 +35,8 @@ def record(**other: Any) -> bytes:
     """The lease of a process that is at work: the one that began this one."""
     pid = os.getppid()
     known = {"host": "h", "pid": pid, "worker": "w", "since": 0.0, "machine": machine(), "born": born(pid)}
-    return json.dumps({**known, "token": "t", "seconds": 60.0, "renewed": time.monotonic(), **other}).encode()
+    known |= {"token": "t", "seconds": 60.0, "renewed": time.monotonic(), "presence": ""}
+    return json.dumps({**known, **other}).encode()
 
 
 async def lease_of(house: House, held: bytes | None = None, wanted: bytes | None = None) -> bytes | None:
@@ -126,7 +129,7 @@ async def test_one_of_another_machine_counts_by_what_is_seen_of_it(
     if fate != "silent":
         # Many looks within a lease that does not lapse in the time of this test.
         foreign["seconds"] = PATIENCE
-        monkeypatch.setattr("turnwheel.engine.session.lease.LOOKS", 2_000)
+        monkeypatch.setattr("turnwheel.engine.session.lease.LOOK_AGAIN", 0.002)
     await left(one, record(**foreign))
     began, going = time.monotonic(), asyncio.ensure_future(one.session(says("mine")).resume())
     await turns(10)
@@ -141,6 +144,40 @@ async def test_one_of_another_machine_counts_by_what_is_seen_of_it(
     assert fate == "given up" or time.monotonic() - began >= SECONDS
 
 
+class Connected(StoreOver):
+    """A store that knows which processes are *away* from it."""
+
+    def __init__(self, away: Collection[str]) -> None:
+        super().__init__()
+        self.presence = "here"
+        self.away = away
+
+    async def absent(self, marks: Collection[str]) -> Collection[str]:
+        return {*marks} & {*self.away}
+
+
+@pytest.mark.parametrize("fate", ["dead", "away for a moment", "cut off"])
+async def test_a_death_on_another_machine_is_known_by_who_is_connected_to_the_store(
+    monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    """One that is cut off or stands still stays connected, and keeps its lease for as long as it says."""
+    monkeypatch.setattr("turnwheel.engine.session.lease.LOOK_AGAIN", 0.002)
+    monkeypatch.setattr("turnwheel.performers.stores.absence.AWAY_FOR", SECONDS)
+    house = House(Connected({"dead", "away for a moment"}))
+    seconds = 5 * SECONDS if fate == "cut off" else PATIENCE
+    await left(house, record(machine="another", seconds=seconds, presence=fate))
+    began, going = time.monotonic(), asyncio.ensure_future(house.session(says("mine")).resume())
+    await turns(10)
+    if fate == "away for a moment":
+        # Connected again, it renews its lease.
+        await lease_of(house, await lease_of(house), record(machine="another", renewed=-5.0, presence=fate))
+        with pytest.raises(SessionBusy, match="is at work in process"):
+            await going
+        return
+    assert (await going).text == "mine"
+    assert time.monotonic() - began >= (seconds if fate == "cut off" else SECONDS)
+
+
 # When a session has one
 
 
@@ -151,7 +188,7 @@ async def test_it_is_held_while_a_run_is_at_work_and_no_longer(house: House) -> 
         await until(lambda: house.ran == ["dig"])
         found = decoded(await lease_of(house))
         assert found is not None
-        assert (found.pid, found.worker, found.seconds) == (os.getpid(), "the first", 2.0)
+        assert (found.pid, found.worker, found.seconds) == (os.getpid(), "the first", 15.0)
         house.release()
         await watch.task
         # It rests on a question.

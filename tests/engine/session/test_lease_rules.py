@@ -156,7 +156,7 @@ HANGS: dict[str, Any] = {"renewed": NOW - TIME - 1.0}
 
 
 def test_a_record_says_who_is_at_work_and_since_when(now: Now) -> None:
-    found = decoded(encoded("w", "mine", 7.0, TIME))
+    found = decoded(encoded("w", "mine", 7.0, TIME, ""))
     assert found is not None
     assert (found.host, found.pid, found.worker, found.since) == (socket.gethostname(), os.getpid(), "w", 7.0)
     assert (found.token, found.seconds, found.renewed) == ("mine", TIME, now.seconds)

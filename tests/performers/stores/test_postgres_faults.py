@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -217,6 +218,54 @@ async def test_it_survives_kill_9(
     monkeypatch.syspath_prepend(tmp_path)
     place = f"{durable_server.dsn} {new_schema()}"
     assert await survives_kill("survivors_in_a_database:opened", place, kills=5, seed=1) > 15
+
+
+LIVES = """
+import asyncio, sys
+from turnwheel.performers import PostgresStore
+
+async def main():
+    dsn, schema = sys.argv[1:]
+    store = PostgresStore(dsn, schema=schema)
+    while True:
+        await store.info("s")
+        print(store.presence, flush=True)
+        await asyncio.sleep(0.1)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_is_absent_once_it_is_dead_and_not_where_it_stands_still(
+    durable_server: PostgresServer,
+) -> None:
+    schema, marks = new_schema(), list[str]()
+    store = PostgresStore(durable_server.dsn, schema=schema)
+    given = (sys.executable, "-c", LIVES, durable_server.dsn, schema)
+    others = [await asyncio.create_subprocess_exec(*given, stdout=asyncio.subprocess.PIPE) for _ in range(3)]
+    for other in others:
+        assert other.stdout is not None
+        marks.append((await other.stdout.readline()).decode().strip())
+    dead, still, _ = marks
+    try:
+        assert await store.absent([*marks, "nobody"]) == {"nobody"}
+        others[0].kill()
+        others[1].send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(PATIENCE):
+            while not await store.absent(marks):  # noqa: ASYNC110  # no event tells it
+                await asyncio.sleep(0.01)
+        assert await store.absent(marks) == {dead}
+        # All lose their connections, and whoever lives connects again.
+        await asyncio.to_thread(durable_server.crash)
+        async with asyncio.timeout(PATIENCE):
+            while await store.absent(marks) != {dead, still}:  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.01)
+    finally:
+        for other in others:
+            with suppress(ProcessLookupError):
+                other.kill()
+            await other.wait()
+        await store.close()
 
 
 RACER = """

@@ -106,7 +106,7 @@ class World:
 
 
 def server(connections: int = 2, patience: float = 10.0) -> Server:
-    return Server(DSN, "mine", connections, patience)
+    return Server(DSN, "mine", connections, patience, "turnwheel 1")
 
 
 @pytest.mark.parametrize(
@@ -362,12 +362,12 @@ async def test_a_connection_that_does_not_take_leave_is_cut(monkeypatch: pytest.
 
 async def test_a_connection_is_to_the_schema_and_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, [])
-    await Server(DSN, 'my "own"', 1, 10.0).connect()
+    await Server(DSN, 'my "own"', 1, 10.0, "turnwheel 1").connect()
     (settings,) = world.settings
     assert settings["timeout"] == 5.0
     assert settings["server_settings"] == {
         "search_path": '"my ""own"""',
-        "application_name": "turnwheel",
+        "application_name": "turnwheel 1",
         "default_transaction_isolation": "read committed",
     }
 
