@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
 import msgspec
 from starlette.applications import Starlette
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
+A = TypeVar("A", Response, EventStream, Response | EventStream)
+
 # As `Session.watch` takes it; an empty one is none.
 POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
 LIST_POSITION = {"type": "string", "pattern": r"^([0-9]{1,18})?$"}
@@ -70,6 +72,13 @@ EVENT_PARAMETERS = (
     Parameter(name="since", about=SINCE_SAYS, schema=POSITION),
     Parameter(name="Last-Event-ID", about="the id behind which to begin", place="header", schema=POSITION),
 )
+
+NOSNIFF = "X-Content-Type-Options"
+# The page of the document has its style in it, loads nothing, and is framed by no other page.
+DOCS_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+}
 
 # How often an input is tried again that another process was quicker than, and the seconds in between.
 CONFLICTS, CONFLICT_PAUSE = 15, 0.1
@@ -233,7 +242,7 @@ class AgentServer:
     async def get_docs(self, call: HttpCall) -> Response:
         """The same document, to read."""
         del call
-        return HTMLResponse(docs_page(self._document))
+        return HTMLResponse(docs_page(self._document), headers=DOCS_HEADERS)
 
     # From a request to an answer
 
@@ -250,18 +259,18 @@ class AgentServer:
                 body = await body_of(operation, request, self.limits.body)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
-                return _json(given, operation.status) if isinstance(given, bytes) else given
+                return _unsniffed(_json(given, operation.status) if isinstance(given, bytes) else given)
             except asyncio.CancelledError:
                 status = UNANSWERED
                 raise
             except ClientDisconnect:
                 # No fault of the server; the caller does not hear of it any more.
                 status = UNANSWERED
-                return problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did")
+                return _unsniffed(problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did"))
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
                 status = refused.status
-                return problem(refused.status, names.hidden(refused.detail), refused.headers)
+                return _unsniffed(problem(refused.status, names.hidden(refused.detail), refused.headers))
             finally:
                 self.metrics.count(operation.method, operation.path, status)
 
@@ -284,6 +293,13 @@ class AgentServer:
         for each in self.operations:
             by_path.setdefault(each.path, {})[each.method] = self.endpoint(each)
         return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
+
+
+def _unsniffed(answer: A) -> A:
+    """*answer*, which a browser takes for nothing but its media type."""
+    if isinstance(answer, Response):
+        answer.headers[NOSNIFF] = "nosniff"
+    return answer
 
 
 def _json(data: bytes, status: HTTPStatus) -> Response:
@@ -315,9 +331,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
     del request
     if isinstance(error, HTTPException):
         headers = None if error.headers is None else dict(error.headers)
-        return problem(HTTPStatus(error.status_code), str(error.detail), headers)
+        return _unsniffed(problem(HTTPStatus(error.status_code), str(error.detail), headers))
     warn("", "a request failed", error)
-    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the server; its log has more")
+    return _unsniffed(problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the server; its log has more"))
 
 
 def create_app(  # noqa: PLR0913  # settings, each with a default

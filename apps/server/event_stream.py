@@ -61,6 +61,7 @@ VOCABULARIES: Mapping[str, Callable[[str], Vocabulary]] = {
 
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
     # A proxy that collects an answer would hold back what is to be seen at once.
     (b"x-accel-buffering", b"no"),

@@ -2,15 +2,18 @@
 Requests with an `Idempotency-Key`: each is done once, and a repeat is answered as the first one was.
 
 Theory of operation. What came under keys for a session stands in a journal beside its own, named as that of a
-child, so it goes when the session goes. A request is noted there with the digest of its body before it is
-done, and its answer behind it. One that is refused has changed nothing and frees its key, and so does who
-deletes the session that it made. A crash leaves a note without an answer: then the same request is done
-again, and the ids that are derived from the key make it the same message, session or fork.
+child, so it goes when the session goes. A request is noted there with a digest of its body before it is done,
+and its answer behind it. The digest is keyed with the key of the client, which the store has not: one that
+anybody can make would tell a body of a few letters, such as a PIN. One that is refused has changed nothing
+and frees its key, and so does who deletes the session that it made. A crash leaves a note without an answer:
+then the same request is done again, and the ids that are derived from the key make it the same message,
+session or fork.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -94,7 +97,8 @@ class KeyedAnswers:
         # One key may be used for several requests of other kinds.
         path = operation.path.format(**call.request.path_params)
         key = _digest(operation.method.encode(), clean(path).encode(), call.key.encode())
-        asked = Note(key=key, body=_digest(msgspec.json.encode(call.body, order="deterministic")))
+        body = msgspec.json.encode(call.body, order="deterministic")
+        asked = Note(key=key, body=hmac.digest(call.key.encode(), body, "sha256").hex())
         async with self._under_way.setdefault(f"{session}\n{key}", asyncio.Lock()):
             known = await self._write(session, asked, first=True)
             if known is not None and await self._outlived(operation, call, known):

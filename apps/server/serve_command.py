@@ -160,6 +160,8 @@ async def _until_signal(app: Any, served: AgentServer, listening: socket.socket,
     """Serve *app* until a signal: then streams end, work drains, and the answers under way go out."""
     import uvicorn  # noqa: PLC0415  # the extra may be missing
 
+    from .connections import BoundedHeads  # noqa: PLC0415  # as above
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -172,7 +174,13 @@ async def _until_signal(app: Any, served: AgentServer, listening: socket.socket,
             yield
 
     server = Server(
-        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=LAST_ANSWERS)
+        uvicorn.Config(
+            app,
+            http=BoundedHeads,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=LAST_ANSWERS,
+        )
     )
     ended_by: list[Exit] = []
     draining: list[asyncio.Task[None]] = []

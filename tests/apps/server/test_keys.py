@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from support.http_server import Asking, scripted, serving
 
 from turnwheel import MemoryStore, SQLiteStore
 from turnwheel.apps.cli.commands import turnwheel
+from turnwheel.apps.server.bodies import ApprovalForOne
 from turnwheel.effects import StoreError
 from turnwheel.engine import delete
 from turnwheel.performers.stores.base import Entries, Store
@@ -47,6 +50,27 @@ async def begun(server: Asking) -> Any:
 
 def model() -> Any:
     return scripted(says("Hi."), PAY, *[says("Well.")] * 4, partial=True)
+
+
+async def test_a_few_digits_of_a_body_are_not_told_by_what_is_kept_of_it() -> None:
+    store = MemoryStore()
+    async with serving(model(), store) as server:
+        asked = await begun(server)
+        answer = {"decision": "approve", "arguments": {"amount": 4711}}
+        key = {"Idempotency-Key": "5f2d6c1e-0f6f-4a8e-9d39-0a6f0f6f5b1c"}
+        await server.post(f"/api/sessions/s/questions/{asked['id']}", answer, headers=key)
+        kept = [
+            entry
+            for one in await store.list()
+            if "#" in one.session
+            for entry in await store.load(one.session)
+        ]
+    assert kept
+    for amount in range(10_000):
+        given = ApprovalForOne(arguments={"amount": amount})
+        body = msgspec.json.encode(given, order="deterministic")
+        digest = sha256(body).hexdigest().encode()
+        assert not any(digest in entry for entry in kept)
 
 
 async def journals(store: Store) -> dict[str, int]:
