@@ -4,7 +4,8 @@ const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, props, children) {
   // Before the properties: `dir` is worked out anew for each child that comes after it.
-  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  // One by one: a call has room for some ten thousand arguments, and a text may have more parts.
+  for (const child of children.flat(2)) if (child !== null && child !== undefined && child !== false) element.append(child);
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);

@@ -17,6 +17,10 @@ const SPANS = [
 ];
 const INLINE = new RegExp(SPANS.join("|"));
 
+// Of one text; behind so many elements it is shown as it is. A browser with a hundred thousand of them stands still.
+const MOST = 5_000;
+let left = MOST;
+
 function link(target, children) {
   if (!/^https?:\/\//i.test(target)) return h("span", null, children);
   return h("a", { href: target, target: "_blank", rel: "noopener noreferrer nofollow" }, children);
@@ -26,11 +30,12 @@ export function inline(text, depth = 0) {
   const found = [];
   // Deeper than people write, and than a model should make a browser go.
   for (let rest = text; rest; ) {
-    const match = depth < 6 ? INLINE.exec(rest) : null;
+    const match = depth < 6 && left > 0 ? INLINE.exec(rest) : null;
     if (!match) {
       found.push(rest);
       break;
     }
+    left -= 1;
     if (match.index) found.push(rest.slice(0, match.index));
     const [all, escaped, code2, code, both, strong, em, em2, struck, words, target, auto, bare, line] = match;
     if (escaped !== undefined) found.push(escaped);
@@ -66,9 +71,14 @@ const AUTO = { dir: "auto" };
 export function markdown(text, depth = 0) {
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
   const found = [];
+  if (depth === 0) left = MOST;
   for (let n = 0; n < lines.length; ) {
     const line = lines[n];
     let match;
+    if ((left -= 1) < 0) {
+      found.push(h("pre", { tabindex: 0 }, lines.slice(n).join("\n")));
+      break;
+    }
     if (!line.trim()) n += 1;
     else if ((match = FENCE.exec(line))) {
       const body = [];
@@ -93,7 +103,7 @@ export function markdown(text, depth = 0) {
     } else if (line.includes("|") && TABLE.test(lines[n + 1] ?? "")) {
       const head = cells(line), sides = cells(lines[n + 1]).map(side);
       const rows = [];
-      for (n += 2; n < lines.length && lines[n].includes("|"); n += 1) rows.push(cells(lines[n]));
+      for (n += 2; n < lines.length && lines[n].includes("|") && (left -= head.length) > 0; n += 1) rows.push(cells(lines[n]).slice(0, head.length));
       const row = (tag) => (texts) => h("tr", null, texts.map((cell, column) => h(tag, { ...AUTO, class: sides[column] }, inline(cell))));
       found.push(
         h("div", { class: "table", tabindex: 0 },
@@ -119,7 +129,7 @@ function listAt(lines, start, depth) {
   const list = h(number === undefined ? "ul" : "ol", { ...AUTO, start: number > 1 ? number : null });
   const isDeeper = (line = "") => line.trim() && /^\s*/.exec(line)[0].length > indent.length;
   let n = start;
-  while (n < lines.length) {
+  while (n < lines.length && (n === start || left > 0)) {
     const match = ITEM.exec(lines[n]);
     if (!match || match[1].length !== indent.length || (match[2] === undefined) !== (number === undefined)) break;
     const begins = lines[n].length - match[3].length;

@@ -261,6 +261,19 @@ async def test_markdown_is_shown_as_it_is_meant(console: Opens) -> None:
         assert await prose.locator("ul", has_text="שלום").last.evaluate(direction) == "rtl"
 
 
+@pytest.mark.parametrize("part", ["`a` ", "- a\n", "|a|b|\n|-|-|\n", "> # a\n\n"])
+async def test_a_text_of_a_hundred_thousand_parts_hides_no_question(console: Opens, part: str) -> None:
+    text = part * (280_000 // len(part))
+    async with console(scripted(calls(("pay", {"amount": 5}), text=text), says("Paid."))) as opened:
+        page = await opened.page()
+        await begin(page, "Pay")
+        await page.locator(".questions [data-act=approve]").wait_for()
+        shown = page.locator(".answer .prose").first
+        assert await shown.locator("*").count() < 20_000
+        # All of it is there, in parts or as it is.
+        assert (await shown.inner_text()).count("a") == text.count("a")
+
+
 async def test_no_text_holds_the_page_up(console: Opens) -> None:
     async with console(scripted(partial=True)) as opened:
         page = await opened.page()
