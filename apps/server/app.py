@@ -31,7 +31,6 @@ from ...performers.base import warn
 from ...performers.stores.base import checked_store
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
-from .ag_ui_routes import AgUiRoutes
 from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
 from .limits import RequestRates, ServerLimits, Streams
@@ -41,11 +40,11 @@ from .open_sessions import OpenSessions, Turns
 from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
 from .problems import Refused, problem, refusal_of
+from .protocol_routes import ProtocolRoutes
 from .request_body import body_of
 from .session_routes import SessionRoutes
 from .step_routes import StepRoutes
 from .takeovers import Takeovers
-from .ui_message_routes import UiMessageRoutes
 
 if TYPE_CHECKING:
     from ...engine.agent import Agent
@@ -125,8 +124,8 @@ class AgentServer:
         self.metrics = Metrics(self.opens, self.streams)
         self.lists = ListFeed(self.opens)
         sessions, steps = SessionRoutes(self.opens, self.lists, limits.attached), StepRoutes(self.opens)
-        protocols = AgUiRoutes(self.opens, self.streams), UiMessageRoutes(self.opens, self.streams)
-        parts = (sessions, steps, *protocols, ConsoleRoutes(self.opens), self)
+        protocols = ProtocolRoutes(self.opens, self.streams)
+        parts = (sessions, steps, protocols, ConsoleRoutes(self.opens), self)
         self.operations = [each for routes in parts for each in operations_of(routes)]
         self._document = openapi(self.operations, secured=bool(access.tokens))
 

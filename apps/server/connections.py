@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import final
 
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Seconds in which a head has to be there, from the connection or from its first byte.
 HEAD_WITHIN = 10.0
@@ -17,7 +17,7 @@ class BoundedHeads(H11Protocol):
 
     _late: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it  # pyright: ignore[reportIncompatibleMethodOverride]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for the first head."""
         super().connection_made(transport)
         self._wait()
@@ -25,8 +25,8 @@ class BoundedHeads(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take in *data*, which may be a part of a head."""
         super().data_received(data)
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and not cycle.response_complete:
+        # There is no cycle before the first head is whole, whatever the types say.
+        if not getattr(self.cycle, "response_complete", True):
             self._stop_waiting()
         elif self._late is None:
             self._wait()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 RENEWALS = 3
 
 # Seconds between two looks of an observer at the lease of another machine.
-LOOK_AGAIN = 0.5
+WATCH_PAUSE = 0.5
 
 
 @final
@@ -332,7 +332,7 @@ class SessionLease:
             return ours or where is Workplace.NOWHERE
         end, absence = time.monotonic() + found.seconds, Absence(self.journal.store)
         while time.monotonic() < end and not await absence.gone([found.presence]):
-            await asyncio.sleep(min(LOOK_AGAIN, found.seconds / 4))
+            await asyncio.sleep(min(WATCH_PAUSE, found.seconds / 4))
             now = decoded(await self._swap(None, None))
             if now != found:
                 return now is None

@@ -129,7 +129,7 @@ async def test_one_of_another_machine_counts_by_what_is_seen_of_it(
     if fate != "silent":
         # Many looks within a lease that does not lapse in the time of this test.
         foreign["seconds"] = PATIENCE
-        monkeypatch.setattr("turnwheel.engine.session.lease.LOOK_AGAIN", 0.002)
+        monkeypatch.setattr("turnwheel.engine.session.lease.WATCH_PAUSE", 0.002)
     await left(one, record(**foreign))
     began, going = time.monotonic(), asyncio.ensure_future(one.session(says("mine")).resume())
     await turns(10)
@@ -161,7 +161,7 @@ async def test_a_death_on_another_machine_is_known_by_who_is_connected_to_the_st
     monkeypatch: pytest.MonkeyPatch, fate: str
 ) -> None:
     """One that is cut off or stands still stays connected, and keeps its lease for as long as it says."""
-    monkeypatch.setattr("turnwheel.engine.session.lease.LOOK_AGAIN", 0.002)
+    monkeypatch.setattr("turnwheel.engine.session.lease.WATCH_PAUSE", 0.002)
     monkeypatch.setattr("turnwheel.performers.stores.absence.AWAY_FOR", SECONDS)
     house = House(Connected({"dead", "away for a moment"}))
     seconds = 5 * SECONDS if fate == "cut off" else PATIENCE

@@ -1,4 +1,4 @@
-"""The endpoints of the AI SDK: messages are answered with a stream of chunks, which can be resumed."""
+"""The endpoints of other protocols: what is posted begins a run, and the run is the answer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 from starlette.responses import Response
 
-from ...projections import UiMessageChunks, posted_to_ui_messages
-from .bodies import UiMessagesPost
+from ...projections import AgUiEvents, UiMessageChunks, posted_to_ag_ui, posted_to_ui_messages
+from .bodies import AgUiPost, UiMessagesPost
 from .event_stream import EventStream
 from .operations import HttpCall, operation
 from .run_answer import Protocol, RunAnswers
@@ -16,6 +16,8 @@ from .run_answer import Protocol, RunAnswers
 if TYPE_CHECKING:
     from .limits import Streams
     from .open_sessions import OpenSessions
+
+AG_UI = Protocol(vocabulary=AgUiEvents.of)
 
 UI_MESSAGES = Protocol(
     vocabulary=UiMessageChunks.of,
@@ -27,22 +29,26 @@ CHAT = "/api/agents/{agent}/ui-messages"
 
 
 @attrs.frozen
-class UiMessageRoutes:
-    """The operations of the AI SDK."""
+class ProtocolRoutes:
+    """The operations of AG-UI and of the AI SDK."""
 
     opens: OpenSessions
     streams: Streams
 
-    @property
-    def _answers(self) -> RunAnswers:
-        return RunAnswers(self.opens, self.streams, UI_MESSAGES)
+    @operation("POST", "/api/agents/{agent}/ag-ui", takes=AgUiPost, files=True, gives="text/event-stream")
+    async def ag_ui(self, call: HttpCall) -> Response | EventStream:
+        """Run an agent as AG-UI has it: a RunAgentInput is answered with its events."""
+        return await self._answers(AG_UI).answer(call, posted_to_ag_ui(call.body))
 
     @operation("POST", CHAT, takes=UiMessagesPost, files=True, gives="text/event-stream")
     async def ui_messages(self, call: HttpCall) -> Response | EventStream:
         """Run an agent as the AI SDK has it: messages are answered with chunks."""
-        return await self._answers.answer(call, posted_to_ui_messages(call.body))
+        return await self._answers(UI_MESSAGES).answer(call, posted_to_ui_messages(call.body))
 
     @operation("GET", CHAT + "/{id}/stream", gives="text/event-stream", nothing="No message is under way")
     async def ui_message_stream(self, call: HttpCall) -> Response | EventStream:
         """The chunks of the message under way, from its beginning; 204 without one."""
-        return await self._answers.resumed(call, call.session)
+        return await self._answers(UI_MESSAGES).resumed(call, call.session)
+
+    def _answers(self, protocol: Protocol) -> RunAnswers:
+        return RunAnswers(self.opens, self.streams, protocol)
