@@ -3,10 +3,10 @@ Requests with an `Idempotency-Key`: each is done once, and a repeat is answered 
 
 Theory of operation. What came under keys for a session stands in a journal beside its own, named as that of a
 child, so it goes when the session goes. A request is noted there with a digest of its body before it is done,
-and its answer behind it. The digest is keyed with the key of the client, which the store has not: one that
-anybody can make would tell a body of a few letters, such as a PIN. A refused request has changed nothing and
-frees its key, and so does who deletes the session that it made. A crash leaves a note without an answer: then
-the same request is done again, and the ids that are derived from the key make it the same message, session or
+and its answer behind it. The digest is keyed with the key of the client, which the store has not: a plain one
+would tell a body of a few letters, such as a PIN. A request that is refused frees its key, for it has changed
+nothing, and so does who deletes the session that it made. A crash leaves a note without an answer: then the
+same request is done again, and the ids that are derived from the key make it the same message, session or
 fork.
 """
 
