@@ -3,18 +3,21 @@ The file of a `SQLiteStore`: how it is opened, how work is done with it, and wha
 
 Theory of operation. A file is made once, and after that it is only found. Every use ends with a look whether
 the path still names the file that was opened, since SQLite does not look. A file that was cut off, emptied,
-replaced or deleted is an error that says so, and never an empty store.
+replaced or deleted is an error that says so, and never an empty store. A file on a read-only file system is
+read as it is, by a copy where it has a log: SQLite would have to write beside it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
 
 from ...effects.errors import NewerVersion, StoreError, TurnwheelError
@@ -66,6 +69,7 @@ class StoreFile:
         self._files: tuple[_File, _File] | None = None  # itself and its log, when it was opened last
         self._size = 0
         self._suspect = False  # it was cut off or replaced, so the next opening looks at all of it
+        self._copy: TemporaryDirectory[str] | None = None
 
     def read(self, work: StoreWork[T]) -> T | Exception:
         """What *work* finds out."""
@@ -98,21 +102,23 @@ class StoreFile:
     def close(self) -> Exception | None:
         """Let go of the file."""
         db, self._db = self._db, None
+        copy, self._copy = self._copy, None
         try:
             if db is not None:
                 db.close()
-        except sqlite3.Error as error:
+            if copy is not None:
+                copy.cleanup()
+        except (sqlite3.Error, OSError) as error:
             return self._explained(error)
         return None
 
     def _opened(self) -> sqlite3.Connection:
-        if self._db is None:
+        if self._db is None and is_fixed(self._place):
+            self._db = self._opened_fixed()
+        elif self._db is None:
             size = self._check_beginning()
             Path(self._place).parent.mkdir(parents=True, exist_ok=True)
-            # Transactions are begun by hand.
-            db = sqlite3.connect(self._place, timeout=BUSY_SECONDS, isolation_level=None)
-            # What another program wrote is text of any bytes: one such row must not hide the others.
-            db.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
+            db = _connected(self._place)
             try:
                 self._check_pages(db, size)
                 _prepare(db, self._place, self._durability, self._mark)
@@ -126,6 +132,29 @@ class StoreFile:
         elif self._suspect:
             self._check()
         return self._db
+
+    def _opened_fixed(self) -> sqlite3.Connection:
+        """The file on a read-only file system, for reading."""
+        place, log = Path(self._place), _stat(self._log)
+        if log is None or not log.st_size:
+            # Immutable: nothing is looked for, or made, beside it.
+            db = _connected(f"{place.as_uri()}?mode=ro&immutable=1", uri=True)
+        else:
+            self._copy = TemporaryDirectory(prefix="turnwheel-")
+            for each in (self._place, self._log):
+                shutil.copy(each, self._copy.name)
+            db = _connected(f"{Path(self._copy.name, place.name).as_uri()}?mode=ro", uri=True)
+        try:
+            self._check_fixed(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _check_fixed(self, db: sqlite3.Connection) -> None:
+        if not _layout(db, self._place):
+            raise _fault(self, "is empty, and on a read-only file system", "name another path")
+        _check_mark(db, self._place, self._mark)
 
     def _status(self) -> tuple[tuple[_File, _File], int]:
         """Which files the path and its log are now, and how large the first is."""
@@ -174,6 +203,9 @@ class StoreFile:
 
     def _check(self) -> None:
         """Make sure that other processes find what was written, and raise where they do not."""
+        if self._files is None:
+            # Nothing is written to one on a read-only file system.
+            return
         # SQLite goes on happily with a file that has no name any more: every append would succeed, and all of
         # them would be gone with this process.
         try:
@@ -185,7 +217,7 @@ class StoreFile:
             return
         self._suspect = True
         here = _stat(self._place)
-        if here is None or self._files is None or _which(here) != self._files[0]:
+        if here is None or _which(here) != self._files[0]:
             # It may be the last copy of its entries, so the connection, which can still copy them, stays
             # open.
             way_out = f"put it back to go on, or move its log {self._log!r} away too to begin anew"
@@ -220,6 +252,23 @@ class StoreFile:
         explained = StoreError(f"store {self.path!r}: {what}; {way_out}")
         explained.__cause__ = error
         return explained
+
+
+def is_fixed(place: str) -> bool:
+    """Whether the file *place* is there, on a file system that is mounted read-only."""
+    try:
+        return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    except (OSError, AttributeError):
+        # It is not there yet, or the system cannot tell.
+        return False
+
+
+def _connected(database: str, *, uri: bool = False) -> sqlite3.Connection:
+    # Transactions are begun by hand.
+    db = sqlite3.connect(database, timeout=BUSY_SECONDS, isolation_level=None, uri=uri)
+    # What another program wrote is text of any bytes: one such row must not hide the others.
+    db.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
+    return db
 
 
 def _fault(file: StoreFile, what: str, way_out: str) -> StoreError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,9 +10,15 @@ from typing import Any
 
 import pytest
 
+from turnwheel import Agent, SQLiteStore
+from turnwheel.effects import CallModel
 from turnwheel.effects.errors import SessionGone, StoreError
+from turnwheel.engine.inspect.archive import export, replay
+from turnwheel.engine.inspect.listing import listed
+from turnwheel.performers.stores import sqlite_file
 from turnwheel.performers.stores.base import Durability
-from turnwheel.performers.stores.sqlite_file import APPLICATION_ID, LAYOUT_VERSION, StoreFile
+from turnwheel.performers.stores.sqlite_file import APPLICATION_ID, LAYOUT_VERSION, StoreFile, is_fixed
+from turnwheel.testing.scripted import ScriptedModel, says
 
 
 @pytest.fixture
@@ -183,3 +190,62 @@ def test_a_writer_that_keeps_the_file_is_told(
         other.execute("rollback")
     other.close()
     assert file.write([adding("b")]) == ["b"]
+
+
+# On a read-only file system
+
+
+async def session_in(place: Path) -> SQLiteStore:
+    """A store at *place*, still open, with a session that was answered."""
+    store = SQLiteStore(place)
+    performers = {CallModel: ScriptedModel(says("hi"))}
+    await Agent(model="scripted", store=store, performers=performers).session("s").run("go")
+    return store
+
+
+def beside(place: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in place.parent.iterdir()}
+
+
+@pytest.mark.parametrize("left", ["closed", "killed"])
+async def test_a_store_on_a_read_only_file_system_is_read_and_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """One that was killed has its latest entries in the log."""
+    written = await session_in(tmp_path / "written.db")
+    if left == "closed":
+        await written.close()
+    (tmp_path / "fixed").mkdir()
+    place = tmp_path / "fixed" / "s.db"
+    for end in ("", "-wal") if left == "killed" else ("",):
+        shutil.copy(f"{tmp_path / 'written.db'}{end}", f"{place}{end}")
+    await written.close()
+    monkeypatch.setattr(sqlite_file, "is_fixed", lambda _: True)
+    before, store = beside(place), SQLiteStore(place)
+    assert [one.session for one in await listed(store)] == ["s"]
+    assert b'"hi"' in await export(store, "s")
+    assert [step.label async for step in replay(store, "s")][-1] == "done"
+    session = await Agent(model="scripted", store=store).session("s").load()
+    assert session.history[-1].text == "hi"
+    with pytest.raises(StoreError, match="you may not write in it"):
+        await session.send("more")
+    assert [one.session for one in await listed(store)] == ["s"]
+    await store.close()
+    assert beside(place) == before
+
+
+async def test_an_empty_file_on_a_read_only_file_system_is_no_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.touch()
+    monkeypatch.setattr(sqlite_file, "is_fixed", lambda _: True)
+    store = SQLiteStore(path)
+    with pytest.raises(StoreError, match="is empty, and on a read-only file system; name another path"):
+        await store.list()
+    await store.close()
+
+
+def test_a_file_that_is_not_there_is_on_no_read_only_file_system(path: Path) -> None:
+    assert not is_fixed(str(path))
+    path.touch()
+    assert not is_fixed(str(path))
