@@ -19,13 +19,14 @@
 #   make scenarios  the stories of tests/scenarios, recorded anew
 #   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
+#   make audit      known faults of the versions in requirements.lock, where a database of them can be reached
 #   make wheel      dist/*.whl, which pip installs into any environment
 #   make clean      forget everything that was made here, the environment too
 #
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench bench-served prove torture soak hosts fuzz golden lock wheel clean
+.PHONY: run test test-all mutants scenarios check diagrams screenshots notebooks behaviours bench bench-served prove torture soak hosts fuzz golden lock audit wheel clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -133,6 +134,12 @@ lock: $(BIN)/python
 	{ echo "# The versions make installs; written by make lock."; \
 		$(BIN)/python -m pip freeze --exclude-editable; } > requirements.lock
 
+# In an environment of its own: it has forty packages. It fails where the database does not know the versions.
+audit:
+	python3 -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	.venv-audit/bin/pip-audit --requirement requirements.lock --disable-pip --no-deps --strict --progress-spinner off
+
 # setuptools collects files in build/lib and packs all it finds there, also files deleted since the last wheel.
 wheel: $(BIN)/python
 	rm -rf dist build/lib build/bdist.*
@@ -141,7 +148,7 @@ wheel: $(BIN)/python
 	@ls dist/*.whl
 
 clean:
-	rm -rf .venv .cache build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-audit .cache build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(TESTING): $(BIN)/python
