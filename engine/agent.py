@@ -25,6 +25,7 @@ from ..performers.models.prices import PriceList, priced
 from ..performers.models.rate_limits import RateLimit
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
+from ..performers.processes import machine
 from ..performers.stores.base import Store, checked_store
 from ..performers.tools.choice import ToolChoice, offer
 from ..performers.tools.decorator import Tool
@@ -122,6 +123,11 @@ def _children(children: Iterable[effects.ChildSpec]) -> tuple[effects.ChildSpec,
 
 def _paths(paths: Iterable[str | Path]) -> tuple[str | Path, ...]:
     return tuple(paths)
+
+
+def _usual_lease() -> float:
+    # Where only time tells that a process of this machine is gone, it has to be short.
+    return 15.0 if machine() else 2.0
 
 
 def _own_vault() -> Vault:
@@ -268,8 +274,8 @@ class Agent:
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
     A session keeps the denials of its earlier runs, but for those that are *lifted*.
-    A process at work renews its *lease* of the session, and is taken for gone after so many seconds without;
-    *worker* is its name for other processes.
+    A process at work renews its *lease* of the session, and is taken for gone after so many seconds without:
+    15, or 2 where only that tells that a process is gone. *worker* is its name for other processes.
     """
 
     model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(name=DEFAULT_MODEL), converter=_spec)
@@ -314,7 +320,7 @@ class Agent:
     performers: Performers = attrs.field(factory=dict)
     retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     lifted: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
-    lease: float = attrs.field(default=15.0, validator=seconds)
+    lease: float = attrs.field(factory=_usual_lease, validator=seconds)
     worker: str = ""
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))

@@ -9,18 +9,18 @@ from typing import Generic, TypeVar, final
 
 T = TypeVar("T")
 
-# What is done in one go of the event loop: items of one work, and seconds of all works together. A few items
-# are done in any case, so that what is short takes the same goes on a busy machine.
+# What is done in one iteration of the event loop: items of one work, and seconds of all works together. A few
+# items are done in any case, so that what is short takes the same iterations on a busy machine.
 AT_ONCE, SECONDS, FEW = 50, 0.004, 10
 
-# The event loop in which a slice was begun, and when all slices end that are done in this go.
+# The event loop in which a slice was begun, and when all slices end that are done in this iteration.
 _slice: tuple[asyncio.AbstractEventLoop | None, float] = (None, 0.0)
 
 
 @final
 class Slices(AsyncIterator[T], Generic[T]):
     """
-    *items*, with a go of the event loop for others after *at_once* of them, or fewer where these take long.
+    *items*; others have an iteration of the event loop after *at_once* of them, or fewer that take long.
 
     No generator: one that is not iterated to its end would have to be closed.
     """
@@ -46,7 +46,7 @@ def _end_of_slice() -> float:
     loop = asyncio.get_running_loop()
     if _slice[0] is not loop:
         _slice = loop, perf_counter() + SECONDS
-        # Called first in the next go, before the works that go on in it.
+        # Called first in the next iteration, before the works that go on in it.
         loop.call_soon(_over)
     return _slice[1]
 

@@ -25,7 +25,6 @@ class StoreOver(Store):
         self.keeps_meters = self.kept.keeps_meters
         self.tells_news = self.kept.tells_news
         self.calls_on_news = self.kept.calls_on_news
-        self.presence = self.kept.presence
 
     @property
     def path(self) -> str:
@@ -70,6 +69,11 @@ class StoreOver(Store):
     async def renew(self, renewals: Mapping[str, tuple[bytes, bytes]]) -> Sequence[str]:
         """Put leases in the place of others."""
         return await self.kept.renew(renewals)
+
+    @property
+    def presence(self) -> str:
+        """The mark of this process at *kept*."""
+        return self.kept.presence
 
     async def absent(self, marks: Collection[str]) -> Collection[str]:
         """Those of *marks* whose processes are gone."""

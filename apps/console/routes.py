@@ -26,6 +26,7 @@ from ...engine.core.codec import TAG
 from ...engine.inspect.archive import bisect, costs, explain, replay
 from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Posted
+from ...performers.worker_pool import finish
 from ..cli.scenario_export import scenario_of
 from ..server.bodies import Listing
 from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole
@@ -213,7 +214,7 @@ class ConsoleRoutes:
             # In a thread: a scenario is played as a whole. One at a time: each thread that computes has the
             # event loop wait for its turn.
             async with self._scenarios:
-                story = await asyncio.to_thread(scenario_of, entries, call.session)
+                story = await finish(asyncio.to_thread(scenario_of, entries, call.session))
         except ConfigError as error:
             # It is well said, and this session cannot be told so.
             raise Refused(HTTPStatus.CONFLICT, str(error)) from error

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
-A = TypeVar("A", Response, EventStream, Response | EventStream)
+Answer = TypeVar("Answer", Response, EventStream, Response | EventStream)
 
 # As `Session.watch` takes it; an empty one is none.
 POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
@@ -258,18 +258,20 @@ class AgentServer:
                 body = await body_of(operation, request, self.limits.body)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
-                return _unsniffed(_json(given, operation.status) if isinstance(given, bytes) else given)
+                return _with_nosniff(_json(given, operation.status) if isinstance(given, bytes) else given)
             except asyncio.CancelledError:
                 status = UNANSWERED
                 raise
             except ClientDisconnect:
                 # No fault of the server; the caller does not hear of it any more.
                 status = UNANSWERED
-                return _unsniffed(problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did"))
+                return _with_nosniff(
+                    problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did")
+                )
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
                 status = refused.status
-                return _unsniffed(problem(refused.status, names.hidden(refused.detail), refused.headers))
+                return _with_nosniff(problem(refused.status, names.hidden(refused.detail), refused.headers))
             finally:
                 self.metrics.count(operation.method, operation.path, status)
 
@@ -294,7 +296,7 @@ class AgentServer:
         return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
 
 
-def _unsniffed(answer: A) -> A:
+def _with_nosniff(answer: Answer) -> Answer:
     """*answer*, which a browser takes for nothing but its media type."""
     if isinstance(answer, Response):
         answer.headers[NOSNIFF] = "nosniff"
@@ -330,9 +332,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
     del request
     if isinstance(error, HTTPException):
         headers = None if error.headers is None else dict(error.headers)
-        return _unsniffed(problem(HTTPStatus(error.status_code), str(error.detail), headers))
+        return _with_nosniff(problem(HTTPStatus(error.status_code), str(error.detail), headers))
     warn("", "a request failed", error)
-    return _unsniffed(problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the server; its log has more"))
+    return _with_nosniff(problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the server; its log has more"))
 
 
 def create_app(  # noqa: PLR0913  # settings, each with a default

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from ...engine.inspect.listing import Listed
     from ...performers.stores.base import Store
 
-# Seconds between two questions for deadlines that are over, and those of a process that counts the time.
-DEADLINES_EVERY, BEGINS_WITHIN = 2.0, 2.0
+# Seconds between two questions for deadlines that are over.
+DEADLINES_EVERY = 2.0
+
+# Seconds behind a deadline in which the process that waited for it has begun.
+BEGINS_WITHIN = 2.0
 
 # How often a run that fails is begun again here, and the seconds before the first time; they double.
 TRIES, FIRST_PAUSE = 5, 1.0

@@ -96,10 +96,11 @@ class Operation:
     """
     What *method* on *path* does; the first line of its handler's docstring says it.
 
-    *takes* is the type of its body, *needed* whether there has to be one, and *files* whether files, or a
-    whole conversation, may come in it. *gives* is the type of its answer, which has *status*, or the media
-    type of one that is no JSON. *open* is for those without a token, too. *nothing* says when it answers
-    without a body, which is then no content. What is *keyed* is done once for each `Idempotency-Key`.
+    *takes* is the type of its body, *needed* whether there has to be one, and *large* whether files, a whole
+    conversation or the arguments of a call may come in it. *gives* is the type of its answer, which has
+    *status*, or the media type of one that is no JSON. *open* is for those without a token, too. *nothing*
+    says when it answers without a body, which is then no content. What is *keyed* is done once for each
+    `Idempotency-Key`.
     """
 
     method: str
@@ -107,7 +108,7 @@ class Operation:
     handler: Handler
     takes: Any = None
     needed: bool = True
-    files: bool = False
+    large: bool = False
     gives: Any = None
     status: HTTPStatus = HTTPStatus.OK
     parameters: tuple[Parameter, ...] = ()

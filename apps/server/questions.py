@@ -74,7 +74,7 @@ async def approve_all(session: Session, answers: Sequence[tuple[str, events.Deci
             await session.approve(request, decision, by=by)
         except UnknownRequest:
             # One of these answers may close the question of another, such as a yes for all calls.
-            if not number:
+            if not number or request not in waiting:
                 raise
 
 

@@ -25,8 +25,8 @@ MAX_VALUES, MAX_DEPTH = 100_000, 64
 
 # A string, and one that the part of a body ends in, with the escape that is cut off there. The latter takes
 # all that is left: a search that began again at each of its quotes would take a time quadratic in them.
-_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(")[^"\\]*(?:\\.[^"\\]*)*(\\?)\Z', re.DOTALL)
-_IN_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(")[^"\\]*+(?:\\.[^"\\]*+)*+(\\?)\Z', re.DOTALL)
+_IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _CUT, _ESCAPING = b'"', b'"\\'
 
 # What structure consists of, with one character for any scalar, and what says nothing of it.
@@ -67,7 +67,7 @@ class JsonGauge:
             detail = f"the body has more than {MAX_VALUES:,} values; send less"
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
         if self._depth + opened > MAX_DEPTH:
-            self._go_down(shape.translate(None, b",0"))
+            self._go_down(shape.translate(None, b',0"\\'))
         else:
             self._depth += opened - shape.count(b"]") - shape.count(b"}")
 
@@ -106,8 +106,8 @@ async def body_of(operation: Operation, request: Request, most: int) -> Any:  # 
     """
     if operation.takes is None:
         return None
-    data = await _read(request, JsonGauge(MAX_JSON), most if operation.files else min(most, MAX_JSON))
-    if not data.strip() and not operation.needed:
+    data = await _read(request, JsonGauge(MAX_JSON), most if operation.large else min(most, MAX_JSON))
+    if not operation.needed and not data.strip():
         return None
     try:
         return _decoded(data, operation.takes)

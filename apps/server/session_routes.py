@@ -127,7 +127,7 @@ class SessionRoutes:
     # Beginning, looking, ending
 
     @operation(
-        "POST", "/api/sessions", takes=NewSession, files=True, gives=SessionBody, status=CREATED, keyed=True
+        "POST", "/api/sessions", takes=NewSession, large=True, gives=SessionBody, status=CREATED, keyed=True
     )
     async def create(self, call: HttpCall) -> SessionBody:
         """Begin a session, or find the one that has this id already."""
@@ -197,7 +197,7 @@ class SessionRoutes:
         "POST",
         f"{ONE_SESSION}/messages",
         takes=NewMessage,
-        files=True,
+        large=True,
         gives=AcceptedBody,
         status=ACCEPTED,
         keyed=True,
@@ -221,7 +221,12 @@ class SessionRoutes:
             return AcceptedBody(id=sent)
 
     @operation(
-        "POST", ONE_SESSION + "/questions/{question}", takes=NewDecision, gives=AnsweredBody, keyed=True
+        "POST",
+        ONE_SESSION + "/questions/{question}",
+        takes=NewDecision,
+        large=True,
+        gives=AnsweredBody,
+        keyed=True,
     )
     async def answer(self, call: HttpCall) -> AnsweredBody:
         """Answer a question; the run goes on by itself."""
@@ -338,6 +343,7 @@ class SessionRoutes:
         "POST",
         f"{ONE_SESSION}/fork",
         takes=NewFork,
+        large=True,
         needed=False,
         gives=SessionBody,
         status=CREATED,

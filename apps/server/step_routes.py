@@ -90,7 +90,7 @@ class StepRoutes:
                 ]
             )
 
-    @operation("POST", f"{ONE_SESSION}/preview", takes=TriedEvent, gives=PreviewBody)
+    @operation("POST", f"{ONE_SESSION}/preview", takes=TriedEvent, large=True, gives=PreviewBody)
     async def preview(self, call: HttpCall) -> PreviewBody:
         """What an event would lead to; nothing is performed, and nothing is written."""
         given: TriedEvent = call.body

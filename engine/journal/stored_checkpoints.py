@@ -17,9 +17,9 @@ import attrs
 
 from ...effects.errors import JournalError, WorldError
 from ...performers.base import logger, warn
-from ...performers.slices import Slices
+from ...performers.slices import AT_ONCE, Slices
 from ..core.machine import Machine, calls_at
-from .fold import SessionState, branch_targets, initial_state, read
+from .fold import SessionState, branch_targets, fold, initial_state, read
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -88,7 +88,9 @@ async def find_state(
 async def fold_in_slices(
     entries: Sequence[bytes], session: str, state: SessionState | None = None, known: int = 0
 ) -> SessionState:
-    """As `fold`, in slices."""
+    """As `fold`, in slices where there are more entries than one has."""
+    if len(entries) <= AT_ONCE:
+        return fold(entries, session, state, known)
     state = initial_state(entries) if state is None else state
     async for _ in Slices(read(entries, session, state, known)):
         pass

@@ -22,14 +22,14 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, cast, final
 from uuid import uuid4
 
 import attrs
 
 from ...effects.errors import SessionBusy, SessionOwner, Workplace, WorldError
+from ...performers.processes import born_here, machine, runs
 from ...performers.stores.absence import Absence
 from ...performers.worker_pool import finish
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .environment import Environment
 
 # Renewals within the time of a lease: one that comes late loses nothing.
-RENEWALS = 3
+RENEWALS, RENEWED_EVERY = 3, 0.5
 
 # Seconds between two looks of an observer at the lease of another machine.
 WATCH_PAUSE = 0.5
@@ -63,7 +63,7 @@ class LeaseRecord:
     token: str
     seconds: float
     renewed: float
-    presence: str
+    presence: str = ""
 
     @property
     def owner(self) -> SessionOwner:
@@ -92,7 +92,9 @@ def decoded(data: bytes | None) -> LeaseRecord | None:
     with suppress(ValueError, TypeError, KeyError):
         # None is no text, and so no record.
         known = json.loads(cast("bytes", data))
-        return LeaseRecord(**{each.name: known[each.name] for each in attrs.fields(LeaseRecord)})
+        return LeaseRecord(
+            **{each.name: known[each.name] for each in attrs.fields(LeaseRecord) if each.name in known}
+        )
     return None
 
 
@@ -104,51 +106,13 @@ def encoded(worker: str, token: str, since: float, seconds: float, presence: str
         worker=worker,
         since=since,
         machine=machine(),
-        born=_born_here(os.getpid()),
+        born=born_here(os.getpid()),
         token=token,
         seconds=seconds,
         renewed=time.monotonic(),
         presence=presence,
     )
     return json.dumps(attrs.asdict(record)).encode()
-
-
-# Processes of this machine
-
-
-@cache
-def machine() -> str:
-    """The boot and the namespaces in which pids and the monotonic clock mean the same; empty if not known."""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return " ".join([boot, *[str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "time")]])
-    return ""
-
-
-def born(pid: int) -> str:
-    """When process *pid* began, in ticks since the boot; empty where that cannot be read."""
-    with suppress(OSError):
-        # Behind the last bracket, since the name of a program may have any characters.
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        # A zombie has ended, although its parent has not asked for its exit code yet.
-        return "ended" if fields[0] in "ZX" else fields[19]
-    return ""
-
-
-# By pid: a process that was forked began later.
-_born_here = cache(born)
-
-
-def runs(pid: int, began: str) -> bool:
-    """Whether the process *pid* that *began* then still runs."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        # Another user's, whose beginning may be hidden from this one.
-        pass
-    return born(pid) in {began, ""}
 
 
 @final
@@ -257,7 +221,8 @@ class SessionLease:
                 self._renewed()
 
     def _renewed(self) -> None:
-        self._due = time.monotonic() + self.environment.lease / RENEWALS
+        # Often, however long it is: who looks at it sees soon that its process is at work.
+        self._due = time.monotonic() + min(self.environment.lease / RENEWALS, RENEWED_EVERY)
 
     async def release(self) -> None:
         """Give it up, where it is here, also when this is cancelled; where the store fails it runs out."""

@@ -34,6 +34,10 @@ SOON = 0.01
 ANY_SESSION = ""
 
 
+def _never() -> bool:
+    return False
+
+
 @final
 @attrs.frozen(eq=False)
 class Waiter:
@@ -47,7 +51,7 @@ class Waiter:
     wake: Callable[[], None]
     writer: Callable[[], object] = noop
     lease: SessionLease | None = None
-    works: Callable[[], bool] = bool
+    works: Callable[[], bool] = _never
 
 
 @final

@@ -29,6 +29,8 @@ from ...effects.errors import SessionGone, StoreConflict, UnknownRun
 from ...effects.events import Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
 from ...performers.base import noop
+from ...performers.slices import AT_ONCE
+from ...performers.worker_pool import finish
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..core.machine import Machine, Step
@@ -155,11 +157,13 @@ class SessionLog:
 
     async def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
-        # Until all entries are applied: an error, and a caller that is cancelled, leave a state of some.
+        # Until all entries are applied: an error leaves a state of some entries.
         self._anew = self.unread = True
         if before is not self.state:
             self.journal.checkpoints.begin(None)
-        self.state, self._parked = await fold_in_slices(entries, self.journal.session, before, known), None
+        # Finished also where the caller is cancelled: nothing is decided by a state of some of them.
+        folding = fold_in_slices(entries, self.journal.session, before, known)
+        self.state, self._parked = await finish(folding) if len(entries) > AT_ONCE else await folding, None
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)

@@ -620,11 +620,13 @@ def _due(log: SessionLog, environment: Environment) -> float | None:
 
 async def _read_again(log: SessionLog) -> None:
     """Read what is stored, and journal the interrupts that were not applied, for the next owner."""
-    runs, tries = log.state.runs, POST_TRIES
+    runs = log.state.runs
     # Another process may have gone on, or a step may be stored although its append failed.
     await log.read()
     waiting = [Posted(event=each) for each in log.state.interrupts]
-    while waiting and (tries := tries - 1):
+    for _ in range(POST_TRIES):
+        if not waiting:
+            break
         try:
             if await log.add(lambda: waiting[0] if log.state.unfinished and log.state.runs == runs else None):
                 del waiting[0]

@@ -27,6 +27,8 @@ class Absence:
     async def gone(self, marks: Iterable[str]) -> frozenset[str]:
         """Those of *marks* whose processes are absent, and were at each look of the latest `AWAY_FOR`."""
         asked = {*marks} - {"", self._store.presence}
+        # A look that fails has seen nothing: what was absent before it may have been there meanwhile.
+        before, self._since = self._since, {}
         absent, now = await self._store.absent(asked) if asked else (), time.monotonic()
-        self._since = {mark: self._since.get(mark, now) for mark in absent}
+        self._since = {mark: before.get(mark, now) for mark in absent}
         return frozenset([mark for mark, since in self._since.items() if now - since >= AWAY_FOR])

@@ -100,10 +100,16 @@ class Store(ABC):
     tells_news: bool = False
     # `on_news` calls at once where another process wrote.
     calls_on_news: bool = False
-    # What marks this process at the store for as long as it is connected, whatever becomes of a single
-    # connection; `absent` says of others. Without it, a process of another machine is known to be gone only
-    # by the lease that it does not renew.
-    presence: str = ""
+
+    @property
+    def presence(self) -> str:
+        """
+        What marks this process at the store for as long as it is connected; `absent` says of others.
+
+        Empty where there are no such marks: a process of another machine is then known to be gone only by the
+        lease that it does not renew.
+        """
+        return ""
 
     @property
     def path(self) -> str:
@@ -197,7 +203,8 @@ class Store(ABC):
         """
         Those of *marks* whose processes are not connected now; none where that cannot be told.
 
-        One may be about to connect again: after a restart of the store, all of them.
+        One may be about to connect again. Where that may be so of all, as after a restart of the store, it
+        cannot be told.
         """
         return ()
 

@@ -1,10 +1,10 @@
 """
 The file of a `SQLiteStore`: how it is opened, how work is done with it, and what its errors mean.
 
-Theory of operation. A file is made once, and after that it is only found. Every use ends with a look whether
-the path still names the file that was opened, since SQLite does not look. A file that was cut off, emptied,
-replaced or deleted is an error that says so, and never an empty store. A file on a read-only file system is
-read as it is, by a copy where it has a log: SQLite would have to write beside it.
+Theory of operation. A file is made once, and after that it is only found. Every use of it ends with a look
+whether the path still names the file that was opened, since SQLite does not look. A file that was cut off,
+emptied, replaced or deleted is an error that says so, and never an empty store. One on a read-only file
+system is read by a copy, which is made anew where the file has changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, final
 
 from ...effects.errors import NewerVersion, StoreError, TurnwheelError
 from .base import Durability
@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 # What a job does with an open file.
 StoreWork: TypeAlias = Callable[[sqlite3.Connection], T]
+
+# How often a file is copied that is written to meanwhile.
+COPIES = 5
 
 # How long to wait for another process's lock. An append holds it for milliseconds; this long is a hang.
 BUSY_SECONDS = 5.0
@@ -69,7 +72,9 @@ class StoreFile:
         self._files: tuple[_File, _File] | None = None  # itself and its log, when it was opened last
         self._size = 0
         self._suspect = False  # it was cut off or replaced, so the next opening looks at all of it
+        # Of a file that is read by a copy: the copy, and what the file and its log were then.
         self._copy: TemporaryDirectory[str] | None = None
+        self._copied_from: _Stamps | None = None
 
     def read(self, work: StoreWork[T]) -> T | Exception:
         """What *work* finds out."""
@@ -102,7 +107,7 @@ class StoreFile:
     def close(self) -> Exception | None:
         """Let go of the file."""
         db, self._db = self._db, None
-        copy, self._copy = self._copy, None
+        copy, self._copy, self._copied_from = self._copy, None, None
         try:
             if db is not None:
                 db.close()
@@ -113,48 +118,61 @@ class StoreFile:
         return None
 
     def _opened(self) -> sqlite3.Connection:
-        if self._db is None and is_fixed(self._place):
-            self._db = self._opened_fixed()
-        elif self._db is None:
-            size = self._check_beginning()
-            Path(self._place).parent.mkdir(parents=True, exist_ok=True)
-            db = _connected(self._place)
+        if self._db is not None and self._copied_from not in {None, _stamps(self._place, self._log)}:
+            # Written to elsewhere, where it is not mounted read-only.
+            self.close()
+        if self._db is None:
             try:
-                self._check_pages(db, size)
-                _prepare(db, self._place, self._durability, self._mark)
-                if self._suspect:
-                    self._check_all(db)
-                self._files, self._size = self._status()
-            except BaseException:
-                db.close()
-                raise
-            self._db, self._suspect = db, False
+                self._db = self._opened_to_write()
+            except (sqlite3.OperationalError, OSError):
+                if not is_mounted_read_only(self._place):
+                    raise
+                self._db = self._opened_to_read()
+            self._suspect = False
         elif self._suspect:
             self._check()
         return self._db
 
-    def _opened_fixed(self) -> sqlite3.Connection:
-        """The file on a read-only file system, for reading."""
-        place, log = Path(self._place), _stat(self._log)
-        if log is None or not log.st_size:
-            # Immutable: nothing is looked for, or made, beside it.
-            db = _connected(f"{place.as_uri()}?mode=ro&immutable=1", uri=True)
-        else:
-            self._copy = TemporaryDirectory(prefix="turnwheel-")
-            for each in (self._place, self._log):
-                shutil.copy(each, self._copy.name)
-            db = _connected(f"{Path(self._copy.name, place.name).as_uri()}?mode=ro", uri=True)
+    def _opened_to_write(self) -> sqlite3.Connection:
+        size = self._check_beginning()
+        Path(self._place).parent.mkdir(parents=True, exist_ok=True)
+        db = _connected(self._place)
         try:
-            self._check_fixed(db)
+            self._check_pages(db, size)
+            _prepare(db, self._place, self._durability, self._mark)
+            if self._suspect:
+                self._check_all(db)
+            self._files, self._size = self._status()
         except BaseException:
             db.close()
             raise
         return db
 
-    def _check_fixed(self, db: sqlite3.Connection) -> None:
-        if not _layout(db, self._place):
-            raise _fault(self, "is empty, and on a read-only file system", "name another path")
-        _check_mark(db, self._place, self._mark)
+    def _opened_to_read(self) -> sqlite3.Connection:
+        """A copy of the file, which is on a read-only file system: SQLite would have to write beside it."""
+        for _ in range(COPIES):
+            stamps, self._copy = _stamps(self._place, self._log), TemporaryDirectory(prefix="turnwheel-")
+            for each in (self._place, self._log):
+                with suppress(FileNotFoundError):
+                    shutil.copy(each, self._copy.name)
+            if stamps == _stamps(self._place, self._log):
+                break
+        else:
+            raise _fault(self, "keeps being written to while it is copied", "try again")
+        db = _connected(f"{Path(self._copy.name, Path(self._place).name).as_uri()}?mode=ro", uri=True)
+        try:
+            if _layout(db, self._place):
+                _check_mark(db, self._place, self._mark)
+            else:
+                self._refuse_empty()
+        except BaseException:
+            db.close()
+            raise
+        self._files, self._copied_from = None, stamps
+        return db
+
+    def _refuse_empty(self) -> NoReturn:
+        raise _fault(self, "is empty, and on a read-only file system", "name another path")
 
     def _status(self) -> tuple[tuple[_File, _File], int]:
         """Which files the path and its log are now, and how large the first is."""
@@ -203,8 +221,8 @@ class StoreFile:
 
     def _check(self) -> None:
         """Make sure that other processes find what was written, and raise where they do not."""
-        if self._files is None:
-            # Nothing is written to one on a read-only file system.
+        if self._copied_from is not None:
+            # Nothing is written to a copy.
             return
         # SQLite goes on happily with a file that has no name any more: every append would succeed, and all of
         # them would be gone with this process.
@@ -217,7 +235,7 @@ class StoreFile:
             return
         self._suspect = True
         here = _stat(self._place)
-        if here is None or _which(here) != self._files[0]:
+        if here is None or self._files is None or _which(here) != self._files[0]:
             # It may be the last copy of its entries, so the connection, which can still copy them, stays
             # open.
             way_out = f"put it back to go on, or move its log {self._log!r} away too to begin anew"
@@ -235,7 +253,7 @@ class StoreFile:
         # Two tasks that raise one object would write into each other's traceback.
         # Its other bits refine the code; some errors have none.
         code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code and code not in _PASSING:
+        if code and code not in _PASSING and not (self._copy and code == sqlite3.SQLITE_READONLY):
             self.close()
         what: object = error
         match error:
@@ -254,13 +272,20 @@ class StoreFile:
         return explained
 
 
-def is_fixed(place: str) -> bool:
+def is_mounted_read_only(place: str) -> bool:
     """Whether the file *place* is there, on a file system that is mounted read-only."""
     try:
         return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
     except (OSError, AttributeError):
         # It is not there yet, or the system cannot tell.
         return False
+
+
+def _stamps(*paths: str) -> _Stamps:
+    found = [_stat(path) for path in paths]
+    return tuple(
+        [None if each is None else (*_which(each), each.st_size, each.st_mtime_ns) for each in found]
+    )
 
 
 def _connected(database: str, *, uri: bool = False) -> sqlite3.Connection:
@@ -276,6 +301,8 @@ def _fault(file: StoreFile, what: str, way_out: str) -> StoreError:
 
 
 _File: TypeAlias = tuple[int, int]
+# What changes where a file, or its log, is written to.
+_Stamps: TypeAlias = tuple[tuple[int, ...] | None, ...]
 
 
 def _which(status: os.stat_result) -> _File:

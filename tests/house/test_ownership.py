@@ -37,7 +37,7 @@ def test_a_store_is_asked_by_its_attributes_what_it_keeps() -> None:
 def test_the_store_over_another_overrides_every_method() -> None:
     methods = {name for name, value in vars(Store).items() if not name.startswith("_") and callable(value)}
     assert methods - vars(StoreOver).keys() == set()
-    attributes = {name for name, value in vars(Store).items() if value in (False, "")}
+    attributes = {name for name, value in vars(Store).items() if value is False}
     assert attributes == vars(StoreOver()).keys() - {"kept"}
 
 

@@ -100,9 +100,10 @@ export function markdown(text, depth = 0) {
       const [list, next] = listAt(lines, n, depth);
       found.push(list);
       n = next;
-    } else if (line.includes("|") && TABLE.test(lines[n + 1] ?? "")) {
+    } else if (line.includes("|") && TABLE.test(lines[n + 1] ?? "") && cells(line).length <= left) {
       const head = cells(line), sides = cells(lines[n + 1]).map(side);
       const rows = [];
+      left -= head.length;
       for (n += 2; n < lines.length && lines[n].includes("|") && (left -= head.length) > 0; n += 1) rows.push(cells(lines[n]).slice(0, head.length));
       const row = (tag) => (texts) => h("tr", null, texts.map((cell, column) => h(tag, { ...AUTO, class: sides[column] }, inline(cell))));
       found.push(

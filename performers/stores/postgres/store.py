@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +26,7 @@ from ....effects.errors import ConfigError, SessionGone, StoreError
 from ...worker_pool import finish
 from ..base import MAX_OVERDUE, Entries, Hear, Mark, SessionInfo, Store
 from .address import SCHEMES, place_of
-from .server import DatabaseRow
+from .server import LONGEST_PAUSE, DatabaseRow
 
 if TYPE_CHECKING:
     from .listener import Listener
@@ -60,6 +61,12 @@ select pg_current_snapshot()::text,
 _MISSING = """
 select name from unnest($1::bytea[]) as name
     where not exists (select from sessions where session = name)
+"""
+
+# Those of the names $1 that connections have, and whether one of them is older than $2 seconds.
+_CONNECTED = """
+select application_name, min(backend_start) < clock_timestamp() - make_interval(secs => $2)
+from pg_stat_activity where application_name = any($1) group by application_name
 """
 
 # Higher than any stamp or number of an entry.
@@ -109,16 +116,22 @@ class PostgresStore(Store):
             msg = "a PostgresStore needs 'asyncpg': pip install 'turnwheel[postgres]'"
             raise ConfigError(msg)
         self._place = place_of(dsn)
-        # Each connection has it: a backend with it is there as long as this process has any.
-        self.presence = f"turnwheel {uuid4().hex}"
-        given = (dsn, schema, connections, patience, self.presence)
-        self._make: Callable[[], _StoreParts] = partial(_StoreParts, *given)
+        # Seconds in which whoever lives finds that its connections are gone, and makes others.
+        self._settles = patience / 2 + LONGEST_PAUSE
+        self._token = uuid4().hex
+        self._make: Callable[[str], _StoreParts] = partial(_StoreParts, dsn, schema, connections, patience)
         self._thread: _StoreThread | None = None
         self._closed = False
         self._lock = threading.Lock()  # event loops in several threads may share a store
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._place!r})"
+
+    @property
+    def presence(self) -> str:
+        """What each connection of this process is called: see `Store.presence`."""
+        # Not the same in processes that were forked before the first call.
+        return f"turnwheel {self._token} {os.getpid()}"
 
     async def append(
         self,
@@ -218,10 +231,11 @@ class PostgresStore(Store):
 
     async def absent(self, marks: Collection[str]) -> Collection[str]:
         """Those of *marks* whose processes have no connection; see `Store.absent`."""
-        asked = "select distinct application_name from pg_stat_activity where application_name = any($1)"
-        there = {name for (name,) in await self._call(asked, [*marks, self.presence])}
-        # Behind some poolers, and for some users, names of connections are not to be seen.
-        return {*marks} - there if self.presence in there else ()
+        rows: Sequence[Any] = await self._call(_CONNECTED, [*marks, self.presence], self._settles)
+        settled: dict[str, bool] = dict(rows)
+        # Where all connections here are new, the server may have restarted, and others are about to come.
+        # Where none is to be seen, as for some users, nothing is known of others either.
+        return {*marks} - settled.keys() if settled.get(self.presence) else ()
 
     async def leases(self) -> Mapping[str, bytes]:
         """The leases of all sessions that have one; see `Store.leases`."""
@@ -284,7 +298,7 @@ class PostgresStore(Store):
                 msg = f"store {self._place!r} is closed; make a new one to go on"
                 raise StoreError(msg)
             if self._thread is None:
-                self._thread = _StoreThread(self._make())
+                self._thread = _StoreThread(self._make(self.presence))
                 # A store that was never closed ends its thread, with the process at the latest.
                 weakref.finalize(self, self._thread.close)
             try:

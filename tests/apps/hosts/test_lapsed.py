@@ -73,15 +73,17 @@ async def found(watch: LeaseWatch) -> set[str]:
 
 async def test_a_process_that_left_the_store_is_gone_before_its_lease_is_over(now: Now) -> None:
     class Connected(StoreOver):
-        presence = "here"
         away = frozenset({"dead", "restarts"})
+
+        @property
+        def presence(self) -> str:
+            return "here"
 
         async def absent(self, marks: Collection[str]) -> Collection[str]:
             assert "here" not in marks
             return self.away.intersection(marks)
 
     store = Connected()
-    store.presence = "here"
     for presence in ("dead", "restarts", "cut off", "here", ""):
         lease = record(machine="another", presence=presence)
         assert await store.lease(presence or "unknown", None, lease) == lease

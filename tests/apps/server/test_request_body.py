@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from support.http_server import scripted, serving
 
+from turnwheel.apps.server.limits import MAX_REQUEST
 from turnwheel.apps.server.problems import Refused
 from turnwheel.apps.server.request_body import MAX_DEPTH, MAX_JSON, MAX_VALUES, JsonGauge
 from turnwheel.testing.scripted import calls, says
@@ -87,11 +88,12 @@ def test_depth_is_that_of_the_deepest_wherever_a_body_is_cut(value: Any, cuts: l
         (b"[1]" + b" " * MAX_JSON, 413),
         (b"[" + b"1" * MAX_JSON + b"]", 413),
         (b'["' + b"x" * 5_000_000 + b'"]', 0),
+        (b'["' + (b'",[' + b"[]," * 100 + b'"') * 65, 400),
     ],
-    ids=["brackets in a string", "escapes", "blanks", "a number", "a long string"],
+    ids=["brackets in a string", "escapes", "blanks", "a number", "a long string", "cut strings"],
 )
 def test_only_what_surrounds_strings_is_bounded(data: bytes, status: int) -> None:
-    for cuts in ((), (1, 2, 3, 500, 501), range(0, len(data), 4_096)):
+    for cuts in ((), (1, 2, 3, 500, 501), range(0, len(data), 4_096), range(2, 30_000, 304)):
         assert refusal(data, cuts) == status
 
 
@@ -112,7 +114,7 @@ async def test_a_hostile_body_is_refused_before_all_of_it_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [({"amount": [0] * 100_001}, 413), ({"amount": "x" * MAX_JSON}, 413), (nested(64), 400)],
+    [({"amount": [0] * 100_001}, 413), ({"amount": "x" * MAX_REQUEST}, 413), (nested(64), 400)],
     ids=["values", "bytes", "depth"],
 )
 async def test_an_answer_that_is_too_much_leaves_the_question_open(arguments: Any, status: int) -> None:

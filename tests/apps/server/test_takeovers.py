@@ -21,7 +21,8 @@ from turnwheel.apps.server import left_runs, takeovers
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects import CallModel
 from turnwheel.effects.errors import StoreConflict, StoreError, TurnwheelError
-from turnwheel.engine.session.lease import born, encoded
+from turnwheel.engine.session.lease import encoded
+from turnwheel.performers.processes import born
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls

@@ -22,7 +22,8 @@ from turnwheel import Policy, Singleton
 from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
-from turnwheel.engine.session.lease import born, decoded, machine
+from turnwheel.engine.session.lease import decoded
+from turnwheel.performers.processes import born, machine
 from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.stores import StoreOver
@@ -149,8 +150,11 @@ class Connected(StoreOver):
 
     def __init__(self, away: Collection[str]) -> None:
         super().__init__()
-        self.presence = "here"
         self.away = away
+
+    @property
+    def presence(self) -> str:
+        return "here"
 
     async def absent(self, marks: Collection[str]) -> Collection[str]:
         return {*marks} & {*self.away}
@@ -279,7 +283,8 @@ async def test_it_is_renewed_while_a_tool_runs(one: House) -> None:
     assert (await running).text == "done"
 
 
-async def test_it_is_renewed_only_when_that_is_due(one: House) -> None:
+async def test_it_is_renewed_only_when_that_is_due(one: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwheel.engine.session.lease.RENEWED_EVERY", 60.0)
     session = one.session(DIGS, says("done"), lease=60.0)
     async with session:
         running = asyncio.ensure_future(session.run("go"))

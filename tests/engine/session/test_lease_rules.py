@@ -20,7 +20,9 @@ from turnwheel.engine.core.inputs import Input
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session import lease as leases
 from turnwheel.engine.session.environment import Environment
-from turnwheel.engine.session.lease import SessionLease, born, decoded, encoded, held_here, machine, runs
+from turnwheel.engine.session.lease import WATCH_PAUSE, SessionLease, decoded, encoded, held_here
+from turnwheel.performers import processes
+from turnwheel.performers.processes import born, machine, runs
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.stores import StoreOver
 
@@ -57,6 +59,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     made = Now()
     monkeypatch.setattr(leases, "time", made)
     monkeypatch.setattr(asyncio, "sleep", made.sleep)
+    monkeypatch.setattr(leases, "RENEWED_EVERY", TIME)
     return made
 
 
@@ -198,7 +201,7 @@ def test_a_machine_is_another_one_after_each_boot_and_in_other_namespaces() -> N
 def test_a_machine_that_says_nothing_of_its_boot_cannot_be_told_from_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leases, "Path", lambda _: Path("/nothing/here"))
+    monkeypatch.setattr(processes, "Path", lambda _: Path("/nothing/here"))
     assert machine.__wrapped__() == ""
     assert born(os.getpid()) == ""
     # Then only that it runs is known.
@@ -357,7 +360,7 @@ async def test_one_of_another_machine_is_watched_for_its_whole_time(now: Now) ->
     lease = lease_over(store)
     await lease.take()
     assert held(lease)
-    assert now.slept == [TIME / 4] * 4
+    assert now.slept == [WATCH_PAUSE] * round(TIME / WATCH_PAUSE)
 
 
 async def test_one_of_another_machine_that_is_renewed_while_it_is_watched_is_refused(now: Now) -> None:
@@ -374,7 +377,7 @@ async def test_one_of_another_machine_that_is_renewed_while_it_is_watched_is_ref
             await do()
         assert busy.value.at_work is Workplace.ELSEWHERE
         store.there = record(**FOREIGN)
-    assert now.slept == [TIME / 4] * 2
+    assert now.slept == [WATCH_PAUSE] * 2
     assert not held(lease)
 
 
@@ -389,7 +392,7 @@ async def test_one_of_another_machine_that_is_given_up_while_it_is_watched_is_ta
     lease = lease_over(store)
     await lease.take()
     assert held(lease)
-    assert now.slept == [TIME / 4]
+    assert now.slept == [WATCH_PAUSE]
 
 
 async def test_a_lease_of_our_own_is_no_other_process_where_machines_cannot_be_told_apart(

@@ -240,7 +240,7 @@ async def test_a_process_is_absent_once_it_is_dead_and_not_where_it_stands_still
     durable_server: PostgresServer,
 ) -> None:
     schema, marks = new_schema(), list[str]()
-    store = PostgresStore(durable_server.dsn, schema=schema)
+    store = PostgresStore(durable_server.dsn, schema=schema, patience=1.0)
     given = (sys.executable, "-c", LIVES, durable_server.dsn, schema)
     others = [await asyncio.create_subprocess_exec(*given, stdout=asyncio.subprocess.PIPE) for _ in range(3)]
     for other in others:
@@ -248,6 +248,11 @@ async def test_a_process_is_absent_once_it_is_dead_and_not_where_it_stands_still
         marks.append((await other.stdout.readline()).decode().strip())
     dead, still, _ = marks
     try:
+        # Nothing is said of others while its own connections are new.
+        assert await store.absent([*marks, "nobody"]) == ()
+        async with asyncio.timeout(PATIENCE):
+            while not await store.absent(["nobody"]):  # noqa: ASYNC110  # no event tells it
+                await asyncio.sleep(0.05)
         assert await store.absent([*marks, "nobody"]) == {"nobody"}
         others[0].kill()
         others[1].send_signal(signal.SIGSTOP)
@@ -257,6 +262,7 @@ async def test_a_process_is_absent_once_it_is_dead_and_not_where_it_stands_still
         assert await store.absent(marks) == {dead}
         # All lose their connections, and whoever lives connects again.
         await asyncio.to_thread(durable_server.crash)
+        assert await store.absent([dead]) == ()
         async with asyncio.timeout(PATIENCE):
             while await store.absent(marks) != {dead, still}:  # noqa: ASYNC110  # as above
                 await asyncio.sleep(0.01)

@@ -17,7 +17,12 @@ from turnwheel.engine.inspect.archive import export, replay
 from turnwheel.engine.inspect.listing import listed
 from turnwheel.performers.stores import sqlite_file
 from turnwheel.performers.stores.base import Durability
-from turnwheel.performers.stores.sqlite_file import APPLICATION_ID, LAYOUT_VERSION, StoreFile, is_fixed
+from turnwheel.performers.stores.sqlite_file import (
+    APPLICATION_ID,
+    LAYOUT_VERSION,
+    StoreFile,
+    is_mounted_read_only,
+)
 from turnwheel.testing.scripted import ScriptedModel, says
 
 
@@ -198,9 +203,19 @@ def test_a_writer_that_keeps_the_file_is_told(
 async def session_in(place: Path) -> SQLiteStore:
     """A store at *place*, still open, with a session that was answered."""
     store = SQLiteStore(place)
-    performers = {CallModel: ScriptedModel(says("hi"))}
+    performers: dict[type, Any] = {CallModel: ScriptedModel(says("hi"))}
     await Agent(model="scripted", store=store, performers=performers).session("s").run("go")
     return store
+
+
+def mount_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing written from now on, as far as this process can see."""
+
+    def refused(*_: object) -> None:
+        raise coded(sqlite3.SQLITE_READONLY)
+
+    monkeypatch.setattr(sqlite_file, "_prepare", refused)
+    monkeypatch.setattr(sqlite_file, "is_mounted_read_only", lambda _: True)
 
 
 def beside(place: Path) -> dict[str, bytes]:
@@ -220,7 +235,7 @@ async def test_a_store_on_a_read_only_file_system_is_read_and_left_as_it_is(
     for end in ("", "-wal") if left == "killed" else ("",):
         shutil.copy(f"{tmp_path / 'written.db'}{end}", f"{place}{end}")
     await written.close()
-    monkeypatch.setattr(sqlite_file, "is_fixed", lambda _: True)
+    mount_read_only(monkeypatch)
     before, store = beside(place), SQLiteStore(place)
     assert [one.session for one in await listed(store)] == ["s"]
     assert b'"hi"' in await export(store, "s")
@@ -234,11 +249,30 @@ async def test_a_store_on_a_read_only_file_system_is_read_and_left_as_it_is(
     assert beside(place) == before
 
 
+async def test_a_file_that_is_written_to_elsewhere_is_copied_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a container of which another one has the file system to read."""
+    place = tmp_path / "s.db"
+    written = await session_in(place)
+    mounted = SQLiteStore(place)
+    with monkeypatch.context() as patch:
+        mount_read_only(patch)
+        length = len(await written.load("s"))
+        assert len(await mounted.load("s")) == length
+    await written.append("s", length, [b"more"])
+    with monkeypatch.context() as patch:
+        mount_read_only(patch)
+        assert len(await mounted.load("s")) == length + 1
+    await mounted.close()
+    await written.close()
+
+
 async def test_an_empty_file_on_a_read_only_file_system_is_no_store(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.touch()
-    monkeypatch.setattr(sqlite_file, "is_fixed", lambda _: True)
+    mount_read_only(monkeypatch)
     store = SQLiteStore(path)
     with pytest.raises(StoreError, match="is empty, and on a read-only file system; name another path"):
         await store.list()
@@ -246,6 +280,6 @@ async def test_an_empty_file_on_a_read_only_file_system_is_no_store(
 
 
 def test_a_file_that_is_not_there_is_on_no_read_only_file_system(path: Path) -> None:
-    assert not is_fixed(str(path))
+    assert not is_mounted_read_only(str(path))
     path.touch()
-    assert not is_fixed(str(path))
+    assert not is_mounted_read_only(str(path))
