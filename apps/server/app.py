@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
-Answer = TypeVar("Answer", Response, EventStream, Response | EventStream)
+HttpAnswer = TypeVar("HttpAnswer", Response, EventStream, Response | EventStream)
 
 # As `Session.watch` takes it; an empty one is none.
 POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
@@ -296,7 +296,7 @@ class AgentServer:
         return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
 
 
-def _with_nosniff(answer: Answer) -> Answer:
+def _with_nosniff(answer: HttpAnswer) -> HttpAnswer:
     """*answer*, which a browser takes for nothing but its media type."""
     if isinstance(answer, Response):
         answer.headers[NOSNIFF] = "nosniff"

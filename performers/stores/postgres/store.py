@@ -116,7 +116,7 @@ class PostgresStore(Store):
             msg = "a PostgresStore needs 'asyncpg': pip install 'turnwheel[postgres]'"
             raise ConfigError(msg)
         self._place = place_of(dsn)
-        # Seconds in which whoever lives finds that its connections are gone, and makes others.
+        # Seconds in which a process that lives notices that its connections are gone, and makes others.
         self._settles = patience / 2 + LONGEST_PAUSE
         self._token = uuid4().hex
         self._make: Callable[[str], _StoreParts] = partial(_StoreParts, dsn, schema, connections, patience)
