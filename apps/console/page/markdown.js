@@ -104,7 +104,11 @@ export function markdown(text, depth = 0) {
       const head = cells(line), sides = cells(lines[n + 1]).map(side);
       const rows = [];
       left -= head.length;
-      for (n += 2; n < lines.length && lines[n].includes("|") && (left -= head.length) > 0; n += 1) rows.push(cells(lines[n]).slice(0, head.length));
+      for (n += 2; n < lines.length && lines[n].includes("|"); n += 1) {
+        const texts = cells(lines[n]);
+        if ((left -= texts.length) < 0) break;
+        rows.push(texts);
+      }
       const row = (tag) => (texts) => h("tr", null, texts.map((cell, column) => h(tag, { ...AUTO, class: sides[column] }, inline(cell))));
       found.push(
         h("div", { class: "table", tabindex: 0 },

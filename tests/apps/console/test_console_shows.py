@@ -274,6 +274,14 @@ async def test_a_text_of_a_hundred_thousand_parts_hides_no_question(console: Ope
         assert (await shown.inner_text()).count("a") == text.count("a")
 
 
+async def test_a_row_that_is_longer_than_its_head_is_shown_as_a_whole(console: Opens) -> None:
+    async with console(scripted(says("|a|b|\n|-|-|\n|1|2|3|\n"))) as opened:
+        page = await opened.page()
+        await begin(page, "Write")
+        await page.locator(".answer .prose td").first.wait_for()
+        assert await page.locator(".answer .prose td").all_inner_texts() == ["1", "2", "3"]
+
+
 async def test_no_text_holds_the_page_up(console: Opens) -> None:
     async with console(scripted(partial=True)) as opened:
         page = await opened.page()
