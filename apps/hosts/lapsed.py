@@ -39,6 +39,27 @@ class Leases:
 
 
 @final
+@attrs.frozen
+class SeenLease:
+    """A lease as it was at a look: its *data*, the *record* in that, and *since* when it is that one."""
+
+    data: bytes
+    record: LeaseRecord | None
+    since: float
+
+    def lapsed(self, now: float, gone: Collection[str]) -> bool:
+        """Whether its process is at work no more; *gone* are the marks of those that left the store."""
+        record = self.record
+        # What is no record of ours says nothing about a process, and one of this process is late at most.
+        if record is None or record.token in held_here or self.data in _beginning_here:
+            return False
+        where = record.at_work
+        if where is None:
+            return now - self.since >= record.seconds or record.presence in gone
+        return where is Workplace.NOWHERE
+
+
+@final
 @attrs.define(eq=False)
 class LeaseWatch:
     """Looks at the leases of *store*; *seconds* is how long a claim of *worker* holds."""
@@ -46,8 +67,8 @@ class LeaseWatch:
     store: Store
     worker: str
     seconds: float
-    # By session: the record that was there at the latest look, what it says, and when it was seen first.
-    _seen: dict[str, tuple[bytes, LeaseRecord | None, float]] = attrs.field(factory=dict, init=False)
+    # By session, as of the latest look.
+    _seen: dict[str, SeenLease] = attrs.field(factory=dict, init=False)
     _absence: Absence = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -58,14 +79,16 @@ class LeaseWatch:
         before, now = self._seen, time.monotonic()
         there = await self.store.leases()
         self._seen = {
-            name: before[name] if name in before and before[name][0] == data else (data, decoded(data), now)
+            name: before[name]
+            if name in before and before[name].data == data
+            else SeenLease(data, decoded(data), now)
             for name, data in there.items()
         }
         # One that changed since the look before is at work. One that was not there then may be given away.
-        stood = {name: seen for name, seen in self._seen.items() if seen[2] < now or name not in before}
-        gone = await self._absence.gone([record.presence for _, record, _ in stood.values() if record])
-        lapsed = [name for name, seen in stood.items() if _lapsed(*seen, now, gone)]
-        return Leases(there, frozenset(lapsed))
+        stood = {name: seen for name, seen in self._seen.items() if seen.since < now or name not in before}
+        marks = [seen.record.presence for seen in stood.values() if seen.record is not None]
+        gone = await self._absence.gone(marks)
+        return Leases(there, frozenset([name for name, seen in stood.items() if seen.lapsed(now, gone)]))
 
     async def lease(self, session: str) -> bytes | None:
         """The lease of *session*, lapsed or not; None without one."""
@@ -73,7 +96,7 @@ class LeaseWatch:
 
     async def claim(self, session: str, lapsed: bytes | None) -> bytes | None:
         """A record of this process, put in the place of the *lapsed* one; None where another is there."""
-        mine = encoded(self.worker, uuid4().hex, time.time(), self.seconds, self.store.presence)
+        mine = self._record(self.seconds)
         return mine if await self.store.lease(session, lapsed, mine) == mine else None
 
     @asynccontextmanager
@@ -102,15 +125,8 @@ class LeaseWatch:
 
     async def vacate(self, session: str, incarnation: str) -> None:
         """Leave a record that has lapsed, for other observers: this process has left the session's run."""
-        gone = encoded(self.worker, uuid4().hex, time.time(), 0.0, self.store.presence)
-        await self.store.lease(session, None, gone, incarnation)
+        await self.store.lease(session, None, self._record(0.0), incarnation)
 
-
-def _lapsed(data: bytes, record: LeaseRecord | None, since: float, now: float, gone: Collection[str]) -> bool:
-    # What is no record of ours says nothing about a process, and one of this process is late at most.
-    if record is None or record.token in held_here or data in _beginning_here:
-        return False
-    where = record.at_work
-    if where is None:
-        return now - since >= record.seconds or record.presence in gone
-    return where is Workplace.NOWHERE
+    def _record(self, seconds: float) -> bytes:
+        """A new record of this process, which holds for *seconds*."""
+        return encoded(self.worker, uuid4().hex, time.time(), seconds, self.store.presence)

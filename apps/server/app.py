@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
-HttpAnswer = TypeVar("HttpAnswer", Response, EventStream, Response | EventStream)
+HttpAnswer = TypeVar("HttpAnswer", Response, ASGIApp)
 
 # As `Session.watch` takes it; an empty one is none.
 POSITION = {"type": "string", "pattern": r"^([0-9]{1,18}(\.[0-9]{1,18})?)?$"}
@@ -258,20 +258,18 @@ class AgentServer:
                 body = await body_of(operation, request, self.limits.body)
                 given = await self._given(operation, HttpCall(request=request, names=names, body=body))
                 status = operation.status
-                return _with_nosniff(_json(given, operation.status) if isinstance(given, bytes) else given)
+                return _json(given, operation.status) if isinstance(given, bytes) else given
             except asyncio.CancelledError:
                 status = UNANSWERED
                 raise
             except ClientDisconnect:
                 # No fault of the server; the caller does not hear of it any more.
                 status = UNANSWERED
-                return _with_nosniff(
-                    problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did")
-                )
+                return problem(HTTPStatus.BAD_REQUEST, "the connection ended before the body did")
             except Exception as error:  # noqa: BLE001  # each becomes an answer, or is raised again there
                 refused = refusal_of(error)
                 status = refused.status
-                return _with_nosniff(problem(refused.status, names.hidden(refused.detail), refused.headers))
+                return problem(refused.status, names.hidden(refused.detail), refused.headers)
             finally:
                 self.metrics.count(operation.method, operation.path, status)
 
@@ -322,7 +320,7 @@ def _by_method(
     methods: Mapping[str, Callable[[Request], Awaitable[ASGIApp]]],
 ) -> Callable[[Request], Awaitable[Any]]:
     async def endpoint(request: Request) -> ASGIApp:
-        return await methods["GET" if request.method == "HEAD" else request.method](request)
+        return _with_nosniff(await methods["GET" if request.method == "HEAD" else request.method](request))
 
     return endpoint
 
