@@ -54,10 +54,11 @@ def test_a_session_survives_being_killed_around_every_entry_of_its_journal(tmp_p
 
 def test_a_case_can_be_seen_again(tmp_path: Path) -> None:
     """The same moments of the same life, and what each process came to."""
-    found = re.search(r"(\d+) pay: begun\n", run("--moments", "0", folder=tmp_path))
-    assert found is not None
-    said = run("--again", f"0:{found[1]},3", folder=tmp_path)
-    assert f"process 1: killed after moment {found[1]}, 'pay: begun'\n" in said
+    # Later moments move by the clock: what is noted in passing is committed with what comes next.
+    moment = re.search(r"(\d+) append 0 of s: after\n", run("--moments", "0", folder=tmp_path))
+    assert moment is not None
+    said = run("--again", f"0:{moment[1]},3", folder=tmp_path)
+    assert f"process 1: killed after moment {moment[1]}, 'append 0 of s: after'\n" in said
     assert "process 2: killed after moment 3, " in said
     assert "process 3: over after moment " in said
 
@@ -66,10 +67,12 @@ def test_a_case_can_be_seen_again(tmp_path: Path) -> None:
 def test_processes_that_sleep_or_are_to_leave_lose_nothing_either(how: str, tmp_path: Path) -> None:
     """Before a tool that must not run twice, while it runs, and behind it."""
     moments = re.findall(r"pay: (\w+)", run("--moments", "0", folder=tmp_path))
-    # While one call runs, a worker that contends opens the store, which has moments of its own.
-    assert (moments.count("before"), moments.count("done"), moments.count("begun") > 3) == (3, 3, True)
+    assert (moments.count("before"), moments.count("done")) == (3, 3)
     said = run("--how", how, "--at", "pay: ", folder=tmp_path)
-    assert f"0 kills in {len(moments)} lives" in said
+    # While one call runs, a worker that contends opens the store, which has moments of its own.
+    lives = re.search(r"0 kills in (\d+) lives", said)
+    assert lives is not None
+    assert int(lives[1]) > 9
     assert said.endswith("every promise was kept\n")
 
 
