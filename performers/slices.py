@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, final
 
 T = TypeVar("T")
 
-# What is done in one iteration of the event loop: items of one work, and seconds of all works together. A few
+# Bounds of one iteration of the event loop: items of one work, and seconds of all works together. A few
 # items are done in any case, so that what is short takes the same iterations on a busy machine.
 AT_ONCE, SECONDS, FEW = 50, 0.004, 10
 

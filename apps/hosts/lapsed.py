@@ -47,15 +47,15 @@ class SeenLease:
     record: LeaseRecord | None
     since: float
 
-    def lapsed(self, now: float, gone: Collection[str]) -> bool:
-        """Whether its process is at work no more; *gone* are the marks of those that left the store."""
+    def lapsed(self, now: float, departed: Collection[str]) -> bool:
+        """Whether its process is at work no more; *departed* are the marks of those that left the store."""
         record = self.record
-        # What is no record of ours says nothing about a process, and one of this process is late at most.
+        # A record of another program says nothing about a process. A lease of this process is late at most.
         if record is None or record.token in held_here or self.data in _beginning_here:
             return False
         where = record.at_work
         if where is None:
-            return now - self.since >= record.seconds or record.presence in gone
+            return now - self.since >= record.seconds or record.presence in departed
         return where is Workplace.NOWHERE
 
 
@@ -87,8 +87,8 @@ class LeaseWatch:
         # One that changed since the look before is at work. One that was not there then may be given away.
         stood = {name: seen for name, seen in self._seen.items() if seen.since < now or name not in before}
         marks = [seen.record.presence for seen in stood.values() if seen.record is not None]
-        gone = await self._absence.gone(marks)
-        return Leases(there, frozenset([name for name, seen in stood.items() if seen.lapsed(now, gone)]))
+        departed = await self._absence.gone(marks)
+        return Leases(there, frozenset([name for name, seen in stood.items() if seen.lapsed(now, departed)]))
 
     async def lease(self, session: str) -> bytes | None:
         """The lease of *session*, lapsed or not; None without one."""

@@ -282,9 +282,9 @@ def is_mounted_read_only(place: str) -> bool:
 
 
 def _stamps(*paths: str) -> _Stamps:
-    found = [_stat(path) for path in paths]
+    statuses = [_stat(path) for path in paths]
     return tuple(
-        [None if each is None else (*_which(each), each.st_size, each.st_mtime_ns) for each in found]
+        [None if each is None else (*_which(each), each.st_size, each.st_mtime_ns) for each in statuses]
     )
 
 
@@ -301,7 +301,7 @@ def _fault(file: StoreFile, what: str, way_out: str) -> StoreError:
 
 
 _File: TypeAlias = tuple[int, int]
-# What changes where a file, or its log, is written to.
+# Numbers of a file and of its log: they change where one of the two is written to.
 _Stamps: TypeAlias = tuple[tuple[int, ...] | None, ...]
 
 

@@ -63,7 +63,7 @@ select name from unnest($1::bytea[]) as name
     where not exists (select from sessions where session = name)
 """
 
-# Those of the names $1 that connections have, and whether one of them is older than $2 seconds.
+# Connections by name, for the names $1, and whether one of a name is older than $2 seconds.
 _CONNECTED = """
 select application_name, min(backend_start) < clock_timestamp() - make_interval(secs => $2)
 from pg_stat_activity where application_name = any($1) group by application_name
@@ -129,7 +129,7 @@ class PostgresStore(Store):
 
     @property
     def presence(self) -> str:
-        """What each connection of this process is called: see `Store.presence`."""
+        """The name of each connection of this process: see `Store.presence`."""
         # Not the same in processes that were forked before the first call.
         return f"turnwheel {self._token} {os.getpid()}"
 
