@@ -514,6 +514,11 @@ def notices_in(effects: Iterable[object]) -> list[Notice]:
     return cast("list[Notice]", [effect for effect in effects if type(effect) in _NOTICES])
 
 
+def lasting_notices(effects: Iterable[object]) -> list[Notice]:
+    """Those among *effects* that a journal leads to again, in their order: an id has the place in it."""
+    return [notice for notice in notices_in(effects) if not isinstance(notice, PASSING)]
+
+
 def is_delta(notice: Notice) -> bool:
     """Whether *notice* is a piece of an answer, also of a child's."""
     while isinstance(notice, AgentNoticed):

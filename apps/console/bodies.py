@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import msgspec
 
@@ -34,6 +34,15 @@ class OutlineStep(msgspec.Struct, kw_only=True):
     call: str
     spend: SpendBody
     setting: dict[str, str]
+
+
+@final
+class NoticeBody(msgspec.Struct, kw_only=True):
+    """A notice of the journal, as an event of the session has it: its *id*, its *name*, and its *data*."""
+
+    id: str
+    name: str
+    data: dict[str, Any]
 
 
 @final

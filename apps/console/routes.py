@@ -21,8 +21,9 @@ from ...diagrams import chart
 from ...display.rendering import line_of
 from ...effects.errors import ConfigError
 from ...effects.events import ControlReceived, Event, Failure, ModelFailed
+from ...effects.notices import Notice, lasting_notices
 from ...effects.records import SetMode, SetModel
-from ...engine.core.codec import TAG
+from ...engine.core.codec import TAG, converter
 from ...engine.inspect.archive import bisect, costs, explain, replay
 from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Posted
@@ -32,7 +33,7 @@ from ..server.bodies import Listing
 from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from ..server.problems import Refused
 from ..server.views import NEW, public_id, spend_body
-from .bodies import DifferenceBody, FamilyBody, MomentBody, OutlineStep, PartingStep, WhyBody
+from .bodies import DifferenceBody, FamilyBody, MomentBody, NoticeBody, OutlineStep, PartingStep, WhyBody
 
 if TYPE_CHECKING:
     from ...engine.inspect.costs import Costs
@@ -68,9 +69,9 @@ TITLE_LENGTH = 200
 # The title of a failure that is none, as in a fork, which begins before its model is asked.
 UNBEGUN = "the model was not asked yet; it is asked now"
 
-OUTLINE_PARAMETERS = (
+PART_PARAMETERS = (
     Parameter(name="from", about="the number of the first step", schema=whole(0)),
-    Parameter(name="limit", about="at most so many", schema=whole(1, MOST_OUTLINED)),
+    Parameter(name="limit", about="at most so many steps", schema=whole(1, MOST_OUTLINED)),
 )
 COMPARE_PARAMETERS = (Parameter(name="other", about="the id of the other session"),)
 
@@ -130,6 +131,18 @@ def outline_step(step: ReplayedStep) -> OutlineStep:
     )
 
 
+def notice_bodies(step: ReplayedStep) -> list[NoticeBody]:
+    """The notices of *step* that have an id."""
+    return [
+        NoticeBody(
+            id=f"{step.number}.{place}",
+            name=type(notice).__name__,
+            data=converter.unstructure(notice, Notice),
+        )
+        for place, notice in enumerate(lasting_notices(step.effects))
+    ]
+
+
 def title_of(event: Event) -> str:
     """What *event* is about, in a line."""
     if isinstance(event, ModelFailed) and event.failure is Failure.UNBEGUN:
@@ -166,14 +179,26 @@ class ConsoleRoutes:
         """A file of the console."""
         return _file_answer(call.request.path_params["file"])
 
-    @operation("GET", f"{ONE_SESSION}/outline", gives=Listing[OutlineStep], parameters=OUTLINE_PARAMETERS)
+    @operation("GET", f"{ONE_SESSION}/outline", gives=Listing[OutlineStep], parameters=PART_PARAMETERS)
     async def outline(self, call: HttpCall) -> Listing[OutlineStep]:
         """The steps from one on, in a few words each."""
+        steps, following = await self._part(call)
+        return Listing(items=[outline_step(step) for step in steps], next=following)
+
+    @operation("GET", f"{ONE_SESSION}/notices", gives=Listing[NoticeBody], parameters=PART_PARAMETERS)
+    async def notices(self, call: HttpCall) -> Listing[NoticeBody]:
+        """The notices of the steps from one on, as the events of the session have them."""
+        steps, following = await self._part(call)
+        items = [body for step in steps for body in notice_bodies(step)]
+        return Listing(items=items, next=following)
+
+    async def _part(self, call: HttpCall) -> tuple[list[ReplayedStep], int | None]:
+        """The steps that are asked for, and the number of the first one behind them; None at the end."""
         since = call.number("from", call.number("cursor", 0))
         limit = call.number("limit", OUTLINED, 1, MOST_OUTLINED)
         _, name = await self.opens.find(call.names, call.session)
-        found = [outline_step(step) async for step in replay(self.opens.store, name, since, limit)]
-        return Listing(items=found, next=found[-1].number + 1 if len(found) == limit else None)
+        steps = [step async for step in replay(self.opens.store, name, since, limit)]
+        return steps, steps[-1].number + 1 if len(steps) == limit else None
 
     @operation("GET", ONE_SESSION + "/calls/{call}/why", gives=WhyBody)
     async def why(self, call: HttpCall) -> WhyBody:

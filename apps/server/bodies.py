@@ -291,7 +291,8 @@ class SessionBody(_Shown):
     """
     A session. *state* is the label of its machine, ``new`` before the first run, ``done`` at the end of one.
 
-    *updated* is in seconds since the epoch. *running* is whether a run goes on in this process.
+    *updated* is in seconds since the epoch. *running* is whether a run goes on in this process, *steps* how
+    many the session has.
     """
 
     id: str
@@ -311,6 +312,7 @@ class SessionBody(_Shown):
     model: str
     mode: str
     running: bool
+    steps: int
 
 
 @final

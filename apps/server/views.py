@@ -129,6 +129,7 @@ def session_body(session: Session, row: Listed, names: Namespace, agent: Agent) 
         model=config.model.name if known is None else known.model,
         mode=str(config.policy.mode if known is None else known.mode),
         running=session.running,
+        steps=row.length,
     )
 
 
@@ -155,6 +156,7 @@ def row_body(row: Listed, names: Namespace, agent: Agent) -> SessionBody:
         model=agent.config.model.name,
         mode=str(agent.config.policy.mode),
         running=False,
+        steps=row.length,
     )
 
 

@@ -38,7 +38,7 @@ NOTES = ".#keys"
 @attrs.frozen(kw_only=True)
 class Listed:
     """
-    A stored session: its times in seconds since the epoch, and the summary of what it is *about*.
+    A stored session: its times in seconds since the epoch, the summary of what it is *about*, its *length*.
 
     Of two, the one that was written last has the higher *stamp*. *incarnation* tells it from others that had
     or will have its name.
@@ -48,6 +48,7 @@ class Listed:
     created: float
     updated: float
     about: SessionSummary
+    length: int = 0
     stamp: int = 0
     incarnation: str = ""
 
@@ -143,6 +144,7 @@ async def _described(store: Store, info: SessionInfo) -> Listed:
         created=info.created,
         updated=info.updated,
         about=summary,
+        length=info.length,
         stamp=info.stamp,
         incarnation=info.incarnation,
     )

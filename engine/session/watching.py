@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import ConfigError
-from ...effects.notices import PASSING, Notice, NoticesMissed, notices_in
+from ...effects.notices import PASSING, Notice, NoticesMissed, lasting_notices
 from ...performers.slices import Slices
 from ..journal.fold import SessionState, initial_state, read
 from .poller import Poller, Waiter
@@ -159,8 +159,7 @@ class JournalReader:
             self._state = initial_state(entries)
         reading = read(entries, self._journal.session, self._state, self._known)
         async for _, effects in Slices(reading):
-            notices = [one for one in notices_in(effects) if not isinstance(one, PASSING)]
-            for place, notice in enumerate(notices):
+            for place, notice in enumerate(lasting_notices(effects)):
                 yield (self._known, place), notice
             self._known += 1
         # Each holds a whole history, and where one is gone back to, all is read again.

@@ -15,8 +15,10 @@ export function runsOf(steps) {
 }
 
 // What was said in runs of other branches is there to be read, and no model reads it.
-export function markBranches(box, conversation, steps) {
-  const { runs, head } = runsOf(steps);
+export function markBranches(box, conversation, { steps, here, complete }) {
+  // Where not all is known, a run of this line may seem to be another's.
+  if (!complete) return;
+  const { runs, head } = runsOf(steps.slice(0, here + 1));
   const line = new Set();
   for (let run = head; run && !line.has(run); run = runs.get(run)?.follows) line.add(run);
   for (const item of conversation.items) {
@@ -27,7 +29,10 @@ export function markBranches(box, conversation, steps) {
 
 function opening(conversation, steps, run) {
   const said = conversation.items.find((item) => item.kind === "person" && steps[item.step]?.run === run);
-  return said?.text.split("\n")[0].slice(0, 80) || run;
+  if (said) return said.text.split("\n")[0].slice(0, 80);
+  // Of a run that is not in the conversation as it is shown, its step tells the prompt.
+  const prompt = steps.slice(0, steps.findIndex((step) => step?.run === run) + 1).findLast((step) => step?.event === "UserSent");
+  return prompt?.title || run;
 }
 
 export function branchDialog({ id, steps, present, here }, done) {

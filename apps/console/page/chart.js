@@ -18,23 +18,35 @@ function drawn() {
   return drawing;
 }
 
-// How often each edge and place was passed on `ways`, each the labels that one step went through.
-export function pathOf(steps) {
-  const edges = new Map(), passed = new Set();
-  for (const { way } of steps) {
+// How often each edge and place was passed until a step. It goes on from where it was last, there and back.
+class Path {
+  constructor() {
+    this.length = 0;
+    this.edges = new Map();
+    this.passed = new Map();
+  }
+
+  go(steps, length) {
+    for (; this.length < length; this.length += 1) this.count(steps[this.length].way, 1);
+    for (; this.length > length; this.length -= 1) this.count(steps[this.length - 1].way, -1);
+  }
+
+  count(way, by) {
+    const add = (counts, key) => counts.set(key, (counts.get(key) ?? 0) + by);
     for (const [n, label] of way.entries()) {
-      passed.add(label).add(stateOf(label));
-      const ends = n ? `${stateOf(way[n - 1])} ${stateOf(label)}` : "";
-      if (n && stateOf(way[n - 1]) !== stateOf(label)) edges.set(ends, (edges.get(ends) ?? 0) + 1);
+      const state = stateOf(label), before = n ? stateOf(way[n - 1]) : state;
+      add(this.passed, label);
+      if (state !== label) add(this.passed, state);
+      if (before !== state) add(this.edges, `${before} ${state}`);
     }
   }
-  return { edges, passed };
 }
 
 export class Chart {
   constructor(box) {
     this.box = box;
     this.wanted = null;
+    this.path = new Path();
     drawn().then(
       (svg) => {
         this.svg = document.importNode(svg, true);
@@ -42,26 +54,29 @@ export class Chart {
         this.svg.removeAttribute("height");
         this.svg.classList.add("traced");
         this.box.replaceChildren(this.svg);
-        if (this.wanted) this.show(...this.wanted);
+        if (this.wanted) this.show(this.wanted);
       },
       (error) => this.box.replaceChildren(error.message),
     );
   }
 
-  show(label, steps) {
-    this.wanted = [label, steps];
+  show(model) {
+    this.wanted = model;
+    const { label, steps, here, complete } = model;
     // Stored steps never change, so as many of them are the same ones.
-    const shown = `${label} ${steps.length}`;
+    const shown = `${label} ${here} ${complete}`;
     if (!this.svg || shown === this.shown) return;
     this.shown = shown;
-    const { edges, passed } = pathOf(steps);
+    // A part of the counts would be wrong ones.
+    if (complete) this.path.go(steps, here + 1);
+    const { edges, passed } = complete ? this.path : new Path();
     const state = stateOf(label);
     for (const group of this.svg.querySelectorAll("[data-state], [data-label]")) {
       const name = group.dataset.state ?? group.dataset.label;
       group.classList.toggle("lit", name === state || name === label);
-      group.classList.toggle("passed", passed.has(name));
+      group.classList.toggle("passed", passed.get(name) > 0);
     }
-    const last = steps.at(-1)?.way ?? [];
+    const last = steps[here]?.way ?? [];
     for (const group of this.svg.querySelectorAll("[data-edge]")) {
       const times = edges.get(group.dataset.edge) ?? 0;
       group.classList.toggle("taken", times > 0);

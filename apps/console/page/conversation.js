@@ -17,16 +17,27 @@ export class Conversation {
     this.wait = null;
   }
 
-  static upTo(notices, step, steps) {
+  static upTo(notices, from, to, steps) {
     const made = new Conversation();
     for (const notice of notices) {
-      if (notice.step > step) break;
+      if (notice.step > to) break;
       made.take(notice);
     }
-    for (const each of steps) if (each.number <= step) made.branch(each);
+    for (const each of steps.slice(from, to + 1)) made.branch(each);
     // Nothing is under way in the past.
     made.drop();
     return made;
+  }
+
+  // With what is under way in another one, which no journal has.
+  goOn({ live, wait, calls }) {
+    this.wait = wait;
+    this.live = live;
+    if (live) this.items.push(live);
+    for (const [id, { output }] of calls) {
+      const call = this.calls.get(id);
+      if (call && call.content === undefined) call.output = output;
+    }
   }
 
   add(kind, key, step, fields) {
@@ -84,12 +95,11 @@ export class Conversation {
   }
 }
 
-function said(conversation, message, step) {
+function said(conversation, message, { step, id }) {
   const text = message.parts.filter((part) => part.type === "Text").map((part) => part.text).join("\n\n");
   const thought = message.parts.filter((part) => part.type === "Reasoning").map((part) => part.text).join("\n\n");
   if (text || thought) {
-    const key = `answer-${step}-${conversation.items.length}`;
-    conversation.add("answer", key, step, { text, thought, model: message.model, at: message.at });
+    conversation.add("answer", `answer-${id}`, step, { text, thought, model: message.model, at: message.at });
   }
 }
 
@@ -131,13 +141,13 @@ const FOLDS = {
   },
   AnswerKept({ message }, notice) {
     this.drop();
-    said(this, message, notice.step);
+    said(this, message, notice);
     this.note(notice, "The answer was cut short.", "quiet");
   },
-  TurnEnded({ message, calls = [] }, { step }) {
+  TurnEnded({ message, calls = [] }, notice) {
     this.drop();
-    said(this, message, step);
-    for (const wish of calls) this.call(wish.id, step, { tool: wish.name, args: wish.arguments });
+    said(this, message, notice);
+    for (const wish of calls) this.call(wish.id, notice.step, { tool: wish.name, args: wish.arguments });
   },
   CallJudged({ call, tool, verdict, ground, detail }, { step }) {
     const known = this.calls.get(call);
@@ -313,6 +323,7 @@ const VIEWS = {
       item.thought ? h("div", { class: "prose thought" }, item.thought.slice(-600)) : null,
       h("div", { class: "prose" }, markdown(item.text)),
       item.tools.map((tool) => h("p", { class: "quiet" }, `prepares ${tool}`))),
+  earlier: ({ earlier }) => h("p", { class: "item earlier" }, h("button", { onclick: earlier }, "Show what was before")),
   note: (item) => h("p", { class: `item note ${item.tone}` }, item.text),
   end: (item) =>
     h("p", { class: "item end" },
@@ -350,8 +361,10 @@ export function callView(item, actions, before) {
     cancel);
 }
 
-export function show(box, conversation, actions) {
-  reconcile(box, conversation.items, (item, before) => (item.kind === "call" ? callView(item, actions, before) : VIEWS[item.kind](item)));
+// With `earlier`, what was before it is shown by a button.
+export function show(box, conversation, actions, earlier = null) {
+  const first = earlier ? [{ kind: "earlier", key: "earlier", rev: 0, earlier }] : [];
+  reconcile(box, [...first, ...conversation.items], (item, before) => (item.kind === "call" ? callView(item, actions, before) : VIEWS[item.kind](item)));
 }
 
 // What the run waits for by itself. The deadline of a question stands at the question.

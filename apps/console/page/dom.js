@@ -55,6 +55,21 @@ export function reconcile(parent, items, render) {
   }
 }
 
+// What scrolls the box so that its children in sight are where they are now, by the first of them that is still there.
+// The heights of what is out of sight are guesses until it was laid out once.
+export function inPlace(box, children) {
+  const { top, bottom } = box.getBoundingClientRect();
+  const read = [...box.children].filter((child) => child.matches(children)).map((child) => [child, child.getBoundingClientRect()])
+    .filter(([, place]) => place.bottom > top && place.top < bottom);
+  return () => {
+    box.classList.add("laid-out");
+    const [child, place] = read.find(([child]) => child.isConnected) ?? [];
+    if (child) box.scrollTop += child.getBoundingClientRect().top - place.top;
+    // The browser remembers heights at the end of a frame.
+    requestAnimationFrame(() => requestAnimationFrame(() => box.classList.remove("laid-out")));
+  };
+}
+
 export function download(name, text, type) {
   const url = URL.createObjectURL(new Blob([text], { type }));
   h("a", { href: url, download: name }).click();

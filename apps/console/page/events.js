@@ -7,8 +7,8 @@ const AGAIN = [300, 1000, 2000, 5000];
 export class Events {
   // `take` gets {id, name, data} of each event of `path`, `tell` the state of the line: live, lost or closed.
   // With `resumes` it begins again behind the last event, else with what is new.
-  constructor(path, take, tell, resumes = true) {
-    Object.assign(this, { path, take, tell, resumes, last: "", failures: 0, controller: null });
+  constructor(path, take, tell, resumes = true, last = "") {
+    Object.assign(this, { path, take, tell, resumes, last, failures: 0, controller: null });
     // A browser opens six lines to a server, and a tab that is not looked at needs none.
     this.onVisible = () => (document.hidden ? this.pause() : this.open());
     document.addEventListener("visibilitychange", this.onVisible);

@@ -64,7 +64,7 @@ export class CompareView {
     this.sides = [[one, "one"], [other, "other"]].map(([id, part]) => this.side(id, part));
     this.verdict = h("span", { class: "verdict", "aria-live": "polite" }, "Looking for the first difference…");
     this.ids = [one, other];
-    this.whole = h("button", { "aria-pressed": "false", onclick: () => this.whole.setAttribute("aria-pressed", String(this.box.classList.toggle("whole"))) }, "Show what both share");
+    this.whole = h("button", { "aria-pressed": "false", onclick: () => this.showWhole() }, "Show what both share");
     this.box = h("div", { class: "compare" }, h("div", { class: "verdict-bar" }, h("h1", { tabindex: -1 }, this.verdict), this.whole),
       h("div", { class: "columns" }, this.sides.map((side) => side.box)));
   }
@@ -86,9 +86,9 @@ export class CompareView {
         h("h2", null, h("a", { href: `#/s/${encodeURIComponent(side.id)}` }, model.info.kind === "fork" ? "Fork" : "Original")),
         h("span", { class: `pill kind-${kindOf(model.info.state, model.info.reason)}` }, stateWords(model.info.state, model.info.reason)),
         h("span", { class: "quiet" }, model.info.id));
-    show(side.conversation, model.conversation, null);
     const parted = this.found?.[side.part]?.number ?? -1;
-    side.timeline.show(model.steps, parted, true, parted < 0 ? new Map() : new Map([[parted, "first difference"]]));
+    show(side.conversation, model.conversation, null, model.from > 0 && this.whole.ariaPressed === "true" ? () => model.reach(model.from - 1) : null);
+    side.timeline.show(model, parted, true, parted < 0 ? new Map() : new Map([[parted, "first difference"]]));
     for (const item of model.conversation.items)
       side.conversation.shown.get(item.key).element.classList.toggle("shared", item.last < parted);
     const total = this.sides.reduce((sum, each) => sum + each.model.steps.length, 0);
@@ -97,6 +97,11 @@ export class CompareView {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.compare(), 200);
     }
+  }
+
+  showWhole() {
+    this.whole.setAttribute("aria-pressed", String(this.box.classList.toggle("whole")));
+    this.sides.forEach((side) => this.show(side));
   }
 
   async compare() {
@@ -110,7 +115,10 @@ export class CompareView {
         ? ["No difference: both did the same, but for times and names."]
         : [h("b", null, "They part here. "), "Left: ", ...kind(found.one), ", right: ", ...kind(found.other), ".",
            found.where.length ? h("span", { class: "quiet" }, ` Different: ${found.where.slice(0, 4).join(", ")}.`) : ""]));
-    this.sides.forEach((side) => this.show(side));
+    this.sides.forEach((side) => {
+      side.model.reach(found[side.part]?.number ?? Infinity);
+      this.show(side);
+    });
   }
 
   close() {

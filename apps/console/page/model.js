@@ -6,6 +6,12 @@ import { Events } from "./events.js";
 
 const SOON = 120, NOW_AND_THEN = 5000;
 
+// Steps are asked for in parts: the number of the first one of a part is a multiple of PART. Of a conversation at
+// least SHOWN are shown, from the beginning of a part on.
+const PART = 100, SHOWN = 30, OUTLINED = 1000;
+
+const partOf = (step) => Math.floor(step / PART);
+
 // Whether a notice comes behind another one, by their ids; all come behind none.
 function isBehind(id, other) {
   const [entry, place] = id.split(".").map(Number), [before, at] = other ? other.split(".").map(Number) : [-1, -1];
@@ -18,14 +24,22 @@ export class SessionModel {
     this.info = null;
     this.error = null;
     this.line = "opening";
+    // The line tells what came from step `begins` on; notices of steps before it come in parts.
     this.notices = [];
+    this.begins = 0;
+    this.parts = new Map();
     this.whole = "";
+    // With holes: most of a long session is not known at first.
     this.steps = [];
+    this.known = 0;
     this.present = new Conversation();
     this.conversation = this.present;
     this.at = -1;
+    // The step with which the conversation that is shown begins: of the present, and of now or then.
+    this.first = 0;
+    this.from = 0;
     this.readers = [];
-    this.events = new Events(at(id, "/events"), (event) => this.take(event), (line, error) => this.tell(line, error));
+    this.asked = new Map();
     this.beat = setInterval(() => document.hidden || this.refresh(), NOW_AND_THEN);
     this.refresh();
   }
@@ -39,14 +53,14 @@ export class SessionModel {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
-      if (this.stale) this.look(this.at);
+      if (this.stale) this.fold();
       this.readers.forEach((reader) => reader());
     });
   }
 
   // Ask no more. What is known is shown still.
   stop() {
-    this.events.close();
+    this.events?.close();
     clearInterval(this.beat);
     clearTimeout(this.timer);
   }
@@ -65,7 +79,7 @@ export class SessionModel {
   }
 
   take({ id, name, data }) {
-    const step = id ? Number(id.split(".")[0]) : (this.notices.at(-1)?.step ?? 0);
+    const step = id ? Number(id.split(".")[0]) : (this.notices.at(-1)?.step ?? this.begins);
     const notice = { id, name, data, step };
     // The bits of an answer have no ids. So the line comes back behind what was before the answer that is under
     // way, and is told it from its beginning; of what is told twice only that beginning counts.
@@ -97,9 +111,14 @@ export class SessionModel {
     this.asking = true;
     const begun = performance.now();
     try {
-      const [info] = await Promise.all([get(at(this.id)), this.outline()]);
+      const info = await get(at(this.id));
+      if (this.closed) return;
+      if (!this.events) this.begin(info.steps);
+      await this.outline();
       this.info = info;
       this.error = null;
+      // Behind what is seen first.
+      setTimeout(() => this.all().catch((error) => this.tell(this.line, error)), SOON);
     } catch (error) {
       this.error = error;
       if (error.status === 404) this.stop();
@@ -115,24 +134,115 @@ export class SessionModel {
     }
   }
 
+  // With the last of the steps there are: what was before them is asked for where it is looked at.
+  begin(count) {
+    this.begins = this.first = this.from = Math.max(0, partOf(count - SHOWN) * PART);
+    this.steps.length = this.begins;
+    if (this.begins) this.whole = `${this.begins - 1}.${Number.MAX_SAFE_INTEGER}`;
+    this.events = new Events(at(this.id, "/events"), (event) => this.take(event), (line, error) => this.tell(line, error), true, this.whole);
+  }
+
   // The steps behind those that are known; stored ones never change.
   async outline() {
-    for (let next = this.steps.length; next !== null; ) {
-      const part = await get(at(this.id, `/outline?from=${next}`));
-      for (const step of part.items.filter(({ number }) => number >= this.steps.length)) {
-        this.steps.push(step);
-        this.present.branch(step);
-      }
-      next = part.next;
-      this.changed();
+    for (let next = this.steps.length; next !== null; ) next = await this.ask(next, OUTLINED);
+  }
+
+  // So many steps from one on; where more follow, the number of the next one.
+  async ask(from, limit) {
+    const part = await get(at(this.id, `/outline?from=${from}&limit=${limit}`));
+    for (const step of part.items) {
+      if (this.steps[step.number]) continue;
+      this.steps[step.number] = step;
+      this.known += 1;
+      if (step.number >= this.first) this.present.branch(step);
     }
+    this.changed();
+    return part.next;
+  }
+
+  once(key, ask) {
+    if (!this.asked.has(key)) {
+      const asking = ask();
+      this.asked.set(key, asking);
+      asking.catch(() => this.asked.delete(key));
+    }
+    return this.asked.get(key);
+  }
+
+  stepsOf(part) {
+    return this.once(`steps ${part}`, async () => {
+      const from = part * PART, to = Math.min(from + PART, this.begins);
+      for (let n = from; n < to; n += 1) if (!this.steps[n]) return this.ask(n, to - n);
+    });
+  }
+
+  // The steps that are in sight, and may not be known.
+  needs(from, to) {
+    for (let part = partOf(from); part * PART < Math.min(to, this.begins); part += 1)
+      if (!this.complete) this.stepsOf(part).catch((error) => this.tell(this.line, error));
+  }
+
+  noticesOf(part) {
+    return this.once(`notices ${part}`, async () => {
+      const { items } = await get(at(this.id, `/notices?from=${part * PART}&limit=${PART}`));
+      this.parts.set(part, items.map((notice) => ({ ...notice, step: Number(notice.id.split(".")[0]) })));
+    });
+  }
+
+  // All steps, the latest first: the ribbon, the counts of the chart and the branches are about all of them.
+  all() {
+    return this.once("all", async () => {
+      for (let to = this.begins; to > 0 && !this.closed; to -= OUTLINED) {
+        const from = Math.max(0, to - OUTLINED);
+        await this.ask(from, to - from);
+      }
+    });
+  }
+
+  get complete() {
+    return this.known === this.steps.length;
+  }
+
+  // What was said in the steps `from` to `to`.
+  async told(from, to) {
+    const parts = [];
+    for (let part = partOf(from); part * PART < Math.min(to + 1, this.begins); part += 1) parts.push(part);
+    await Promise.all(parts.flatMap((part) => [this.stepsOf(part), this.noticesOf(part)]));
+    return Conversation.upTo([...parts.flatMap((part) => this.parts.get(part)), ...this.notices], from, to, this.steps);
+  }
+
+  async fold() {
+    const { at: looked, from } = this;
+    this.stale = false;
+    let conversation;
+    try {
+      conversation = looked < 0 && from === this.first ? this.present : await this.told(from, looked < 0 ? Infinity : looked);
+    } catch (error) {
+      this.tell(this.line, error);
+      return;
+    }
+    if (this.closed || looked !== this.at || from !== this.from) return;
+    if (looked < 0 && from !== this.first) {
+      conversation.goOn(this.present);
+      this.present = conversation;
+      this.first = from;
+    }
+    this.conversation = conversation;
+    this.changed();
   }
 
   look(step) {
     this.at = step >= 0 && step < this.steps.length ? step : -1;
-    this.conversation = this.at < 0 ? this.present : Conversation.upTo(this.notices, this.at, this.steps);
-    this.stale = false;
+    this.from = this.at < 0 ? this.first : Math.max(0, partOf(this.at - SHOWN) * PART);
     this.changed();
+    return this.fold();
+  }
+
+  // Show what was before what is shown, back to that step.
+  reach(step) {
+    if (step >= this.from) return;
+    this.from = Math.max(0, partOf(step) * PART);
+    return this.fold();
   }
 
   get here() {
@@ -142,15 +252,11 @@ export class SessionModel {
   // As a person left them: what was chosen between two runs is in force from the next one on.
   get settings() {
     const { model, mode } = this.info;
-    const applied = this.steps.findLastIndex((step) => !step.posted);
+    const applied = this.steps.findLastIndex((step) => step && !step.posted);
     return Object.assign({ model, mode }, ...this.steps.slice(applied + 1).map((step) => step.setting));
   }
 
   get label() {
-    return this.steps[this.here]?.state ?? "new";
-  }
-
-  get path() {
-    return this.steps.slice(0, this.here + 1);
+    return this.steps[this.here]?.state ?? this.info?.state ?? "new";
   }
 }

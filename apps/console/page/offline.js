@@ -2,7 +2,7 @@
 
 import { get, at } from "./api.js";
 import { markBranches } from "./branch.js";
-import { Conversation, show } from "./conversation.js";
+import { show } from "./conversation.js";
 import { download, h } from "./dom.js";
 import { pretty, spent, stateWords, whole } from "./format.js";
 import { spendPlot } from "./spend.js";
@@ -23,11 +23,10 @@ async function everyStep(id) {
 }
 
 export async function exportPage(model, chart) {
-  const [css, steps] = await Promise.all([styles(), everyStep(model.id)]);
+  const [css, steps, conversation] = await Promise.all([styles(), everyStep(model.id), model.told(0, Infinity), model.all()]);
   const said = h("div", { class: "conversation" });
-  const conversation = Conversation.upTo(model.notices, Infinity, model.steps);
   show(said, conversation, null);
-  markBranches(said, conversation, model.steps);
+  markBranches(said, conversation, { steps: model.steps, here: model.steps.length - 1, complete: true });
   const rows = steps.map((step) =>
     h("details", { class: "effect" },
       h("summary", null, `${step.number}  `, h("code", null, step.event.type), h("span", { class: "quiet" }, `  ${step.before} → ${step.state}  ${whole(step.at)}`)),

@@ -5,7 +5,7 @@ import { Chart } from "./chart.js";
 import { Composer } from "./composer.js";
 import { show, summary, waiting } from "./conversation.js";
 import { branchDialog, markBranches } from "./branch.js";
-import { attempt, download, h, toast } from "./dom.js";
+import { attempt, download, h, inPlace, toast } from "./dom.js";
 import { familyView } from "./family.js";
 import { forkDialog } from "./fork.js";
 import { kindOf, span, spent, stateWords } from "./format.js";
@@ -116,7 +116,13 @@ export class SessionView {
     this.tabs.querySelector("[aria-selected=true]").focus();
   }
 
+  earlier() {
+    this.above = this.model.conversation;
+    this.model.reach(this.model.from - 1);
+  }
+
   look(step) {
+    this.above = null;
     this.model.look(step);
     const query = this.model.at < 0 ? "" : `?step=${this.model.at}`;
     // The address is of this step, so that it can be given to others; no entry for each step of the way.
@@ -153,9 +159,10 @@ export class SessionView {
     this.tell();
     const { talk } = this;
     const atEnd = talk.scrollTop + talk.clientHeight >= talk.scrollHeight - 60;
-    show(talk, model.conversation, this.actions);
-    const past = model.at >= 0;
-    markBranches(talk, model.conversation, model.path);
+    const past = model.at >= 0, added = this.above && model.conversation !== this.above;
+    const stay = added ? inPlace(talk, ":not(.earlier)") : null;
+    show(talk, model.conversation, this.actions, model.from > 0 ? () => this.earlier() : null);
+    markBranches(talk, model.conversation, model);
     this.box.classList.toggle("past", past);
     this.pastBar.hidden = !past;
     this.pastWords.textContent = past ? `You look at step ${model.at} of ${model.steps.length - 1}` : "";
@@ -169,10 +176,15 @@ export class SessionView {
       talk.focus();
     }
     // After what takes its room below.
-    if (atEnd || model.at >= 0) talk.scrollTop = talk.scrollHeight;
-    this.slider.show(model.steps, model.at);
+    const seen = `${model.at} ${model.conversation.items.length}`;
+    if (added) {
+      this.above = null;
+      stay();
+    } else if (past ? seen !== this.seen : atEnd) talk.scrollTop = talk.scrollHeight;
+    this.seen = seen;
+    this.slider.show(model);
     this.slider.branch.disabled = !this.canBranch;
-    this.chart.show(model.label, model.path);
+    this.chart.show(model);
     this.showPanel();
   }
 
@@ -193,7 +205,7 @@ export class SessionView {
     head.pill.className = `pill kind-${kindOf(shown, step < 0 ? info.reason : null)}`;
     head.pill.title = shown;
     head.line.textContent = line === "live" ? "" : line === "lost" ? "reconnecting…" : line === "closed" ? "not live" : "";
-    head.spend.textContent = spent(step < 0 ? info.spend : this.model.steps[step].spend);
+    head.spend.textContent = spent(step < 0 ? info.spend : (this.model.steps[step]?.spend ?? info.spend));
     head.parent.hidden = !info.parent;
     if (info.parent) head.parent.href = `#/s/${encodeURIComponent(info.parent)}`;
     const models = [...new Set([info.model, ...(this.agent?.models ?? [])])];
@@ -233,7 +245,7 @@ export class SessionView {
     if (!model.info) return;
     if (tab === "timeline") {
       if (panel.firstChild !== this.timeline.box) panel.replaceChildren(this.timeline.box);
-      this.timeline.show(model.steps, model.at, model.at < 0);
+      this.timeline.show(model, model.at, model.at < 0);
       return;
     }
     const last = model.steps.length;
@@ -243,7 +255,7 @@ export class SessionView {
     const views = {
       step: () => stepView(this.id, model.here),
       moves: () => movesView(this.id, () => model.refresh()),
-      spend: () => spendView(model.steps, model.info.limits),
+      spend: () => model.all().then(() => spendView(model.steps, model.info.limits)),
       family: () => familyView(this.id, model.present.calls),
     };
     // A person who types into a move keeps the words.
@@ -262,8 +274,10 @@ export class SessionView {
     forkDialog(this.id, step, models);
   }
 
-  branch() {
+  async branch() {
     if (!this.canBranch) return toast("Branch once the run is over");
+    await attempt(() => this.model.all());
+    if (!this.model.complete) return;
     branchDialog(this.model, () => (this.look(-1), this.model.refresh()));
   }
 

@@ -34,13 +34,13 @@ export class Slider {
     this.choose(to === this.steps.length - 1 ? -1 : to);
   }
 
-  show(steps, at) {
-    const grown = steps.length !== this.drawn;
-    Object.assign(this, { steps, at });
+  show({ steps, at, known, label }) {
+    const grown = known !== this.drawn;
+    Object.assign(this, { steps, at, known });
     const last = steps.length - 1, here = at < 0 ? last : at;
     this.range.max = Math.max(0, last);
     this.range.value = Math.max(0, here);
-    this.range.setAttribute("aria-valuetext", steps.length ? `step ${here}, ${steps[here].state}` : "no steps");
+    this.range.setAttribute("aria-valuetext", steps.length ? `step ${here}, ${label}` : "no steps");
     this.back.disabled = here <= 0;
     this.forth.disabled = here >= last;
     this.now.disabled = at < 0;
@@ -52,7 +52,7 @@ export class Slider {
 
   draw() {
     const { canvas, steps } = this;
-    this.drawn = steps.length;
+    this.drawn = this.known;
     const width = canvas.clientWidth, height = canvas.clientHeight, scale = devicePixelRatio || 1;
     if (!width || !steps.length) return;
     canvas.width = width * scale;
@@ -61,11 +61,18 @@ export class Slider {
     pen.scale(scale, scale);
     // Between the middles of the first and last place of the handle, which is 14 wide.
     const room = width - 14, each = steps.length > 1 ? room / (steps.length - 1) : room;
-    for (const [n, step] of steps.entries()) {
-      pen.fillStyle = style.getPropertyValue(`--kind-${kindOf(step.state)}`);
-      pen.fillRect(7 + (n - 0.5) * each, 0, each + 0.6, height);
+    // As many as can be told apart; of those between two, none is drawn.
+    const apart = Math.max(1, 0.5 / each), colours = new Map();
+    const colour = (kind) => colours.get(kind) ?? colours.set(kind, style.getPropertyValue(`--kind-${kind}`)).get(kind);
+    for (let place = 0; place < steps.length; place += apart) {
+      const n = Math.floor(place), step = steps[n];
+      if (!step) continue;
+      pen.fillStyle = colour(kindOf(step.state));
+      pen.fillRect(7 + (n - 0.5) * each, 0, each * apart + 0.6, height);
     }
     pen.fillStyle = style.color;
-    for (const [n, step] of steps.entries()) if (step.event === "RunOpened") pen.fillRect(7 + (n - 0.5) * each, 0, 1, height);
+    // Where runs are closer than two points, their bounds would be all there is to see.
+    const runs = steps.filter((step) => step.event === "RunOpened");
+    if (runs.length < room / 2) for (const { number } of runs) pen.fillRect(7 + (number - 0.5) * each, 0, 1, height);
   }
 }

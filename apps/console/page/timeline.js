@@ -22,12 +22,14 @@ export class Timeline {
   }
 
   // `marked` has words for steps that stand out.
-  show(steps, at, follow, marked = new Map()) {
+  show(model, at, follow, marked = new Map()) {
+    const { steps, known } = model;
     const end = this.box.scrollTop + this.box.clientHeight >= this.space.offsetHeight - 2 * ROW;
     const moved = at !== this.at;
-    if (!moved && steps.length === this.drawn && marked.size === this.marked.size) return;
-    this.drawn = steps.length;
-    Object.assign(this, { steps, at, marked });
+    const drawn = `${steps.length} ${known}`;
+    if (!moved && drawn === this.drawn && marked.size === this.marked.size) return;
+    this.drawn = drawn;
+    Object.assign(this, { model, steps, at, marked });
     this.space.style.height = `${steps.length * ROW}px`;
     if (follow && end) this.box.scrollTop = this.space.offsetHeight;
     else if (moved && at >= 0) this.reveal(at);
@@ -54,13 +56,20 @@ export class Timeline {
     const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - SPARE);
     const last = Math.min(this.steps.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW) + SPARE);
     const rows = [];
-    for (let n = first; n < last; n += 1) rows.push(this.row(n));
+    for (let n = first; n < last; n += 1) rows.push(this.steps[n] ? this.row(n) : this.unknown(n));
+    this.model?.needs(first, last);
     this.space.replaceChildren(...rows);
     if (this.at >= first && this.at < last) this.box.setAttribute("aria-activedescendant", `${this.id}-${this.at}`);
     else this.box.removeAttribute("aria-activedescendant");
   }
 
   id = `row-${Math.random().toString(36).slice(2, 7)}`;
+
+  unknown(n) {
+    const row = h("div", { class: "row", role: "option", id: `${this.id}-${n}`, onclick: () => this.choose(n) }, h("span", { class: "number" }, n));
+    row.style.top = `${n * ROW}px`;
+    return row;
+  }
 
   row(n) {
     const step = this.steps[n], before = this.steps[n - 1];

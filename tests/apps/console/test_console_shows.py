@@ -182,6 +182,61 @@ async def test_five_thousand_steps_scroll_smoothly(console: Opens) -> None:
         await sees(page, "Seen it all.")
 
 
+async def test_a_long_session_is_shown_from_its_end_and_the_rest_where_it_is_looked_at(
+    console: Opens, tmp_path: Path
+) -> None:
+    runs = 100
+    agent = scripted(*[reply for n in range(runs) for reply in (calls(("look", {})), says(f"Seen {n}."))])
+    store = MemoryStore()
+    async with agent.session("s", store) as session:
+        for n in range(runs):
+            await session.run(f"Look, number {n}")
+    length = len(await store.load("s"))
+    assert length > 600
+    async with console(agent, store) as opened:
+        asked: list[str] = []
+        page = await opened.page()
+        page.on("request", lambda request: asked.append(request.url.removeprefix(opened.url)))
+        await page.goto(f"{opened.url}#/s/s")
+        await sees(page, "Seen 99.")
+        assert not any("/notices" in url for url in asked)
+        talk = page.locator(".conversation")
+        assert await talk.get_by_text("Look, number 0", exact=True).count() == 0
+        # The counts of the chart are of all steps, once these are known.
+        await page.locator("text.count", has_text=str(2 * runs)).first.wait_for()
+        # What is read stays where it is while what was before comes above it.
+        await talk.evaluate("box => (box.scrollTop = 0)")
+        words = await talk.locator(".person .prose").first.text_content()
+        read = await talk.get_by_text(words, exact=True).element_handle()
+        place = await talk.get_by_role("button", name="Show what was before").evaluate(
+            "(button, read) => { const { y } = read.getBoundingClientRect(); button.click(); return y; }",
+            read,
+        )
+        await page.wait_for_function(
+            "words => document.querySelector('.person .prose').textContent !== words", arg=words
+        )
+        await page.wait_for_function(
+            "([read, place]) => Math.abs(read.getBoundingClientRect().y - place) < 2", arg=[read, place]
+        )
+        # Any place of the slider, and back.
+        await page.locator(".timeline").focus()
+        await page.keyboard.press("Home")
+        await sees(page, "Step 0 of", ".slider")
+        await page.keyboard.press("ArrowDown")
+        await talk.get_by_text("Look, number 0", exact=True).wait_for()
+        assert await talk.get_by_text("Seen 0.", exact=True).count() == 0
+        await page.keyboard.press("l")
+        await sees(page, "Seen 99.")
+        # A page that is saved has all of it.
+        await page.get_by_text("Export", exact=True).click()
+        async with page.expect_download() as downloading:
+            await page.get_by_role("button", name="Offline page").click()
+        saved = tmp_path / "s.html"
+        await (await downloading.value).save_as(saved)
+        text = saved.read_text("utf-8")
+        assert all(f"Look, number {n}<" in text and f"Seen {n}." in text for n in range(runs))
+
+
 async def test_a_saved_page_needs_no_network(console: Opens, tmp_path: Path) -> None:
     async with console(scripted(calls(("look", {})), says("That is **it**."))) as opened:
         page = await opened.page()

@@ -99,6 +99,7 @@ ASKED: Mapping[tuple[str, str], tuple[Any, int]] = {
     ("GET", "/steps/{number}/diagram.svg"): (None, 200),
     ("GET", "/moves"): (None, 200),
     ("GET", "/outline"): (None, 200),
+    ("GET", "/notices"): (None, 200),
     ("GET", "/calls/{call}/why"): (None, 200),
     ("GET", "/family"): (None, 200),
     ("GET", "/compare"): (None, 200),
