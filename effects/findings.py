@@ -7,12 +7,16 @@ by which the rules judge.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 import attrs
 
 # In a word, where a part of it is known only when the command runs. No word of a command has this character.
 UNKNOWN = "\0"
+
+# Paths of one argument that are looked at. Of more, nothing is known.
+MOST_PATHS = 200
 
 
 @final
@@ -71,3 +75,20 @@ class Finding:
     def command(self, argument: str) -> CommandFound | None:
         """What is known of the command *argument*."""
         return next((found for found in self.commands if found.argument == argument), None)
+
+
+def paths_in(value: object) -> list[str]:
+    """The paths in *value*, of an argument that is declared as paths: each text in it, at any depth."""
+    texts: list[str] = []
+    values = [value]
+    while values:
+        match values.pop():
+            case str() as text:
+                texts.append(text)
+            case list() | tuple() as items:
+                values += reversed(items)
+            case Mapping() as fields:
+                values += [*fields.values(), *fields]
+            case _:
+                pass
+    return texts

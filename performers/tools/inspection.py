@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import final
 
 from ...effects import CallInspected, InspectCall, ToolSpec
-from ...effects.findings import CommandFound, Finding, PathFound
+from ...effects.findings import MOST_PATHS, CommandFound, Finding, PathFound, paths_in
 from ...effects.permissions import resolved
 from ...effects.secrets import PLACEHOLDER_MARK
 from ...states.rules.schema import arguments_of
@@ -64,15 +64,13 @@ def look(spec: ToolSpec, arguments: Mapping[str, object], cwd: str, globs: Itera
     """What *arguments* of a call of *spec* reach and run in *cwd*; *globs* are those of rules for paths."""
     links = list(linked(globs, cwd))
     paths = [
-        found_path(name, value, cwd, links) for name in spec.paths for value in _texts(arguments.get(name))
+        found_path(name, value, cwd, links)
+        for name in spec.paths
+        for value in paths_in(arguments.get(name))[:MOST_PATHS]
     ]
     command = arguments.get(spec.command)
     commands = (_found_command(spec.command, command),) if isinstance(command, str) else ()
     return Finding(paths=tuple(paths), commands=commands)
-
-
-def _texts(value: object) -> list[str]:
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
 
 
 def _found_command(argument: str, text: str) -> CommandFound:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from ...effects.config import ToolSpec
-from ...effects.findings import UNKNOWN, CommandFound, Finding, PathFound, SimpleCommand
+from ...effects.findings import MOST_PATHS, UNKNOWN, CommandFound, Finding, PathFound, SimpleCommand, paths_in
 from ...effects.permissions import Rule, Verdict, resolved
 from .commands import Effort, Fit, allows, may_match, met
 from .schema import nulls_of
@@ -61,7 +61,7 @@ def _of_search(rule: Rule, spec: ToolSpec, arguments: Mapping[str, object], find
     """Whether *rule*, which asks, may speak about a file that the search *spec* finds."""
     for _, glob in below((rule,), Verdict.ASK, spec.name):
         for name in spec.paths:
-            for value in _texts(arguments.get(name)):
+            for value in paths_in(arguments.get(name))[: MOST_PATHS + 1]:
                 found = _found_of(name, value, finding)
                 if found is None or any(_has_below(path, glob) for path in (*found.written, *found.real)):
                     return Fit.MAYBE
@@ -104,13 +104,11 @@ def _fit_of(
 
 
 def _of_paths(name: str, glob: str, value: object, finding: Finding, *, allowing: bool) -> Fit:
-    fits = [_of_path(glob, _found_of(name, one, finding), allowing=allowing) for one in _texts(value)]
+    texts = paths_in(value)
+    if len(texts) > MOST_PATHS:
+        return Fit.NO if allowing else Fit.MAYBE
+    fits = [_of_path(glob, _found_of(name, one, finding), allowing=allowing) for one in texts]
     return min(fits, default=Fit.NO) if allowing else max(fits, default=Fit.NO)
-
-
-def _texts(value: object) -> list[str]:
-    """The paths in *value*: a tool may take one or several, and what is no text reaches nothing."""
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
 
 
 def _found_of(name: str, value: str, finding: Finding) -> PathFound | None:
@@ -184,7 +182,7 @@ def protection(
 ) -> str:
     """Why a person is asked before a call of *spec* edits what *globs* protect; empty where it does not."""
     for name in spec.paths:
-        for value in _texts(arguments.get(name)):
+        for value in paths_in(arguments.get(name))[: MOST_PATHS + 1]:
             found = _found_of(name, value, finding)
             if found is None:
                 return f"{value!r} cannot be looked at"

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from turnwheel.effects.config import ToolSpec
-from turnwheel.effects.findings import Finding, PathFound
+from turnwheel.effects.findings import MOST_PATHS, Finding, PathFound
 from turnwheel.effects.requests import InspectCall
 from turnwheel.effects.secrets import PLACEHOLDER_MARK
 from turnwheel.performers.base import PerformContext
@@ -37,6 +37,25 @@ def home(tmp_path: Path) -> Path:
 def found(home: Path, value: object, *globs: str) -> PathFound:
     [path] = look(SPEC, {"path": value}, str(home), globs).paths
     return path
+
+
+@pytest.mark.parametrize(
+    ("value", "paths"),
+    [
+        ([["in/a.txt"], ["new", ["link"]]], ["in/a.txt", "new", "link"]),
+        ({"in": "new", "to": {"link": [1, None, True]}}, ["in", "to", "new", "link"]),
+        ([{"name": "in", "size": 2}], ["name", "size", "in"]),
+        (7, []),
+    ],
+)
+def test_each_text_in_a_path_argument_is_a_path(home: Path, value: object, paths: list[str]) -> None:
+    looked = look(SPEC, {"path": value}, str(home), ()).paths
+    assert sorted(path.value for path in looked) == sorted(paths)
+
+
+def test_of_very_many_paths_the_first_are_looked_at(home: Path) -> None:
+    values = [str(number) for number in range(MOST_PATHS + 5)]
+    assert [path.value for path in look(SPEC, {"path": values}, str(home), ()).paths] == values[:MOST_PATHS]
 
 
 @pytest.mark.parametrize(
