@@ -16,7 +16,8 @@ from typing import final
 from ...effects.findings import UNKNOWN, CommandFound, SimpleCommand
 
 # Programs that run the program which their arguments name. Which of the arguments that is depends on their
-# options, so it may be each of them.
+# options, so it may be each of them. Together with `SHELLS` the list is closed: any other program is trusted
+# by its name, whatever it then runs.
 STARTERS = frozenset(
     {"builtin", "busybox", "capsh", "choom", "chroot", "chrt", "command", "coproc", "doas", "env", "exec"}
     | {"fakeroot", "find", "i386", "linux32", "linux64", "ltrace", "prlimit", "sg", "x86_64"}
@@ -25,23 +26,14 @@ STARTERS = frozenset(
     | {"taskset", "time", "timeout", "toybox", "unbuffer", "unshare", "watch", "xargs"}
 )
 
-# Those of them that run builtins of the shell, too.
-OF_BUILTINS = frozenset({"builtin", "command", "coproc", "time"})
-
 # Programs that run a text, or a file, as commands.
 SHELLS = frozenset(
     {"ash", "bash", "csh", "dash", "fish", "ksh", "lksh", "mksh", "posh", "rbash", "sh", "tcsh"}
     | {"yash", "zsh"}
 )
 
-# Builtins after which the words that follow mean something else, or which run text that is no argument.
-TURNING = frozenset(
-    {".", "alias", "bind", "compgen", "complete", "enable", "fc", "hash", "jobs", "mapfile", "readarray"}
-    | {"source", "trap"}
-)
-
-# Those that add arguments which nothing here knows.
-ADDING = frozenset({"parallel", "xargs"})
+# Actions of `find` that run programs.
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 # Arguments that are looked at for such a program, and for where options end; of more anything may be said.
 MOST_ARGUMENTS = 64
@@ -83,6 +75,19 @@ def program_of(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2]
 
 
+def running_others(words: Sequence[str]) -> str:
+    """Why *words* may start another program than the one they name; empty where that one is trusted."""
+    name, rest = program_of(words), words[1:]
+    if name not in SHELLS and name not in STARTERS:
+        return ""
+    if UNKNOWN not in "".join(rest):
+        if name == "find" and _FIND_RUNS.isdisjoint(rest):
+            return ""
+        if name == "command" and rest[:1] in {("-v",), ("-V",)}:
+            return ""
+    return f"{name!r} may run what its arguments or its input say"
+
+
 def allows(glob: str, command: SimpleCommand) -> bool:
     """Whether *glob* allows *command*, whose words are all known."""
     # Words are told apart by blanks in the text, so the name of a program must not have any.
@@ -92,7 +97,8 @@ def allows(glob: str, command: SimpleCommand) -> bool:
 
 def met(glob: str, found: CommandFound, effort: Effort) -> Fit:
     """Whether a command of *found* is one that *glob* means, as far as *effort* can tell."""
-    best = Fit.MAYBE if found.unread else Fit.NO
+    others = any(running_others(command.words) for command in found.commands)
+    best = Fit.MAYBE if found.unread or others else Fit.NO
     for command in found.commands:
         for text in _readings(command.words):
             if not effort.suffices(len(text)):
@@ -107,14 +113,10 @@ def met(glob: str, found: CommandFound, effort: Effort) -> Fit:
 def _readings(words: tuple[str, ...]) -> Iterator[str]:
     """The texts of what *words* may start."""
     yield from _spellings(words)
-    name = program_of(words)
-    if name not in STARTERS:
+    if program_of(words) not in STARTERS:
         return
-    if len(words) > MOST_ARGUMENTS:
-        yield UNKNOWN
     for start in range(1, min(len(words), MOST_ARGUMENTS)):
-        inner = (*words[start:], UNKNOWN) if name in ADDING else words[start:]
-        yield from _spellings(inner)
+        yield from _spellings(words[start:])
 
 
 def _spellings(words: Sequence[str]) -> Iterator[str]:

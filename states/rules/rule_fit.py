@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from ...effects.config import ToolSpec
 from ...effects.findings import MOST_PATHS, UNKNOWN, CommandFound, Finding, PathFound, SimpleCommand, paths_in
 from ...effects.permissions import Rule, Verdict, resolved
-from .commands import Effort, Fit, allows, may_match, met
+from .commands import Effort, Fit, allows, may_match, met, running_others
 from .schema import nulls_of
 
 NO_FINDING = Finding()
@@ -200,5 +200,6 @@ def doubt_of(spec: ToolSpec, finding: Finding) -> str:
     doubts = [found.doubt for found in finding.paths]
     found = finding.command(spec.command)
     if found is not None:
-        doubts += [found.unread or found.beyond]
+        others = [running_others(command.words) for command in found.commands]
+        doubts += [found.unread or found.beyond, *dict.fromkeys(others)]
     return "; ".join(filter(None, doubts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sys
@@ -14,15 +15,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from turnwheel import Agent, Deny, Policy, Rule, SQLiteStore, builtin_tools
+from turnwheel import Agent, Deny, Policy, Rule, SQLiteStore, builtin_tools, tool
 from turnwheel.effects import AskApproval, CallModel
 from turnwheel.effects.findings import UNKNOWN
 from turnwheel.effects.permissions import PermissionMode
-from turnwheel.performers.tools import inspection, shell
+from turnwheel.performers.tools import inspection
 from turnwheel.performers.tools.builtin import bash, grep
 from turnwheel.performers.tools.inspection import look
+from turnwheel.performers.tools.plain_commands import HARMLESS_BUILTINS, SOMETIMES_BUILTINS
 from turnwheel.performers.tools.shell import read_command
-from turnwheel.states.rules.commands import may_match
+from turnwheel.states.rules.commands import SHELLS, STARTERS, may_match
 from turnwheel.states.rules.permission import PermissionPolicy
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
@@ -55,7 +57,6 @@ HIDDEN = (
     "git status >> pwned",
     "git status &> pwned",
     "> pwned git status",
-    "< input git status",
     "git diff <(touch pwned)",
     "git apply <<EOF\n$(touch pwned)\nEOF",
     "git apply <<< $(touch pwned)",
@@ -114,6 +115,7 @@ def test_a_rule_that_allows_is_no_door(command: str) -> None:
         ("git log 2>&1", ["git *"]),
         ("git log > /dev/null 2>/dev/null", ["git *"]),
         ("git log < input", ["git *"]),
+        ("< input git log", ["git *"]),
         ("git status && git diff | git apply; git log", ["git *"]),
         ("git status\ngit log", ["git *"]),
         ("(git status)", ["git *"]),
@@ -206,6 +208,10 @@ PUSHES = (
     "coproc git push",
     "git $no push",
     "env $no git push",
+    "git >log push",
+    "git 2>&1 push",
+    "true\n\\\ngit push",
+    "env git push[[ x",
 )
 """Commands that run ``git push``, whatever they look like."""
 
@@ -237,16 +243,12 @@ CLOUDY = (
     "git 'push",
     "git\rpush",
     'cat <<E"O"F\ngit push',
-    "git >log push",
-    "git 2>&1 push",
     "git <<EOF push\nEOF",
     "{ true | git; } <x push",
     "cat <<EOF\nEO\\\nF\ngit push\nEOF",
     "$if git push",
-    "env git push[[ x",
     "${X}git push",
     "${X}sh -c reboot",
-    "true\n\\\ngit push",
     "git [secret token 0123456789ab]",
     "a" * 20_000,
     "eval eval eval eval eval eval true",
@@ -267,18 +269,22 @@ CLOUDY = (
 """Commands that may run ``git push``, as far as anyone can tell who has only read them."""
 
 OTHERS = (
+    "echo $HOME ~ *",
+    "cd src && CI=1 make 2>&1 | tail -n 5 > log",
+    "set -euo pipefail; test -f x || [ -d y ] && printf '%s\\n' x",
+    'name=x; ls "$name"; wait',
+    "! git pull && { git log; } && (git log) &",
+    "command -v git",
+    "make &> log",
     "git status",
     "git pull",
     "echo git push",
     "ls *.py",
     "echo 'git push'",
-    "echo $HOME $(date)",
     "git commit -m 'git push'",
     "make && make test > log",
     "./push.sh",
-    "bash build.sh",
     "find . -name '*.py'",
-    "cat <<EOF\ngit push\nEOF",
 )
 """Commands that do not."""
 
@@ -302,10 +308,32 @@ def test_a_denial_that_cannot_be_decided_is_asked_about_in_every_mode(command: s
     assert asked == due
 
 
+DISGUISED = tuple(
+    ast.literal_eval(row)
+    for row in (Path(__file__).parent / "deny_spellings.txt").read_text("utf-8").splitlines()
+    if row[:1] != "#"
+)
+
+
+@pytest.mark.parametrize("command", DISGUISED)
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_no_spelling_gets_past_a_denial(command: str) -> None:
+    for mode in PermissionMode:
+        assert judged(command, "deny git push*", "allow *", mode=mode) in {"ask", "deny"}
+    assert judged(command, "deny git push*", "allow *", mode=PermissionMode.DONT_ASK) == "deny"
+
+
 @pytest.mark.parametrize("command", OTHERS)
 @pytest.mark.behaviour("a-command-is-what-it-runs")
 def test_other_commands_are_left_alone(command: str) -> None:
     assert judged(command, "deny git push*", mode=PermissionMode.BYPASS) == "allow"
+
+
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_the_page_of_permissions_lists_what_runs_others_and_what_evaluates_nothing() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text("utf-8")
+    names = STARTERS | SHELLS | HARMLESS_BUILTINS | SOMETIMES_BUILTINS - {"["}
+    assert {name for name in names if f"`{name}`" not in page} == set()
 
 
 @pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
@@ -314,19 +342,6 @@ def test_without_a_parser_a_command_is_asked_about(monkeypatch: pytest.MonkeyPat
     assert judged("git status", "allow git *") == "ask"
     assert judged("git status", "deny git push*", mode=PermissionMode.BYPASS) == "ask"
     assert "turnwheel[shell]" in read_command("command", "git status").unread
-
-
-@pytest.mark.parametrize(
-    ("kind", "command"),
-    [("case_statement", "case x in x) true;; esac"), ("test_command", "[[ x == y ]]"), ("array", "a=(x)")],
-)
-@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
-def test_what_a_later_grammar_may_have_is_asked_about(
-    kind: str, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert judged(command, "deny git push*", mode=PermissionMode.BYPASS) == "allow"
-    monkeypatch.setattr(shell, "UNDERSTOOD", shell.UNDERSTOOD - {kind})
-    assert judged(command, "deny git push*", mode=PermissionMode.BYPASS) == "ask"
 
 
 @pytest.mark.parametrize("text", ["(" * 5_000, "$(" * 4_000, "a;" * 4_000, "sudo " * 1_500, "x " * 4_000])
@@ -384,14 +399,14 @@ def test_what_a_finding_says_is_in_the_question() -> None:
     )
     arguments = {"command": "git log $(touch pwned)"}
     found = policy.judge(bash.spec, arguments, None, look(bash.spec, arguments, "/", ()))
-    assert found.detail == "it may change anything; it is dynamic: git log $(touch pwned)"
+    assert found.detail == "it may change anything; it is no plain command from '$(touch pwned)' on"
     denial = Rule(verdict="deny", tool="bash", where=(("command", "git push*"),))
     policy, arguments = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=(denial,)), {"command": "$X"}
     found = policy.judge(bash.spec, arguments, None, look(bash.spec, arguments, "/", ()))
-    assert found.detail == "deny bash:command=git push* may apply: it is dynamic: $X"
+    assert found.detail == "deny bash:command=git push* may apply: what '$X' runs is known only then"
     arguments = {"command": "echo push | xargs git"}
     found = policy.judge(bash.spec, arguments, None, look(bash.spec, arguments, "/", ()))
-    assert found.detail.endswith(" may apply: its text does not say all that it may run")
+    assert found.detail.endswith(" may apply: 'xargs' may run what its arguments or its input say")
 
 
 @pytest.mark.behaviour("a-command-is-what-it-runs")
@@ -404,6 +419,37 @@ def test_words_are_told_without_their_quotes() -> None:
 
 
 # Files
+
+
+NESTED = (
+    ["secrets/key"],
+    [["secrets/key"]],
+    [["a"], ["b", "./secrets/key"]],
+    {"from": "secrets/key"},
+    {"secrets/key": 1},
+    [{"path": {"deep": ["a", "x/../secrets/key"]}}],
+)
+"""Values of an argument of paths that reach a file which is denied, at some depth."""
+
+
+@pytest.mark.parametrize("value", NESTED)
+@pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
+def test_a_denied_path_is_found_at_any_depth(value: object) -> None:
+    @tool(paths=["files"])
+    def pack(files: Any) -> str:  # any shape is to be looked into
+        return str(files)
+
+    def verdict(value: object, *texts: str) -> str:
+        rules = tuple([Rule(verdict=each, tool="pack", where=(("files", "secrets/*"),)) for each in texts])
+        policy = PermissionPolicy(mode=PermissionMode.BYPASS, rules=rules)
+        arguments = {"files": value}
+        return str(
+            policy.judge(pack.spec, arguments, None, look(pack.spec, arguments, "/", ("secrets/*",))).verdict
+        )
+
+    assert verdict(value, "deny") == "deny"
+    assert verdict([["a"], {"b": "c"}], "deny") == "allow"
+    assert verdict([str(number) for number in range(1_000)], "deny") == "ask"
 
 
 @pytest.mark.behaviour("what-cannot-be-decided-is-asked-about")
