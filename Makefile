@@ -14,7 +14,7 @@
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
 #   make hosts      kills workers of every host, and prints how soon others go on   ARGS is handed on
-#   make fuzz       every parser, given malformed input                   ARGS is handed on
+#   make fuzz       every parser, given malformed input, and shell commands against the rules   ARGS is handed on
 #   make mutants    the mistakes that a machine can make, and the share of them that tests find
 #   make scenarios  the stories of tests/scenarios, recorded anew
 #   make golden     the journals of the present version, written again
@@ -124,6 +124,7 @@ WIRE ?= $(wildcard ../shared/wire)
 
 fuzz: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m provers.fuzzing $(if $(WIRE),--seeds $(WIRE)) $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m provers.command_lines
 
 golden: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python tests/golden/make.py $(ARGS)
