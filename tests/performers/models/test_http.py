@@ -398,6 +398,48 @@ async def test_an_answer_that_is_slow_but_steady_is_not_late(monkeypatch: pytest
     assert passed > 3 * PATIENCE
 
 
+@pytest.mark.parametrize(
+    ("drip", "step", "seconds", "message"),
+    [
+        # Comments and single bytes keep a stream open, and so only the limit of all of it ends them.
+        (chunked(b": still there\n\n"), 100.0, 3600.0, "no end of the answer"),
+        (chunked(b" "), 1.0, 3600.0, "no end of the answer"),
+        (None, 1.0, 120.0, "nothing more"),
+    ],
+    ids=["comments", "a byte a second", "silence"],
+)
+async def test_a_stream_that_drips_ends_by_the_usual_limits(
+    drip: bytes | None, step: float, seconds: float, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, passed, read = asyncio.get_running_loop(), 0.0, asyncio.Event()
+    feed = ChatParser.feed
+
+    def noted(parser: ChatParser, data: bytes) -> list[Piece]:
+        read.set()
+        return feed(parser, data)
+
+    async def dripping(line: Line) -> None:
+        nonlocal passed
+        await line.send(*BEGUN)
+        await read.wait()
+        while passed < 2 * seconds:
+            read.clear()
+            passed += step
+            if drip is not None:
+                await line.send(drip)
+                await read.wait()
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(ChatParser, "feed", noted)
+    monkeypatch.setattr(loop, "time", lambda: time.monotonic() + passed)
+    async with Hostile(dripping) as server:
+        answer = await failed(OpenAIChat(server.url, "key"))
+    assert answer.failure is Failure.TIMEOUT
+    assert answer.message.startswith(message)
+    # The idle limit is set anew in each tenth of its time, and so may end a stream that much later.
+    assert 0.9 * seconds <= passed <= 1.2 * seconds
+
+
 LATE = "no connection to http://there within 10.0 s (connect_timeout=10.0)"
 
 
