@@ -17,6 +17,7 @@ from typing import final
 import attrs
 
 from ...effects.findings import UNKNOWN
+from ...states.rules.commands import MOST_ARGUMENTS
 
 # Builtins of bash that evaluate none of their words, whatever these are.
 HARMLESS_BUILTINS = frozenset(
@@ -38,7 +39,7 @@ SOMETIMES_BUILTINS = frozenset({"[", "printf", "set", "test", "wait"})
 
 # Words that mean something else where a command begins.
 _RESERVED = frozenset(
-    {"[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in"}
+    {"!", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in"}
     | {"select", "then", "time", "until", "while"}
 )
 
@@ -49,33 +50,39 @@ _STRICT = re.compile(r"[-+][eu]*o?|pipefail|errexit|nounset")
 _SPECIAL_FILE = re.compile(r"/+(dev|proc)(/|$)")
 _USUAL_FILES = frozenset({"/dev/null", "/dev/stderr", "/dev/stdout"})
 
-# Variables that the shell goes by have no lower-case letters, nor have most that programs go by. A number or
-# a switch in one of a program is no command.
-_SWITCH = re.compile(r"\d+|true|false|yes|no|on|off")
-_OF_THE_SHELL = re.compile(r"BASH\w*|ENV|IFS|POSIXLY_CORRECT|SHELLOPTS")
+# Variables that the shell goes by have no lower-case letters, nor have most that programs go by. There a
+# number is a switch, such as CI=1. A word might be a command, and in some variables it is evaluated.
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+_OF_THE_SHELL = re.compile(r"BASH\w*|ENV|IFS|LD_\w*|PATH|POSIXLY_CORRECT|PS\d|SHELLOPTS")
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _GAP = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
 _OPERATOR = re.compile(r"&&|\|\||\|&|[;&|\n]")
 _CLOSED_BY = {"(": ")", "{": "}"}
 _GROUP = re.compile(r"[({](?:(?=[ \t\n])|(?<=\()(?!(?:\\\n)*\())|[)}](?=[ \t\n;&|)<>]|\Z)|!(?=[ \t])")
-_REDIRECT = re.compile(r"&>>?|\d*(?:>>|>\||>&|<&|<>|>(?!\()|<(?![<(]))")
+_REDIRECT = re.compile(r"&>>?|\d?(?:>>|>\||>&|<&|<>|>(?!\()|<(?![<(]))")
 _ASSIGNED = re.compile(rf"({_VARIABLE})\+?=")
-_DUPLICATED = re.compile(r"\d+-?|-")
+_DUPLICATED = re.compile(r"\d-?|-", re.ASCII)
+
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+# What stands behind a dollar sign of a variable.
+_EXPANDED = rf"{_VARIABLE}(?!\w)|[0-9?#$!]|\{{{_VARIABLE}\}}"
 
 # The pieces of a word. A dollar sign before anything that is not here may begin a substitution.
 _PIECE = re.compile(
-    r"(?P<bare>[A-Za-z0-9_@%+=:,./^\-!\]#]+)"
+    r"(?P<bare>(?:@\{[A-Za-z0-9_\-]+\}|[A-Za-z0-9_@%+=:,./^\-!\]#])++)"
     r"|(?P<wide>[^\x00-\x7f]+)"
     r"|(?P<glob>[*?\[])"
     r"|'(?P<single>[^']*)'"
-    r'|"(?P<double>(?:[^"\\$`]|\\[^\x00]|\$(?=["\s])|\$(?:[A-Za-z_]\w*|[0-9?#$!_]|\{[A-Za-z_]\w*\}))*)"'
-    rf"|\$(?P<variable>{_VARIABLE}|[0-9?#$!]|\{{{_VARIABLE}\}})"
+    rf'|"(?P<double>(?:[^"\\$`]|\\[^\x00]|\$(?=["\s])|\$(?:{_EXPANDED}))*+)"'
+    rf"|\$(?P<variable>{_EXPANDED})"
     r"|(?P<tilde>~[A-Za-z0-9_.+\-]*)"
     r"|\\(?P<escaped>[!-~ ])",
     re.ASCII,
 )
-_IN_DOUBLE = re.compile(r'\\(?P<escaped>[$`"\\\n])|(?P<variable>\$(?:\w+|[?#$!]|\{\w+\}))', re.ASCII)
+_IN_DOUBLE = re.compile(r'\\(?P<escaped>[$`"\\\n])|(?P<variable>\$(?:' + _EXPANDED + "))", re.ASCII)
+
 # Characters of the line in a reason.
 _SHOWN = 40
 
@@ -140,11 +147,10 @@ class _LineReader:
         self._groups: list[str] = []
 
     def read(self) -> None:
-        # A shell may read other characters than these as blanks, or not at all.
-        for character in self._text:
-            if not (character.isprintable() or character in "\t\n"):
-                msg = f"it has the character {character!r}"
-                raise NotPlain(msg)
+        # What a shell makes of these is not known.
+        if odd := _ODD.search(self._text):
+            msg = f"it has the character {odd[0]!r}"
+            raise NotPlain(msg)
         takes = (self._take_redirect, self._take_operator, self._take_group, self._take_assignment)
         while (at := self._skip()) < len(self._text):
             if not any(take(at) for take in takes):
@@ -189,9 +195,11 @@ class _LineReader:
             raise self._refused(at)
         # To some shells `&` ends a command, and what follows the redirection is another one.
         self._ended = self._ended or operator.startswith("&")
-        # 2>&1 and 2>&- only name what is open already.
-        named = operator.endswith("&") and _DUPLICATED.fullmatch(name)
-        if ">" in operator and name != "/dev/null" and not named:
+        if operator.endswith("&"):
+            # 2>&1 and 2>&- only name what is open already. Any other word bash expands a second time.
+            if not _DUPLICATED.fullmatch(target.source):
+                raise self._refused(at)
+        elif ">" in operator and name != "/dev/null":
             self.beyond.append(f"it writes to {name!r}")
         return True
 
@@ -228,8 +236,8 @@ class _LineReader:
             return False
         self._at, name = found.end(), found[1]
         value = "".join(self._word(self._at, assigned=True).values)
-        switch = _SWITCH.fullmatch(value) and not _OF_THE_SHELL.fullmatch(name)
-        if name.upper() == name and not switch:
+        number = _NUMBER.fullmatch(value) and not _OF_THE_SHELL.fullmatch(name)
+        if name.upper() == name and not number:
             msg = f"it sets {name}, by which the shell or a program may go"
             raise NotPlain(msg)
         self.beyond.append(f"it sets a variable: {self._text[at : self._at]}")
@@ -255,8 +263,11 @@ class _LineReader:
             kind, text = piece.lastgroup, piece[piece.lastgroup or 0]
             self._at = piece.end()
             bare = bare and kind in {"bare", "wide"}
+            # Some of these are blanks to a reader, and some have no width.
+            if kind == "wide" and not text.isprintable():
+                raise self._refused(piece.start())
             if kind in {"glob", "variable"}:
-                splits.append(len("".join(parts)))
+                splits.append(len(parts))
                 parts.append(UNKNOWN)
             elif kind == "double":
                 parts.append(_IN_DOUBLE.sub(_in_double, text))
@@ -266,7 +277,10 @@ class _LineReader:
             else:
                 parts.append(text)
         source, value = self._text[start : self._at], "".join(parts)
-        if self._text[self._at : self._at + 1].strip(" \t\n;&|<>)") or not (source or assigned):
+        behind = self._text[self._at : self._at + 1]
+        # Some shells take several digits before a redirection for a word, and others for a file.
+        number = behind in {"<", ">"} and source.isdigit()
+        if behind.strip(" \t\n;&|<>)") or not (source or assigned) or number:
             raise self._refused(self._at)
         # An index is evaluated where a shell takes the word for an assignment.
         if re.match(rf"{_VARIABLE}\[", source) and "=" in source:
@@ -275,7 +289,8 @@ class _LineReader:
             return _ShellWord((source,), source, bare=True)
         if assigned or not splits or value == UNKNOWN:
             return _ShellWord((value,), source, bare)
-        return _ShellWord((value[: splits[0] + 1], UNKNOWN, value[splits[-1] :]), source, bare)
+        first, last = "".join(parts[: splits[0] + 1]), "".join(parts[splits[-1] :])
+        return _ShellWord((first, UNKNOWN, last), source, bare)
 
 
 def _in_double(found: re.Match[str]) -> str:
@@ -292,21 +307,26 @@ def _check_first(word: _ShellWord) -> None:
 
 
 def _check_builtin(words: list[str]) -> None:
-    name, rest = words[0], words[1:]
-    if name in {"builtin", "command"}:
-        # One of them may stand behind each option.
-        for start in range(len(rest)) if rest[:1] not in (["-v"], ["-V"]) else ():
-            _check_builtin(rest[start:])
-    elif name in EVALUATING_BUILTINS or (name in SOMETIMES_BUILTINS and not _evaluates_nothing(name, rest)):
-        msg = f"{name!r} may evaluate its arguments"
-        raise NotPlain(msg)
+    # Behind these any word may be the builtin that runs, as they have options.
+    starts = range(1)
+    if words[0] in {"builtin", "command"} and words[1:2] not in (["-v"], ["-V"]):
+        starts = range(len(words))
+    if len(starts) > MOST_ARGUMENTS:
+        raise NotPlain(TOO_LONG)
+    for start in starts:
+        name, rest = words[start], words[start + 1 :]
+        if name in EVALUATING_BUILTINS or (name in SOMETIMES_BUILTINS and not _evaluates_nothing(name, rest)):
+            msg = f"{name!r} may evaluate its arguments"
+            raise NotPlain(msg)
 
 
 def _evaluates_nothing(name: str, words: list[str]) -> bool:
     unknown = UNKNOWN in "".join(words)
     match name:
         case "printf":
-            return bool(words) and not words[0].startswith(("-", UNKNOWN))
+            # `%n` sets a variable.
+            known = bool(words) and UNKNOWN not in words[0] and not words[0].startswith("-")
+            return known and re.search("%[^%a-zA-Z]*[hjlqtzL]*n", words[0]) is None
         case "set":
             return bool(words) and all(map(_STRICT.fullmatch, words))
         case "wait":

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, final
 
 from ...effects.findings import UNKNOWN, CommandFound, SimpleCommand
-from ...states.rules.commands import MOST_ARGUMENTS, SHELLS, STARTERS, program_of
+from ...states.rules.commands import MOST_ARGUMENTS, SHELLS, STARTERS, may_match, program_of
 from .plain_commands import MOST_COMMANDS, TOO_LONG, NotPlain, plain_line
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ MISREAD = "shells may read the command differently"
 
 # What a shell puts a text of its own in the place of, and what says so about all of a word.
 _GLOB = re.compile(r"[*?$`]")
-_MANY = re.compile(r"\[|\{.*(?:,|\.\.).*\}", re.DOTALL)
 
 
 def read_command(argument: str, text: str) -> CommandFound:
@@ -79,10 +79,18 @@ class _CommandReader:
         self.beyond: list[str] = []
         self.unread: list[str] = []
         self._parser = parser
+        # Characters that are still read. Commands in the arguments of others are read once for each of these.
+        self._left = 4 * MOST_CHARACTERS
 
     def read(self, text: str, depth: int) -> None:
         """Read *text*, which stands in the arguments of *depth* other commands."""
-        if len(text) > MOST_CHARACTERS or depth > DEEPEST or len(self.commands) > MOST_COMMANDS:
+        self._left -= len(text)
+        if (
+            len(text) > MOST_CHARACTERS
+            or depth > DEEPEST
+            or len(self.commands) > MOST_COMMANDS
+            or self._left < 0
+        ):
             self.unread.append(TOO_LONG)
             return
         if UNKNOWN in text:
@@ -145,11 +153,18 @@ class _CommandReader:
 
 def _agrees(tree: Sequence[tuple[str, ...]], line: Sequence[tuple[str, ...]]) -> bool:
     """Whether the commands of the *tree* are those of the *line*, as far as they are known."""
-    # To a tree, `[` is no command; and words with what is unknown in them are marked differently.
+    # To a tree, `[` is no command.
     known = [words for words in line if words[0] != "["]
-    if any(UNKNOWN in word for words in known for word in words):
-        return [words[0] for words in known] == [words[0] for words in tree]
-    return known == list(tree)
+    return len(known) == len(tree) and all(map(_may_be_same, known, tree))
+
+
+def _may_be_same(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    if UNKNOWN not in "".join((*words, *others)):
+        return words == others
+    # What is unknown may be several words to the one, and is one to the other.
+    text = re.sub(f"{UNKNOWN}(?: ?{UNKNOWN})*", UNKNOWN, " ".join(words))
+    other = re.sub(r"[*?\[]", r"[\g<0>]", " ".join(others)).replace(UNKNOWN, "*")
+    return may_match(text, other) if UNKNOWN in text else fnmatchcase(text, other)
 
 
 def _runs_text(word: str) -> bool:
@@ -182,15 +197,20 @@ def _word(node: Node, source: bytes) -> str:
             return _quoted(node, source)
         case "command_name" | "concatenation":
             whole = "".join([_word(each, source) for each in node.children])
-            return UNKNOWN if _MANY.search(text) else whole
+            return UNKNOWN if _is_many(text) else whole
         case _ if not node.is_named:
             return _bare(text)
         case _:
             return UNKNOWN
 
 
+def _is_many(text: str) -> bool:
+    """Whether *text*, without quotes, may stand for several words."""
+    return "[" in text or ("{" in text and ("," in text or ".." in text))
+
+
 def _bare(text: str) -> str:
-    if _MANY.search(text):
+    if _is_many(text):
         return UNKNOWN
     # The folder of a person, who is known only when it runs.
     plain, text = ([UNKNOWN], text[1:]) if text.startswith("~") else (list[str](), text)

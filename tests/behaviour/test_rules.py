@@ -276,6 +276,7 @@ OTHERS = (
     "! git pull && { git log; } && (git log) &",
     "command -v git",
     "make &> log",
+    "git stash pop stash@{0} && git commit -m '\u00a0\u200d'",
     "git status",
     "git pull",
     "echo git push",
