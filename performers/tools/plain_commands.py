@@ -66,7 +66,7 @@ _DUPLICATED = re.compile(r"\d-?|-", re.ASCII)
 
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
-# What stands behind a dollar sign of a variable.
+# The name of a variable, as it stands behind a dollar sign.
 _EXPANDED = rf"{_VARIABLE}(?!\w)|[0-9?#$!]|\{{{_VARIABLE}\}}"
 
 # The pieces of a word. A dollar sign before anything that is not here may begin a substitution.
@@ -143,11 +143,11 @@ class _LineReader:
         # Of the command that is being read; nothing but redirections follow where it has `_ended`.
         self._words: list[str] = []
         self._ended = False
-        # What closes the groups that are open.
+        # The closing marks of the groups that are open.
         self._groups: list[str] = []
 
     def read(self) -> None:
-        # What a shell makes of these is not known.
+        # Shells differ in how they read control characters.
         if odd := _ODD.search(self._text):
             msg = f"it has the character {odd[0]!r}"
             raise NotPlain(msg)

@@ -53,8 +53,6 @@ def read_command(argument: str, text: str) -> CommandFound:
     except ImportError:
         missing = "no shell parser is installed; pip install 'turnwheel[shell]'"
         return CommandFound(argument=argument, unread=missing)
-    if len(text) > MOST_CHARACTERS:
-        return CommandFound(argument=argument, unread=TOO_LONG)
     reader = _CommandReader(Parser(Language(language())))
     reader.read(text, 0)
     return CommandFound(

@@ -223,10 +223,6 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _batch(numbers: range) -> tuple[Counter[str], list[Through]]:
-    return tried(numbers)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Try as many lines as are asked for; the exit code is 1 where one got through."""
     parser = argparse.ArgumentParser(prog="provers.command_lines", description="Run what the rules let pass.")
@@ -244,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         end = asked.first + asked.lines
         work = [range(start, min(start + BATCH, end)) for start in range(asked.first, end, BATCH)]
         with get_context("fork").Pool(asked.workers, _limit) as pool:
-            for more, through in pool.imap_unordered(_batch, work):
+            for more, through in pool.imap_unordered(tried, work):
                 counts.update(more)
                 found += through
     else:

@@ -368,14 +368,21 @@ async def test_a_fault_of_the_world_is_an_answer(name: str) -> None:
     assert answer.retry_after == (7.0 if name == "a limit" else None)
 
 
-async def test_an_answer_that_is_slow_but_steady_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The idle time counts from byte to byte, not from the start.
-    read, passed = asyncio.Event(), 0.0
-    feed = ChatParser.feed
+def noted_feed(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """An event that is set each time a parser is given bytes."""
+    read, feed = asyncio.Event(), ChatParser.feed
 
     def noted(parser: ChatParser, data: bytes) -> list[Piece]:
         read.set()
         return feed(parser, data)
+
+    monkeypatch.setattr(ChatParser, "feed", noted)
+    return read
+
+
+async def test_an_answer_that_is_slow_but_steady_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The idle time counts from byte to byte, not from the start.
+    read, passed = noted_feed(monkeypatch), 0.0
 
     async def steady(line: Line) -> None:
         nonlocal passed
@@ -388,7 +395,6 @@ async def test_an_answer_that_is_slow_but_steady_is_not_late(monkeypatch: pytest
             passed += PATIENCE / 2
         await line.send(*HELLO[1:])
 
-    monkeypatch.setattr(ChatParser, "feed", noted)
     # Time passes between two bytes only, and then all at once.
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + passed)
     async with Hostile(steady) as server:
@@ -411,12 +417,7 @@ async def test_an_answer_that_is_slow_but_steady_is_not_late(monkeypatch: pytest
 async def test_a_stream_that_drips_ends_by_the_usual_limits(
     drip: bytes | None, step: float, seconds: float, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, passed, read = asyncio.get_running_loop(), 0.0, asyncio.Event()
-    feed = ChatParser.feed
-
-    def noted(parser: ChatParser, data: bytes) -> list[Piece]:
-        read.set()
-        return feed(parser, data)
+    loop, passed, read = asyncio.get_running_loop(), 0.0, noted_feed(monkeypatch)
 
     async def dripping(line: Line) -> None:
         nonlocal passed
@@ -430,7 +431,6 @@ async def test_a_stream_that_drips_ends_by_the_usual_limits(
                 await read.wait()
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(ChatParser, "feed", noted)
     monkeypatch.setattr(loop, "time", lambda: time.monotonic() + passed)
     async with Hostile(dripping) as server:
         answer = await failed(OpenAIChat(server.url, "key"))
