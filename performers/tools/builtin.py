@@ -353,6 +353,10 @@ _SIGNALS = {-each: f", {each.name}" for each in signal.Signals}
 # How much longer the tool may take than its command: time to end it, and to return its output.
 _MARGIN = 10.0
 
+# Runs what the shell reads from its input, which is empty from then on. All users of a machine can list the
+# arguments of a process, and a command may have a secret in it.
+_READ_AND_RUN = 'exec 2>&1; eval " $(cat)" </dev/null'
+
 CommandSeconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
 
@@ -367,7 +371,16 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
     """
     shell = shutil.which("bash") or "/bin/sh"
     seconds = timeout or COMMAND_SECONDS
-    ended = await run((shell, "-c", command), cwd=context.cwd, seconds=seconds, keep=MAX_OUTPUT)
+    if "\0" in command:
+        msg = f"a command has no NUL character; got one behind {command[: command.index(chr(0))][-20:]!r}"
+        raise ValueError(msg)
+    ended = await run(
+        (shell, "-c", _READ_AND_RUN),
+        cwd=context.cwd,
+        seconds=seconds,
+        keep=MAX_OUTPUT,
+        given=os.fsencode(command),
+    )
     output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"

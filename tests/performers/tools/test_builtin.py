@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -747,10 +748,31 @@ def test_a_file_that_its_owner_made_read_only_is_left_as_it_is(
         ("kill -9 $$", "[exit code -9, SIGKILL]"),
         (r"printf '\xff'", "\N{REPLACEMENT CHARACTER}\n[exit code 0]"),
         ("pwd", "{home}\n[exit code 0]"),
+        ("-x 2>/dev/null; echo $?", "127\n[exit code 0]"),
+        ("trap 'echo bye >&2; cat' EXIT; exit 2", "bye\n[exit code 2]"),
     ],
 )
 async def test_bash_reports_how_it_ended(command: str, expected: str, context: Context) -> None:
     assert await bash(context, command) == expected.format(home=context.cwd)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc")
+async def test_no_process_has_the_command_among_its_arguments(context: Context, until: Any) -> None:
+    long = "x" * 300_000
+    command = f"echo $$ > pid; : {long}; until [ -e over ]; do sleep 0.01; done; echo done"
+    task = asyncio.create_task(bash(context, command))
+    await until(lambda: (context.cwd / "pid").is_file() and (context.cwd / "pid").read_text().strip())
+    shell = Path("/proc", (context.cwd / "pid").read_text().strip())
+    shown = [(shell / part).read_bytes() for part in ("cmdline", "environ")]
+    (context.cwd / "over").touch()
+    assert await task == "done\n[exit code 0]"
+    assert [b"until" in text for text in shown] == [False, False]
+    assert b"bash" in shown[0]
+
+
+async def test_a_command_has_no_nul(context: Context) -> None:
+    with pytest.raises(ValueError, match="got one behind 'echo a'"):
+        await bash(context, "echo a\0b")
 
 
 async def test_a_system_without_bash_has_another_shell(
