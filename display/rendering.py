@@ -89,7 +89,7 @@ def _settings_and_mail(memory: Memory) -> Iterator[str]:
         yield f"spent before {spent_of(memory.earlier)}"
     for mail in memory.session.mail:
         yield _spaced("waits:", mail.lane, f"of {mail.sender}" if mail.sender else "", quoted(mail.text))
-    yield from (f"granted: {rule}" for rule in memory.session.granted)
+    yield from (f"granted: {grant.rule}" for grant in memory.session.granted)
     yield from (f"withdrawn: {one.tool} until turn {one.until}" for one in memory.progress.withdrawn)
     yield from (f"context: {quoted(text)}" for text in memory.conversation.pending_context)
     if memory.conversation.cleared:
@@ -387,7 +387,9 @@ WORDING: Final[Mapping[type[Any], Render]] = {
         f"{', '.join(map(message_line, value.head))} in place of {count(value.keep, 'message')}"
     ),
     records.WithdrawTool: lambda value: f"{value.tool} until turn {value.until}",
-    records.GrantRule: _of("rule"),
+    records.GrantRule: lambda value: _spaced(
+        str(value.rule), f"(outvotes {', '.join(map(str, value.outvotes))})" if value.outvotes else ""
+    ),
     # A setting is told by its new value alone: the old one stands in an earlier line.
     records.SetMode: _of("mode"),
     **dict.fromkeys((records.SetModel, records.UseFallback), _of("model")),

@@ -418,8 +418,8 @@ class Config:
     *instructions* are the files, in the folders that the tools may touch, whose text is added to *system*
     when a session starts. *stop* are the stop sequences sent to the model. *protected* are globs of paths
     that the mode which accepts edits asks about. *cwd* is for watchers, *agent* the name of the child that
-    this is the configuration of, and *ceiling* the mode that its parent is in as it goes on: no person puts
-    the child in a wider one.
+    this is the configuration of. *ceiling* is the widest mode that can be set: for a child, the one that
+    its parent is in as it goes on. Raises `ConfigError` where the mode of *policy* is wider.
     """
 
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
@@ -445,6 +445,10 @@ class Config:
 
     def __attrs_post_init__(self) -> None:
         known = self.model_names
+        if not self.policy.mode.within(self.ceiling):
+            mode, ceiling = self.policy.mode.value, self.ceiling.value
+            msg = f"policy.mode: {mode!r} is wider than the ceiling, {ceiling!r}; set a narrower mode"
+            raise ConfigError(msg)
         once("models", known)
         once("tools", [tool.name for tool in self.tools])
         once("children", [child.name for child in self.children])

@@ -20,7 +20,7 @@ class PermissionMode(Choice):
 
     `DEFAULT` asks a person. `ACCEPT_EDITS` lets tools that only edit files run. `PLAN` lets nothing run that
     is not read-only. `DONT_ASK` denies what would have to be asked about. `BYPASS` lets everything run: only
-    deny rules and hooks that deny still hold.
+    rules that deny or ask and hooks that deny still hold.
     """
 
     DEFAULT = "default"

@@ -130,9 +130,14 @@ class SetInstructions:
 @final
 @attrs.frozen(kw_only=True)
 class GrantRule:
-    """Let *rule* answer from now on, in this run and the ones after it."""
+    """
+    Let *rule* answer from now on, in this run and the ones after it.
+
+    *outvotes* are the rules that asked about the call which a person allowed for good: it answers these, too.
+    """
 
     rule: Rule
+    outvotes: tuple[Rule, ...] = ()
 
 
 @final

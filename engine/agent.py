@@ -245,6 +245,7 @@ def _config_of(agent: Agent) -> effects.Config:
         protected=_protected_by(agent),
         # Absolute: the next owner may stand in another directory.
         cwd=str(Path(agent.cwd).absolute()),
+        ceiling=agent.ceiling,
     )
 
 
@@ -267,13 +268,14 @@ class Agent:
     *tools* that a turn offers, given a `PerformContext`; without it each turn offers all. *limits* hold for
     each run, *session_limits* for all runs of a session. *stop* are stop sequences.
 
-    People. *rules* decide calls; *approver*, async or not, answers the other questions, or returns None to
-    leave one open. Without an approver a run rests on them. *titles* says how sessions get titles, *watch*
-    what subscribers get. *secrets* names what is redacted; *vault* keeps the values, by default in memory.
+    People. *rules* decide calls; *ceiling* is the widest mode that can be set. *approver*, async or not,
+    answers the other questions, or returns None to leave one open. Without an approver a run rests on them.
+    *titles* says how sessions get titles, *watch* what subscribers get. *secrets* names what is redacted;
+    *vault* keeps the values, by default in memory.
 
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
-    A session keeps the denials of its earlier runs, but for those that are *lifted*.
+    A session keeps the rules of its earlier runs that deny or ask, but for those that are *lifted*.
     A process at work renews its *lease* of the session, and is taken for gone after so many seconds without:
     15, or 2 where only that tells that a process is gone. *worker* is its name for other processes.
     """
@@ -289,6 +291,9 @@ class Agent:
     limits: effects.Limits = effects.Limits()
     session_limits: effects.Limits = effects.Limits()
     policy: effects.Policy = effects.Policy()
+    ceiling: effects.PermissionMode = attrs.field(
+        default=effects.PermissionMode.BYPASS, converter=effects.PermissionMode
+    )
     retries: effects.Retries = effects.Retries()
     compaction: effects.Compaction = effects.Compaction()
     loops: effects.Loops = effects.Loops()

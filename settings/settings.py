@@ -13,7 +13,7 @@ import attrs
 
 from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
 from ..effects.errors import ConfigError, UnknownSession
-from ..effects.permissions import Rule
+from ..effects.permissions import PermissionMode, Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import as_texts, of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent, shown_url
@@ -123,6 +123,7 @@ class Settings:
     limits: Limits = attrs.field(default=Limits(), validator=of_kind(Limits))
     session_limits: Limits = attrs.field(default=Limits(), validator=of_kind(Limits))
     preset: Preset = attrs.field(default=Preset.DEFAULT, converter=Preset)
+    ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)
     policy: Policy = attrs.field(default=attrs.Factory(_policy, takes_self=True), validator=of_kind(Policy))
     retries: Retries = attrs.field(
         default=attrs.Factory(_retries, takes_self=True), validator=of_kind(Retries)

@@ -23,7 +23,7 @@ from ..effects.events import ControlReceived, Event, Interrupted, UserSent, User
 from ..effects.history import History
 from ..effects.messages import Binary, Message, Role
 from ..effects.notices import DoneReason
-from ..effects.permissions import PermissionMode, Rule
+from ..effects.permissions import PermissionMode
 from ..effects.records import MailKind, SetInstructions, SetThinking, records_in
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
@@ -115,7 +115,7 @@ class SessionMemory:
 
     *chosen* says which of *model* and *mode* a person has set; *ceiling* is the widest mode they may set,
     which for a child is its parent's. *thinking* is the last change a person made to the model's budget.
-    *instructions* stand behind the system prompt. *granted* are rules that a person gave for good.
+    *instructions* stand behind the system prompt. *granted* is what a person allowed for good.
     *received* are the ids of the latest inputs. *compaction_failures* counts those in a row.
     """
 
@@ -125,7 +125,7 @@ class SessionMemory:
     chosen: tuple[str, ...] = ()
     thinking: SetThinking | AsConfigured = AsConfigured()
     instructions: SetInstructions | NotBegun = NotBegun()
-    granted: tuple[Rule, ...] = ()
+    granted: tuple[records.GrantRule, ...] = ()
     # Outlives the run: a prompt that comes while one run ends belongs to the next.
     mail: tuple[Mail, ...] = ()
     received: tuple[str, ...] = ()
@@ -318,7 +318,7 @@ def _fold_session(now: SessionMemory, record: _SessionRecord) -> SessionMemory: 
             return attrs.evolve(now, instructions=record)
         case records.GrantRule():
             # Behind the others, never in place of one: a grant can only add to what is allowed.
-            return attrs.evolve(now, granted=(*now.granted, record.rule))
+            return attrs.evolve(now, granted=(*now.granted, record))
         case records.CountCompaction():
             return attrs.evolve(now, compaction_failures=record.failures)
         case _:

@@ -26,7 +26,7 @@ from ..effects.records import MailKind
 from ..effects.requests import Request
 from ..effects.usage import Spent, Usage
 from ..engine.core.codec import decode
-from ..engine.core.machine import Machine, with_denials
+from ..engine.core.machine import Machine, with_restrictions
 from ..engine.core.recovery import recover
 from ..engine.inspect.transitions import steps
 from ..engine.journal.entries import RunOpened
@@ -373,8 +373,8 @@ class ScenarioWorld:
                 # agent SETTINGS: the runs that begin from now on have other settings.
                 settings = scenarios.Phrase(words=tuple(words), options=self._options)
                 config, self._options = scenarios.with_settings(self.config, settings), {}
-                # As a session does it: what a run of it denied is denied from then on.
-                config = with_denials(config, None if self.machine is None else self.machine.config)
+                # As a session does it: what rules of a run denied or asked about holds from then on.
+                config = with_restrictions(config, None if self.machine is None else self.machine.config)
                 if how == "restart":
                     yield ProcessLost(at=self.now, config=None if config == self.config else config)
                 else:

@@ -31,7 +31,7 @@ from turnwheel.effects.history import CallPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec, OnError
 from turnwheel.effects.notices import AgentNoticed, TextDelta
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
-from turnwheel.effects.records import SetMode
+from turnwheel.effects.records import GrantRule, SetMode
 from turnwheel.effects.usage import Usage
 from turnwheel.states.context import Memory, RunProgress, SessionMemory
 
@@ -77,6 +77,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 money = st.decimals(min_value=0, max_value=100, places=4)
 globs = st.lists(st.tuples(text, text), max_size=2).map(tuple)
 rules = st.builds(Rule, verdict=st.sampled_from(Verdict), tool=text.filter(str.strip), where=globs)
+grants = st.builds(GrantRule, rule=rules, outvotes=st.lists(rules, max_size=2).map(tuple))
 hooks = st.builds(
     HookSpec,
     name=text.filter(str.strip),
@@ -162,7 +163,7 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
             model=text,
             mode=st.sampled_from(PermissionMode),
             chosen=st.lists(text, max_size=2).map(tuple),
-            granted=st.lists(rules, max_size=2).map(tuple),
+            granted=st.lists(grants, max_size=2).map(tuple),
             received=st.lists(text, max_size=2).map(tuple),
         ),
         progress=st.builds(RunProgress, compactions=st.integers(0, 9), fallback=text),

@@ -53,11 +53,12 @@ MODES = {
 @final
 @attrs.define(eq=False)
 class EditorSession:
-    """A *session* that an editor has open, in *cwd*."""
+    """A *session* that an editor has open, in *cwd*, and in *mode*; *ceiling* is the widest one."""
 
     session: Session
     cwd: Path
     mode: PermissionMode
+    ceiling: PermissionMode
 
 
 @final
@@ -107,7 +108,7 @@ class AcpAgent:
         """Begin a session in *cwd*."""
         del more
         one = await self._opened(Path(cwd), None, None)
-        return schema.NewSessionResponse(session_id=one.session.id, modes=_modes(one.mode))
+        return schema.NewSessionResponse(session_id=one.session.id, modes=_modes(one))
 
     async def load_session(
         self,
@@ -126,7 +127,7 @@ class AcpAgent:
             raise _refusal(error) from error
         for update in updates_of_history(one.session.history, one.cwd):
             await self.editor.session_update(session_id, update)
-        return schema.LoadSessionResponse(modes=_modes(one.mode))
+        return schema.LoadSessionResponse(modes=_modes(one))
 
     async def _opened(self, cwd: Path, name: str | None, config: Config | None) -> EditorSession:
         options = attrs.evolve(self._options, cwd=cwd)
@@ -135,7 +136,7 @@ class AcpAgent:
         session = await self._stack.enter_async_context(agent.session(name))
         machine = session.machine
         mode = agent.config.policy.mode if machine is None else machine.memory.session.mode
-        one = self._open[session.id] = EditorSession(session, cwd, mode)
+        one = self._open[session.id] = EditorSession(session, cwd, mode, agent.ceiling)
         return one
 
     def _known(self, session_id: str) -> EditorSession:
@@ -245,10 +246,11 @@ def _text(block: object) -> str:
             return ""
 
 
-def _modes(mode: PermissionMode) -> schema.SessionModeState:
-    offered = dict(MODES) if mode in MODES else {**MODES, mode: mode.value}
+def _modes(one: EditorSession) -> schema.SessionModeState:
+    offered = {mode: name for mode, name in MODES.items() if mode.within(one.ceiling)}
+    offered.setdefault(one.mode, one.mode.value)
     modes = [schema.SessionMode(id=each.value, name=name) for each, name in offered.items()]
-    return schema.SessionModeState(current_mode_id=mode.value, available_modes=modes)
+    return schema.SessionModeState(current_mode_id=one.mode.value, available_modes=modes)
 
 
 def _refusal(error: TurnwheelError) -> acp.RequestError:

@@ -26,9 +26,9 @@ NAMES_A_SESSION = ("session", "resume", "newest")
 WIDENING_MODES = frozenset({PermissionMode.ACCEPT_EDITS, PermissionMode.BYPASS})
 """Modes that ask fewer questions than the default."""
 
-NARROWING_AREAS = frozenset({"disallowed_tools", "limits", "session_limits", "tools"})
+NARROWING_AREAS = frozenset({"ceiling", "disallowed_tools", "limits", "session_limits", "tools"})
 """
-Keys, or tables of some, that narrow whatever their value; over the limits and tools of a session, too.
+Keys, or tables of some, that narrow whatever their value; over those of a session, too.
 
 Words of secrets are not among them: they would hide from a person what a call is about.
 """

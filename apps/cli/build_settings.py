@@ -56,7 +56,7 @@ def agent_for(
     """
     settings = settings_for(options, before, base_url=base_url)
     return settings.agent(
-        store=store, performers=dict(performers), retired=_retired(before), lifted=options.lifted
+        store=store, performers=dict(performers), retired=_retired(before), lifted=_lifted(options, before)
     )
 
 
@@ -64,7 +64,7 @@ def settings_for(options: RunOptions, before: Config | None, *, base_url: str | 
     """The settings for *options* over the stored configuration *before*; see `agent_for`."""
     name = model_of(options, before)
     model = _model(options, name, before)
-    limits = _limits(options, before)
+    limits, ceiling = _limits(options, before), _ceiling(options, before)
     if limits.usd is not None and model.price is None and options.settings.prices is Prices.OWN:
         msg = f"--max-usd: the price of {name!r} is unknown; pass --price IN,OUT"
         raise ConfigError(msg)
@@ -77,7 +77,8 @@ def settings_for(options: RunOptions, before: Config | None, *, base_url: str | 
         system=_system(options, before),
         instructions=_instructions(options, before),
         limits=limits,
-        policy=_policy(options, before),
+        ceiling=ceiling,
+        policy=_policy(options, before, ceiling),
         rules=_rules(options, before),
         hooks=_hooks(options, before),
         base_url=base_url,
@@ -198,13 +199,28 @@ def _lowered(options: RunOptions, area: str, base: Limits) -> Limits:
     return attrs.evolve(told, **{name: getattr(lower, name) for name in found})
 
 
-def _policy(options: RunOptions, before: Config | None) -> Policy:
-    """The policy of the run. The mode `bypass` is never inherited: a person has to ask for it each time."""
+def _ceiling(options: RunOptions, before: Config | None) -> PermissionMode:
+    """The ceiling that was set, or the session's, which a file that was not named does not raise."""
+    told = options.settings.ceiling
+    if before is None:
+        return told
+    lowers = options.trusts("ceiling") or told.within(before.ceiling)
+    return told if options.settings.told("ceiling") and lowers else before.ceiling
+
+
+def _policy(options: RunOptions, before: Config | None, ceiling: PermissionMode) -> Policy:
+    """
+    The policy of the run. The mode `bypass` is never inherited: a person has to ask for it each time.
+
+    A mode that was not set for this run is no wider than *ceiling*.
+    """
     policy = options.settings.over("policy", Policy() if before is None else before.policy)
     mode = policy.mode if before is None else before.policy.mode
     # A resumed session must not run everything just because it once did.
     if before is not None and mode is PermissionMode.BYPASS:
         mode = PermissionMode.DEFAULT
+    if not mode.within(ceiling) and (before is not None or not options.settings.told("policy.mode")):
+        mode = ceiling
     return attrs.evolve(
         policy,
         mode=mode if options.mode is None else options.mode,
@@ -215,21 +231,32 @@ def _policy(options: RunOptions, before: Config | None) -> Policy:
 
 def _rules(options: RunOptions, before: Config | None) -> tuple[Rule, ...]:
     """
-    The rules given now; the denials of the session, and for each other verdict without a new rule its rules.
+    The rules given now, those of the session that deny or ask, and where none allows now, those that allow.
 
     Rules of a file that was not named are besides those of the session: they deny or ask.
     """
     now = (*options.rules, *options.settings.rules)
     replaced = now if options.trusts("rules") else options.rules
-    given = {rule.verdict for rule in replaced} - {Verdict.DENY}
+    given = {rule.verdict for rule in replaced} & {Verdict.ALLOW}
     there = before.rules if before else ()
-    for rule in options.lifted:
-        if rule not in there:
-            denials = ", ".join(str(each) for each in there if each.verdict is Verdict.DENY) or "none"
-            msg = f"--lift must name a denial of the session, which has: {denials}; got {str(rule)!r}"
-            raise ConfigError(msg)
+    lifted = _lifted(options, before)
     kept = [rule for rule in there if rule.verdict not in given]
-    return (*now, *[rule for rule in kept if rule not in (*now, *options.lifted)])
+    return (*now, *[rule for rule in kept if rule not in (*now, *lifted)])
+
+
+def _lifted(options: RunOptions, before: Config | None) -> tuple[Rule, ...]:
+    """The rules of the session that are lifted, each by its tool and its globs."""
+    lasting = [rule for rule in (before.rules if before else ()) if rule.verdict is not Verdict.ALLOW]
+    lifted: list[Rule] = []
+    for named in options.lifted:
+        found = [rule for rule in lasting if (rule.tool, rule.where) == (named.tool, named.where)]
+        if not found:
+            there = ", ".join(map(str, lasting)) or "none"
+            what = str(named).removeprefix(f"{named.verdict} ")
+            msg = f"--lift must name a rule of the session that denies or asks: {there}; got {what!r}"
+            raise ConfigError(msg)
+        lifted += found
+    return tuple(lifted)
 
 
 def _hooks(options: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:

@@ -150,7 +150,7 @@ _POLICY: tuple[Callable[[Any], Any], ...] = (
         metavar="RULE",
         callback=read(partial(rule, verdict=Verdict.DENY)),
         multiple=True,
-        help="Drop a denial that the session has.",
+        help="Drop what the session denies or asks about by TOOL or TOOL:ARGUMENT=GLOB.",
     ),
     click.option("--mode", type=MODE, help="Permission mode of all other calls."),
     click.option(

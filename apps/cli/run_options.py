@@ -53,8 +53,8 @@ class RunOptions:
     The options of a run. None means: not given, so a resumed session keeps its own value.
 
     *resume* names a stored session, *session* a new one; *newest* stands for the session that worked last in
-    this directory. *fallback* has at most one model. *rules* that ask or allow replace the session's rules
-    with the same verdict; its denials stay, but for those *lifted*. *settings*, read from *settings_file*,
+    this directory. *fallback* has at most one model. *rules* that allow replace the session's rules
+    that do; those that deny or ask stay, but for those *lifted*. *settings*, read from *settings_file*,
     say the rest.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 import attrs
@@ -130,6 +130,17 @@ def check_room(event: effects.Post, state: SessionState, session: str) -> None:
         raise effects.QueueFull(session, waiting)
 
 
+def _ceilings(config: effects.Config, machine: Machine | None) -> Iterator[effects.PermissionMode]:
+    """The ceilings of a session with *machine* that goes on under *config*."""
+    # A child's follows its parent's mode, which its settings do not say; any other's is that of its settings,
+    # whatever an earlier agent had.
+    is_child = machine is not None and bool(machine.config.agent)
+    if machine is not None and is_child:
+        yield machine.memory.session.ceiling
+    if not (is_child and config.agent):
+        yield config.ceiling
+
+
 def control_event(
     change: effects.Change, config: effects.Config, at: float, name: str, machine: Machine | None
 ) -> effects.ControlReceived:
@@ -147,8 +158,8 @@ def control_event(
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
             raise effects.ArgumentError(msg)
     # The machine refuses it too, but later, when the caller is gone. Here the caller gets the reason.
-    ceiling = config.ceiling if machine is None else machine.memory.session.ceiling
-    if why := refusal(config, change, ceiling):
-        msg = f"cannot apply {change!r}: {why}"
-        raise effects.ConfigError(msg)
+    for ceiling in _ceilings(config, machine):
+        if why := refusal(config, change, ceiling):
+            msg = f"cannot apply {change!r}: {why}"
+            raise effects.ConfigError(msg)
     return effects.ControlReceived(at=at, id=name, change=change)

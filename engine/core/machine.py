@@ -374,15 +374,19 @@ def _under(session: SessionMemory, config: Config) -> SessionMemory:
     mode = session.mode if "mode" in chosen else config.policy.mode
     # A child's, which its parent may have changed since, stays; a copy of a child has no parent.
     ceiling = session.ceiling if config.agent else config.ceiling
+    if not mode.within(ceiling):
+        mode, chosen = config.policy.mode, tuple([name for name in chosen if name != "mode"])
     return attrs.evolve(session, model=model, mode=mode, ceiling=ceiling, chosen=chosen)
 
 
-def with_denials(config: Config, before: Config | None, lifted: Collection[Rule] = ()) -> Config:
-    """*config* with those denials of an earlier run, whose settings are *before*, that are not *lifted*."""
-    # Other settings may come from another worker, or from a file that only lies in its directory. A denial
+def with_restrictions(config: Config, before: Config | None, lifted: Collection[Rule] = ()) -> Config:
+    """*config* with the rules of an earlier run, settings *before*, that deny or ask and are not *lifted*."""
+    # Other settings may come from another worker, or from a file that only lies in its directory. Such a rule
     # must not be gone because they do not mention it.
     there = () if before is None else before.rules
-    kept = [rule for rule in there if rule.verdict is Verdict.DENY and rule not in (*config.rules, *lifted)]
+    kept = [
+        rule for rule in there if rule.verdict is not Verdict.ALLOW and rule not in (*config.rules, *lifted)
+    ]
     return attrs.evolve(config, rules=(*config.rules, *kept)) if kept else config
 
 

@@ -49,7 +49,7 @@ class Snapshot:
     mail: tuple[states.Mail, ...]
     received: tuple[str, ...]
     pending_context: tuple[str, ...]
-    granted: tuple[effects.Rule, ...]
+    granted: tuple[effects.GrantRule, ...]
     compactions: int
     compaction_failures: int
     continues: int

@@ -459,7 +459,7 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         over = _machine(state, where, over=True)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
         changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
-        session = attrs.evolve(over.memory.session, mail=(), ceiling=PermissionMode.BYPASS)
+        session = attrs.evolve(over.memory.session, mail=(), ceiling=_own_ceiling(over))
         mine = states.Memory(run=over.memory.run, session=session, conversation=over.memory.conversation)
         state.machine = Machine(over.config, over.state, apply_inputs(mine, over.config, changes))
         state.copied_spent = Spent()
@@ -480,10 +480,15 @@ def forked_run(machine: Machine, run: str) -> Machine:
     """
     # What this run has used counts for its limits here too. What earlier ones spent, and what children
     # report, is on the original's bill.
-    # It has no parent, either, whose mode it could not exceed.
-    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine), ceiling=PermissionMode.BYPASS)
+    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine), ceiling=_own_ceiling(machine))
     memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), session=session)
     return Machine(machine.config, _own_state(machine.state), memory)
+
+
+def _own_ceiling(machine: Machine) -> PermissionMode:
+    """The ceiling of a copy of *machine*'s session."""
+    # The copy of a child has no parent whose mode it could not exceed.
+    return PermissionMode.BYPASS if machine.config.agent else machine.memory.session.ceiling
 
 
 def try_name(request: str, machine: Machine) -> str:

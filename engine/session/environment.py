@@ -61,8 +61,8 @@ class Environment:
     Every *poll* seconds a running session reads the inputs of other processes from its store. *watch* says
     what subscribers see. *redactor* takes secrets out of approvals. *at_work* holds the running sessions.
     For a child, *task* is its first prompt, and *rested* is called when it waits only for people. *retired*
-    are names of tools without which a run goes on that had them, *lifted* denials of earlier runs that hold
-    no more. A process that works on a session says so
+    are names of tools without which a run goes on that had them, *lifted* rules of earlier runs that hold no
+    more. A process that works on a session says so
     every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
     raises `ConfigError` where a model that it is given the names of cannot be asked.
     """

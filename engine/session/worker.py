@@ -34,7 +34,7 @@ from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..core.inputs import check_room
-from ..core.machine import with_denials
+from ..core.machine import with_restrictions
 from ..driver import Driver, Inbox
 from ..journal.entries import HandedOver, Posted, Titled
 from .children import Children, ChildRunner
@@ -329,7 +329,7 @@ class Worker:
             return None
         unfinished = log.state.machine if log.state.unfinished else None
         before = None if log.state.machine is None else log.state.machine.config
-        config = with_denials(environment.config, before, environment.lifted)
+        config = with_restrictions(environment.config, before, environment.lifted)
         events: tuple[Event, ...] = ()
         waiting = log.state.waiting | ({prompt.id} if prompt else set())
         if unfinished is not None:
@@ -640,7 +640,7 @@ def let_go(use: Use, *, drains: bool) -> LeftBecause | None:
 
 
 def _lifted(environment: Environment, before: Config | None, config: Config) -> list[Warned]:
-    """What says which denials of earlier runs hold no more."""
+    """What says which rules of earlier runs hold no more."""
     lifted = [each for each in environment.lifted if before and each in before.rules]
     return [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
 

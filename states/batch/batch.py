@@ -26,7 +26,7 @@ from ...effects.config import Limits
 from ...effects.findings import Finding
 from ...effects.hooks import Hook, HookSaid
 from ...effects.messages import ToolCall, ToolResult
-from ...effects.permissions import Basis
+from ...effects.permissions import Basis, Rule
 from ...effects.usage import Spent
 
 
@@ -100,12 +100,14 @@ class Asked:
     """
     A person was asked and has until the *deadline*, because of *ground*; *why* says more.
 
-    *hooks* are those that have had their say, *finding* is what was known of its arguments.
+    *hooks* are those that have had their say, *finding* is what was known of its arguments. *asked_by* are
+    the rules that ask, which "always" outvotes.
     """
 
     request: str
     ground: Basis = Basis.TOOL
     why: str = ""
+    asked_by: tuple[Rule, ...] = ()
     hooks: HookRound = HookRound()
     deadline: Timer | Forever = Forever()
     finding: Finding = Finding()

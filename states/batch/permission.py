@@ -28,10 +28,10 @@ from ..rules import model_messages
 from ..rules.hooks import Opinion, opinion, told_of_call
 from ..rules.permission import RUN_AGAIN, Judgement, PermissionPolicy, said_yes
 from ..rules.rule_fit import NO_FINDING
-from ..rules.schema import arguments_of, defaults_of, problem
+from ..rules.schema import arguments_of, defaults_of, problem, same_arguments
 from . import batch as phases
 from .batch import Batch, Call, Forever, HookRound, Order, PriorAttempt, Stopping, Timer
-from .settle import settled
+from .settle import UNSTARTED, settled
 
 # A call that may have run when the process was lost in which it was at work: whether it is asked about.
 
@@ -79,7 +79,7 @@ def law(config: Config, memory: Memory, effects: Iterable[Effect] = ()) -> Permi
     """What judges calls now, with what a person granted among the *effects* of this very step."""
     # A grant of this very step is not in the memory yet, and may be what the next call in line is waiting
     # for.
-    session, granted = memory.session, [effect.rule for effect in effects if isinstance(effect, GrantRule)]
+    session, granted = memory.session, [effect for effect in effects if isinstance(effect, GrantRule)]
     return PermissionPolicy(
         mode=session.mode,
         rules=config.rules,
@@ -226,7 +226,13 @@ def ask(call: Call, found: Judgement, hooks: HookRound, finding: Finding, ctx: C
     deadline = Forever() if within is None else Timer(request=draft.new_id(), due=ctx.now + within)
     why = f"{found.ground}: {found.detail}"
     phase = phases.Asked(
-        request=request, ground=found.ground, why=why, hooks=hooks, deadline=deadline, finding=finding
+        request=request,
+        ground=found.ground,
+        why=why,
+        asked_by=found.asked_by,
+        hooks=hooks,
+        deadline=deadline,
+        finding=finding,
     )
     asked = question(wish, phase)
     draft.add(asked)
@@ -264,7 +270,7 @@ def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context,
     """*call* after its *hooks* answered, the latest of which have *given* it other arguments, if any."""
     # All hooks of this call count, in however many rounds they were asked: a denial of the first round is
     # not outvoted in the second.
-    said = opinion(hooks.said)
+    said, seen = opinion(hooks.said), call.call.arguments
     # What is denied is denied as the model wrote it: it would not know what was wrong with anything else.
     if given and said.verdict is not Verdict.DENY:
         call = call.given(given)
@@ -274,8 +280,14 @@ def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context,
         return settled(call, Outcome.ERROR, fault, draft)
     call = completed(call, spec)
     ground = call.phase.ground if isinstance(call.phase, phases.AllowedAwaitingHooks) else None
+    # A person's yes is to the arguments that they saw: other ones are judged anew, or skipped where the batch
+    # is given up.
+    if ground is Basis.PERSON and not same_arguments(call.call.arguments, seen):
+        ground = None
+        if batch.stopping:
+            return settled(call, *UNSTARTED[batch.stopping], draft)
     if ground is Basis.PERSON:
-        # A person has said yes to it, and is not asked twice; a denial still holds.
+        # A person has said yes to just this; a denial still holds.
         denied = _denied_now(call, spec, said, ctx, draft)
         return denied or cleared(call, ground, hooks, ctx, draft)
     # New arguments may match further hooks: those are asked now.
@@ -286,8 +298,8 @@ def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context,
 
 def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call*, which was allowed on *ground*; settled or asked about where it may not run any more."""
-    # Configuration and mode may be others than when it was judged. What a person or a hook has allowed only
-    # a denial takes back.
+    # Configuration and mode may be others than when it was judged. Only a denial takes back what a person
+    # has allowed, and only a denial or a rule that asks what a hook has allowed.
     spec = spec_of(batch, call, ctx)
     fault = fault_in(call.call, spec, batch.offered, ctx.config)
     if spec is None or fault:
@@ -299,11 +311,11 @@ def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft)
         request = draft.new_id()
         draft.add(rules.inspection(call.call, spec, request))
         return call.at(phases.AllowedInspecting(request=request, ground=ground))
-    # A yes that a person or a hook gave is not taken back by a rule that would only have asked.
     if ground is Basis.PERSON:
         return call
     arguments, finding = arguments_of(call.call.arguments) or {}, finding or NO_FINDING
-    if ground is Basis.HOOK and rules.denial(spec, arguments, None, finding) is None:
+    held = rules.denial(spec, arguments, None, finding) or rules.rule_question(spec, arguments, finding)
+    if ground is Basis.HOOK and held is None:
         return call
     found = rules.judge(spec, arguments, None, finding)
     return call if found.verdict is Verdict.ALLOW else judged(call, spec, _as_heard(call, ctx), ctx, draft)

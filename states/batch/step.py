@@ -282,7 +282,7 @@ def _decided(
         case events.ApproveAlways(where=where):
             # The grant is as wide as the person said. Without globs it is for every call of the tool.
             rule = Rule(verdict=Verdict.ALLOW, tool=call.call.name, where=where)
-            draft.add(GrantRule(rule=rule))
+            draft.add(GrantRule(rule=rule, outvotes=phase.asked_by))
             yes = approved(call, phase, "", batch, ctx, draft)
             return _answered_too(batch.with_call(index, yes), rule, ctx, draft)
         # The message of the person goes to the model as it is. It is the best hint there is what to do

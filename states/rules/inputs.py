@@ -90,7 +90,8 @@ def refusal(config: Config, change: Change, ceiling: PermissionMode) -> str:
         if paid and config.spec(change.model).price is None:
             return f"the limit in USD needs a price for {change.model!r}: configure it among the models"
     if isinstance(change, SetMode) and not change.mode.within(ceiling):
-        return f"a child is in no wider mode than its parent, which is in {ceiling.value!r}"
+        whose = ", the mode of its parent" if config.agent else ""
+        return f"{change.mode.value!r} is wider than the ceiling, {ceiling.value!r}{whose}"
     if isinstance(change, SetThinking) and change.tokens is not None and change.tokens <= 0:
         return f"a budget to think is a number of tokens above 0, or None; got {change.tokens!r}"
     return ""

@@ -1,20 +1,22 @@
 """Whether a tool call may run, must be asked about, or is denied, and on what ground."""
 
 # Theory of operation. Denials come first and nothing outvotes them: not a mode, not a person's earlier yes.
-# Then what asks for a person by name, then what allows, then what the tool says of itself. So adding a rule
-# that denies is always safe, and adding one that allows never undoes a denial.
+# Then rules that ask, each outvoted by an "always" in answer to its own question, and by nothing else. Then
+# what allows, then what the tool says of itself. So adding a rule that denies or asks is always safe,
+# and adding one that allows never undoes a denial.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import final
 
 import attrs
 
 from ...effects.config import Approval, SideEffect, ToolSpec
-from ...effects.findings import Finding
+from ...effects.findings import CommandFound, Finding, SimpleCommand
 from ...effects.messages import ToolCall
 from ...effects.permissions import Basis, PermissionMode, Rule, Verdict
+from ...effects.records import GrantRule
 from ...effects.requests import InspectCall
 from .commands import Effort, Fit
 from .hooks import Opinion
@@ -24,11 +26,16 @@ from .rule_fit import NO_FINDING, allowing, doubt_of, fit, inspected, protection
 @final
 @attrs.frozen
 class Judgement:
-    """A *verdict* on a call, its *ground*, and in *detail* the rule, hook or mode that it rests on."""
+    """
+    A *verdict* on a call, its *ground*, and in *detail* the rule, hook or mode that it rests on.
+
+    *asked_by* are the rules that ask, where some do.
+    """
 
     verdict: Verdict
     ground: Basis
     detail: str = ""
+    asked_by: tuple[Rule, ...] = ()
 
 
 # How the reasons of a decision read is written here and nowhere else: a journal, a terminal and a log show
@@ -59,16 +66,24 @@ class PermissionPolicy:
 
     mode: PermissionMode
     rules: tuple[Rule, ...] = ()
-    granted: tuple[Rule, ...] = ()
+    granted: tuple[GrantRule, ...] = ()
     protected: tuple[str, ...] = ()
+
+    @property
+    def _grants(self) -> list[Rule]:
+        return [grant.rule for grant in self.granted]
+
+    @property
+    def _rules_and_grants(self) -> tuple[Rule, ...]:
+        return (*self.rules, *self._grants) if self.granted else self.rules
 
     def looks_at(self, spec: ToolSpec) -> bool:
         """Whether a call of *spec* is judged by what its paths reach, or by what its command runs."""
-        return self._protects(spec) or bool(inspected((*self.rules, *self.granted), spec))
+        return self._protects(spec) or bool(inspected(self._rules_and_grants, spec))
 
     def inspection(self, wish: ToolCall, spec: ToolSpec, request: str) -> InspectCall:
         """The order to look at the arguments of *wish*, a call of *spec*."""
-        named = inspected((*self.rules, *self.granted), spec)
+        named = inspected(self._rules_and_grants, spec)
         return InspectCall(
             id=request,
             call=wish.id,
@@ -94,7 +109,9 @@ class PermissionPolicy:
         *finding* is what was found of the arguments that are looked at.
         """
         found = self.denial(spec, arguments, opinion, finding)
-        # Behind the denials and before all questions. That is the whole meaning of the mode.
+        if found is None and self.rules:
+            found = self.rule_question(spec, arguments, finding)
+        # Behind what rules deny or ask, and before all other questions: the whole meaning of the mode.
         if found is None and self.mode is PermissionMode.BYPASS:
             found = Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
         # Most agents have no rules, and most calls no hook.
@@ -121,11 +138,12 @@ class PermissionPolicy:
         """
         # Rules before hooks before the mode: the reason that is shown is the one that was written down for
         # just this.
-        rule, fits = None, Fit.NO
+        perhaps: Rule | None = None
         if self.rules:
-            rule, fits = _first(self.rules, Verdict.DENY, spec, arguments, finding)
-        if rule is not None and fits is Fit.YES:
-            return Judgement(Verdict.DENY, Basis.RULE, str(rule))
+            for rule, fits in _fitting(self.rules, Verdict.DENY, spec, arguments, finding, Effort()):
+                if fits is Fit.YES:
+                    return Judgement(Verdict.DENY, Basis.RULE, str(rule))
+                perhaps = perhaps or rule
         if opinion is not None and opinion.verdict is Verdict.DENY:
             return Judgement(Verdict.DENY, Basis.HOOK, opinion.because)
         # By what the tool says of itself. A tool that lies about its side effect is wrong in every mode.
@@ -133,29 +151,70 @@ class PermissionPolicy:
             return Judgement(Verdict.DENY, Basis.MODE, self.mode)
         # In every mode, also in the one that lets everything run: a denial is not passed by what it cannot
         # read.
-        return None if rule is None else Judgement(Verdict.ASK, Basis.RULE, _may_apply(rule, spec, finding))
+        if perhaps is None:
+            return None
+        return Judgement(Verdict.ASK, Basis.RULE, _may_apply(perhaps, spec, finding))
+
+    def rule_question(
+        self, spec: ToolSpec, arguments: Mapping[str, object], finding: Finding
+    ) -> Judgement | None:
+        """The question that rules ask about a call of *spec*; None where none asks that is not outvoted."""
+        # One for all rules, and for what is granted over them.
+        effort = Effort()
+        asking = [
+            (rule, fits)
+            for rule, fits in _fitting(self.rules, Verdict.ASK, spec, arguments, finding, effort)
+            if not self._outvoted(rule, spec, arguments, finding, effort)
+        ]
+        if not asking:
+            return None
+        # A rule that only may apply is not outvoted by the answer: nothing in the call was what it is about.
+        asked_by = tuple([rule for rule, fits in asking if fits is Fit.YES])
+        detail = str(asked_by[0]) if asked_by else _may_apply(asking[0][0], spec, finding)
+        return Judgement(Verdict.ASK, Basis.RULE, detail, asked_by)
+
+    def _outvoted(
+        self,
+        rule: Rule,
+        spec: ToolSpec,
+        arguments: Mapping[str, object],
+        finding: Finding,
+        effort: Effort,
+    ) -> bool:
+        """Whether a person allowed for good, in answer to *rule*, what it asks about."""
+        grants = [grant.rule for grant in self.granted if rule in grant.outvotes]
+        if not grants:
+            return False
+        if allowing(grants, spec, arguments, finding):
+            return True
+        found = finding.command(spec.command)
+        if found is None:
+            return False
+
+        # Of a command line with several commands, those count that the rule asks about.
+        def asked_about(command: SimpleCommand) -> bool:
+            alone = {**arguments, spec.command: " ".join(command.words)}
+            return fit(rule, spec, alone, _with_commands(finding, found, [command]), effort) is not Fit.NO
+
+        meant = [command for command in found.commands if asked_about(command)]
+        return bool(meant and allowing(grants, spec, arguments, _with_commands(finding, found, meant)))
 
     def _named(
         self, spec: ToolSpec, arguments: Mapping[str, object], opinion: Opinion | None, finding: Finding
     ) -> Judgement | None:
-        """What a hook, a person or a rule says about just such calls; a person's word beats a rule's."""
+        """What a hook says about the call, and what a person or a rule allows."""
         said = None if opinion is None else opinion.verdict
         because = "" if opinion is None else opinion.because
         # A hook that asks for a person outweighs an earlier "always": it has seen this call, and the person
         # has not.
         if said is Verdict.ASK:
             return Judgement(Verdict.ASK, Basis.HOOK, because)
-        # Before the rules that ask, or "always" would be asked about again each time.
-        if by := allowing(self.granted, spec, arguments, finding):
+        if by := allowing(self._grants, spec, arguments, finding):
             return Judgement(Verdict.ALLOW, Basis.GRANT, _all_of(by))
-        rule, fits = _first(self.rules, Verdict.ASK, spec, arguments, finding)
-        if rule is not None:
-            detail = str(rule) if fits is Fit.YES else _may_apply(rule, spec, finding)
-            return Judgement(Verdict.ASK, Basis.RULE, detail)
         if said is Verdict.ALLOW:
             return Judgement(Verdict.ALLOW, Basis.HOOK, because)
         # One part of a command may be granted, and a rule allow the other.
-        if by := allowing((*self.rules, *self.granted), spec, arguments, finding):
+        if by := allowing(self._rules_and_grants, spec, arguments, finding):
             return Judgement(Verdict.ALLOW, Basis.RULE, _all_of(by))
         return None
 
@@ -171,7 +230,7 @@ class PermissionPolicy:
             return Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
         # A person who wrote a rule for such calls wonders why this one is asked about.
         why = _why_asked(spec)
-        named = [rule for rule in (*self.rules, *self.granted) if rule.verdict is Verdict.ALLOW]
+        named = [rule for rule in self._rules_and_grants if rule.verdict is Verdict.ALLOW]
         if inspected(named, spec) and (doubt := doubt_of(spec, finding)):
             why = f"{why}; {doubt}"
         return Judgement(Verdict.ASK, Basis.TOOL, why)
@@ -192,25 +251,26 @@ def _may_apply(rule: Rule, spec: ToolSpec, finding: Finding) -> str:
     return f"{rule} may apply: {doubt_of(spec, finding) or unsure}"
 
 
+def _with_commands(finding: Finding, found: CommandFound, commands: Iterable[SimpleCommand]) -> Finding:
+    """*finding* with *found* as the only command line, and in that only these *commands*."""
+    return attrs.evolve(finding, commands=(attrs.evolve(found, commands=tuple(commands)),))
+
+
 def _all_of(rules: Iterable[Rule]) -> str:
     return "; ".join(map(str, rules))
 
 
-def _first(
+def _fitting(
     rules: Iterable[Rule],
     verdict: Verdict,
     spec: ToolSpec,
     arguments: Mapping[str, object],
     finding: Finding,
-) -> tuple[Rule | None, Fit]:
-    """The first of *rules* with *verdict* that speaks about the call, else the first that may."""
-    first: Rule | None = None
-    # One for all of them: what one rule may take would be multiplied by their number.
-    effort = Effort()
+    effort: Effort,
+) -> Iterator[tuple[Rule, Fit]]:
+    """Those of *rules* with *verdict* that speak about the call, or may; *effort* is for all of them."""
     for rule in rules:
-        fits = fit(rule, spec, arguments, finding, effort) if rule.verdict is verdict else Fit.NO
-        if fits is Fit.YES:
-            return rule, fits
-        if fits is Fit.MAYBE and first is None:
-            first = rule
-    return first, Fit.MAYBE
+        if rule.verdict is verdict:
+            fits = fit(rule, spec, arguments, finding, effort)
+            if fits is not Fit.NO:
+                yield rule, fits

@@ -59,6 +59,16 @@ def arguments_of(text: str) -> dict[str, object] | None:
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
 
+def same_arguments(one: str, other: str) -> bool:
+    """Whether two texts are the same arguments, whatever their order; 1, 1.0 and true are three."""
+    if one == other:
+        return True
+    # As text: to Python these three are equal, and to a rule they are not.
+    decoded = [arguments_of(one), arguments_of(other)]
+    first, second = [json.dumps(each, sort_keys=True) for each in decoded]
+    return None not in decoded and first == second
+
+
 @lru_cache(maxsize=1024)
 def defaults_of(schema: str) -> dict[str, Json]:
     """The values that *schema* has for arguments that are left out."""

@@ -63,7 +63,8 @@ ENDS: list[tuple[tuple[str, ...], str, Exit]] = [
     (OK, "--mode accept_edits", Exit.ENDED),
     (OK, "--mode plan", Exit.ENDED),
     (OK, "--mode dont_ask", Exit.ENDED),
-    (OK, "--mode bypass --ask *", Exit.ENDED),
+    (OK, "--mode bypass", Exit.ENDED),
+    ((WRITES,), "--mode bypass --ask *", Exit.RESTING),
     (("says ok",), "--hook user_prompt_submit=./stop.sh", Exit.BLOCKED),
 ]
 

@@ -22,6 +22,7 @@ from turnwheel import (
     MemoryStore,
     ModelSpec,
     PermissionMode,
+    Policy,
     Price,
     Rule,
     Session,
@@ -573,7 +574,7 @@ async def test_a_snapshot_restores_the_machine_with_its_grants(stage: Stage) -> 
     await session.resume()
     machine = session.machine
     assert machine is not None
-    assert [rule.tool for rule in machine.memory.session.granted] == ["pay"]
+    assert [grant.rule.tool for grant in machine.memory.session.granted] == ["pay"]
     assert Machine.restore(machine.snapshot(), machine.config, machine.memory.history) == machine
 
 
@@ -620,7 +621,7 @@ async def test_a_prompt_that_is_too_large_is_refused_by_its_size(stage: Stage) -
     assert stage.said(session) == ["user: go", "assistant: so"]
 
 
-@pytest.mark.behaviour("a-session-keeps-its-denials")
+@pytest.mark.behaviour("a-session-keeps-its-rules")
 async def test_a_denial_of_a_session_holds_until_it_is_lifted(stage: Stage) -> None:
     never, other, allow = Rule(verdict="deny", tool="pay"), Rule(verdict="deny", tool="look"), ALLOWED[0]
     await stage.session(says("first"), rules=[never]).run("go")
@@ -638,3 +639,18 @@ async def test_a_denial_of_a_session_holds_until_it_is_lifted(stage: Stage) -> N
         session = stage.session(*pays, rules=[allow], lifted=lifted)
         told += [notice.text async for notice in session.stream("go on") if isinstance(notice, Warned)]
     assert (told, stage.ran) == (["lifted: deny pay"], ["pay 1"] * 3)
+
+
+@pytest.mark.behaviour("a-session-keeps-its-rules")
+async def test_a_rule_that_asks_holds_in_the_next_run_and_after_a_takeover(stage: Stage) -> None:
+    bypass = Policy(mode=PermissionMode.BYPASS)
+    first = stage.session(calls(("pay", {})), rules=[Rule(verdict="ask", tool="pay")], policy=bypass)
+    question = await first.run("go")
+    assert question.reason is None
+    await first.close()
+    later = stage.session(says("paid"), calls(("pay", {})), policy=bypass)
+    await later.approve((await later.load()).waiting[0].id)
+    await later.resume()
+    assert stage.ran == ["pay 1"]
+    await later.run("and again")
+    assert ([asked.tool for asked in later.waiting], stage.ran) == (["pay"], ["pay 1"])

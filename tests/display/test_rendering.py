@@ -27,7 +27,7 @@ from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid
 from turnwheel.effects.messages import Message
 from turnwheel.effects.notices import Notice
 from turnwheel.effects.permissions import PermissionMode, Rule
-from turnwheel.effects.records import Record, WithdrawTool
+from turnwheel.effects.records import GrantRule, Record, WithdrawTool
 from turnwheel.effects.requests import Cancel, Request
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.states.context import ConversationMemory, Mail, Memory, RunProgress, SessionMemory
@@ -69,7 +69,7 @@ MEMORIES = st.builds(
     run=st.text(),
     spent=st.from_type(Spent),
     earlier=st.from_type(Spent),
-    session=st.builds(SessionMemory, model=st.text(), mail=several(Mail), granted=several(Rule)),
+    session=st.builds(SessionMemory, model=st.text(), mail=several(Mail), granted=several(GrantRule)),
     conversation=st.builds(
         ConversationMemory,
         history=several(Message).map(lambda messages: History.of(*messages)),
@@ -359,7 +359,7 @@ def test_a_memory_tells_what_was_used_and_nothing_else() -> None:
         session=SessionMemory(
             model="m",
             mail=(Mail(lane=records.MailKind.STEER, id="i", text="left", at=0.0, sender="ann"),),
-            granted=(Rule(verdict="allow", tool="look"),),
+            granted=(GrantRule(rule=Rule(verdict="allow", tool="look")),),
         ),
         conversation=ConversationMemory(
             history=History.of(messages.user("hi")), pending_context=("mind",), cleared=1

@@ -13,9 +13,11 @@ from support.memories import remember
 from turnwheel.effects.config import Policy, ToolSpec
 from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.events import Approve, ApproveAlways
+from turnwheel.effects.findings import UNKNOWN, CommandFound, Finding, SimpleCommand
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.notices import CallJudged
 from turnwheel.effects.permissions import Basis, PermissionMode, Rule, Verdict, resolved
+from turnwheel.effects.records import GrantRule
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
 from turnwheel.states.rules.hooks import Opinion
 from turnwheel.states.rules.permission import Judgement, PermissionPolicy
@@ -23,6 +25,10 @@ from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
 
 MODES = tuple(PermissionMode)
 ALLOW, ASK, DENY = (Rule(verdict=verdict, tool="*") for verdict in Verdict)
+GRANT = GrantRule(rule=ALLOW)
+"""What a person allowed for good about a call of which no rule asked."""
+YES = GrantRule(rule=ALLOW, outvotes=(ASK,))
+"""What a person allowed for good when a rule asked."""
 GUARD = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE)
 
 
@@ -91,7 +97,7 @@ def test_a_mode_is_within_another_where_no_call_fares_better(
     """Of all calls of these tools, whatever rules, grants and hooks say about them."""
     voices = (
         ((), (ALLOW,), (ASK,), (DENY,)),
-        ((), (ALLOW,)),
+        ((), (GRANT,), (YES,)),
         (None, *[Opinion(verdict=one) for one in Verdict]),
     )
 
@@ -112,26 +118,31 @@ def test_a_mode_is_within_another_where_no_call_fares_better(
 BY_VOICE = """
                      | default     | plan      | dont_ask    | bypass
 rule allow           | allow rule  | deny mode | allow rule  | allow mode
-rule ask             | ask rule    | deny mode | deny mode   | allow mode
+rule ask             | ask rule    | deny mode | deny mode   | ask rule
 rule deny            | deny rule   | deny rule | deny rule   | deny rule
 grant                | allow grant | deny mode | allow grant | allow mode
 hook allow           | allow hook  | deny mode | allow hook  | allow mode
 hook ask             | ask hook    | deny mode | deny mode   | allow mode
 hook deny            | deny hook   | deny hook | deny hook   | deny hook
-rule allow, rule ask | ask rule    | deny mode | deny mode   | allow mode
+rule allow, rule ask | ask rule    | deny mode | deny mode   | ask rule
 rule allow, rule deny| deny rule   | deny rule | deny rule   | deny rule
 rule ask, rule deny  | deny rule   | deny rule | deny rule   | deny rule
-grant, rule ask      | allow grant | deny mode | allow grant | allow mode
+grant, rule ask      | ask rule    | deny mode | deny mode   | ask rule
+yes, rule ask        | allow grant | deny mode | allow grant | allow mode
 grant, rule deny     | deny rule   | deny rule | deny rule   | deny rule
 grant, hook ask      | ask hook    | deny mode | deny mode   | allow mode
 grant, hook deny     | deny hook   | deny hook | deny hook   | deny hook
-hook allow, rule ask | ask rule    | deny mode | deny mode   | allow mode
+hook allow, rule ask | ask rule    | deny mode | deny mode   | ask rule
 hook allow, rule deny| deny rule   | deny rule | deny rule   | deny rule
 hook ask, rule allow | ask hook    | deny mode | deny mode   | allow mode
 hook deny, rule allow| deny hook   | deny hook | deny hook   | deny hook
 hook deny, rule deny | deny rule   | deny rule | deny rule   | deny rule
 """
-"""A write, about which a rule, a person who said "always", and a hook say something, alone or two of them."""
+"""
+A write, about which a rule, a person who said "always", and a hook say something, alone or two of them.
+
+The person has said it of a call about which no rule asked (grant), or of one about which the rule did (yes).
+"""
 
 
 @pytest.mark.parametrize(("voices", "mode", "expected"), grid(BY_VOICE))
@@ -142,18 +153,18 @@ def test_who_wins_where_several_speak(voices: str, mode: str, expected: str) -> 
     run = MachineHarness(
         config(policy=Policy(mode=PermissionMode(mode)), rules=rules, hooks=(GUARD,) if verdicts else ())
     )
-    if "grant" in said:
-        run.machine.memory = remember(run.machine.memory, granted=(ALLOW,))
+    granted = tuple([grant for word, grant in (("grant", GRANT), ("yes", YES)) if word in said])
+    run.machine.memory = remember(run.machine.memory, granted=granted)
     run.say(*calls("write"))
     for verdict in verdicts:
         run.answer(HookAnswer(verdict=verdict))
     assert what_happened(run) == expected
 
 
-VOICES: tuple[tuple[tuple[Rule, ...], tuple[Rule, ...], Opinion | None], ...] = tuple(
+VOICES: tuple[tuple[tuple[Rule, ...], tuple[GrantRule, ...], Opinion | None], ...] = tuple(
     itertools.product(
         [(), (ALLOW,), (ASK,), (ALLOW, ASK), (ASK, ALLOW)],
-        [(), (ALLOW,)],
+        [(), (GRANT,), (YES,)],
         [None, Opinion(), *[Opinion(verdict=verdict, because="guard") for verdict in Verdict]],
     )
 )
@@ -202,7 +213,6 @@ def test_a_rule_that_asks_never_lets_anything_run(mode: PermissionMode, spec: To
     ("mode", "never"),
     [
         (PermissionMode.DONT_ASK, Verdict.ASK),
-        (PermissionMode.BYPASS, Verdict.ASK),
         (PermissionMode.PLAN, Verdict.ALLOW),
     ],
 )
@@ -212,6 +222,83 @@ def test_what_a_mode_never_does(mode: PermissionMode, never: Verdict) -> None:
             continue
         for found in itertools.chain.from_iterable(judgements(mode, spec, ALLOW, ASK)):
             assert found.verdict is not never
+
+
+def test_in_bypass_only_a_rule_asks() -> None:
+    for spec in TOOLS:
+        for before, after in judgements(PermissionMode.BYPASS, spec, ASK):
+            if before.verdict is Verdict.ASK:
+                assert before.ground is Basis.RULE
+            assert after.verdict is not Verdict.ALLOW or after.ground is Basis.MODE
+
+
+SHELL = ToolSpec(name="bash", command="command")
+PUSH = Rule(verdict="ask", tool="bash", where=(("command", "git push*"),))
+
+
+def ran(*lines: str) -> Finding:
+    commands = tuple([SimpleCommand(words=tuple(line.split())) for line in lines])
+    return Finding(commands=(CommandFound(argument="command", commands=commands),))
+
+
+@pytest.mark.parametrize(
+    ("grants", "lines", "expected"),
+    [
+        # An "always" that was said of another call does not answer what a rule asks about.
+        ({"*": False}, ["git push"], "ask rule"),
+        ({"git *": False}, ["git push"], "ask rule"),
+        ({"git *": True}, ["git push"], "allow grant"),
+        ({"git push": True}, ["git push"], "allow grant"),
+        ({"git push": True}, ["git push -f"], "ask rule"),
+        # Of a line, the part that the rule asks about needs the yes.
+        ({"git push": True}, ["ls", "git push"], "ask tool"),
+        ({"git push": True, "ls*": False}, ["ls", "git push"], "allow grant"),
+        ({"git push": True, "ls*": False}, ["git push", "ls"], "allow grant"),
+        ({"ls*": True}, ["git push", "ls"], "ask rule"),
+        ({"git push": False, "ls*": True}, ["ls", "git push"], "ask rule"),
+        ({"*": True}, ["sudo git push"], "allow grant"),
+        ({"*": True}, [f"{UNKNOWN} push"], "allow grant"),
+        ({"*": False}, ["ls"], "allow grant"),
+    ],
+)
+def test_a_rule_that_asks_is_outvoted_by_a_yes_to_such_a_call(
+    grants: dict[str, bool], lines: list[str], expected: str
+) -> None:
+    granted = tuple(
+        [
+            GrantRule(
+                rule=Rule(verdict="allow", tool="bash", where=(("command", glob),)),
+                outvotes=(PUSH,) if asked else (),
+            )
+            for glob, asked in grants.items()
+        ]
+    )
+    law = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=(PUSH,), granted=granted)
+    found = law.judge(SHELL, {"command": "; ".join(lines)}, None, ran(*lines))
+    assert f"{found.verdict} {found.ground}" == expected
+
+
+def test_a_rule_that_cannot_be_read_to_its_end_is_outvoted_by_no_part() -> None:
+    """However much a person granted, one judgement holds no more text against rules than another."""
+    rules = tuple([attrs.evolve(PUSH, where=(("command", f"*x{number}y*"),)) for number in range(20)])
+    grant = GrantRule(rule=Rule(verdict="allow", tool="bash", where=(("command", "ls"),)), outvotes=rules)
+    law = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=rules, granted=(grant,))
+    lines = [f"sudo {'-a ' * 90}"] * 48
+    found = law.judge(SHELL, {"command": "; ".join(lines)}, None, ran(*lines))
+    assert (found.verdict, found.ground, found.asked_by) == (Verdict.ASK, Basis.RULE, ())
+
+
+def test_a_yes_is_to_the_rules_that_asked() -> None:
+    other = attrs.evolve(PUSH, where=(("command", "git log*"),))
+    law = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=(ALLOW, PUSH, other, DENY, ASK))
+    for command, asked_by in (("git push", (PUSH, ASK)), ("sudo x", (ASK,))):
+        question = law.rule_question(SHELL, {"command": command}, ran(command))
+        assert question is not None
+        assert question.asked_by == asked_by
+    law = attrs.evolve(law, rules=(PUSH,))
+    question = law.rule_question(SHELL, {"command": "x"}, ran("sudo x"))
+    assert question is not None
+    assert (question.asked_by, question.detail[:30]) == ((), "ask bash:command=git push* may")
 
 
 # Arguments that match

@@ -9,6 +9,7 @@ import pytest
 from turnwheel.effects.config import Approval, ToolSpec
 from turnwheel.effects.findings import UNKNOWN, CommandFound, Finding, PathFound, SimpleCommand
 from turnwheel.effects.permissions import PermissionMode, Rule
+from turnwheel.effects.records import GrantRule
 from turnwheel.states.rules.commands import MOST_ARGUMENTS, Effort, Fit, allows, met
 from turnwheel.states.rules.permission import PermissionPolicy
 from turnwheel.states.rules.rule_fit import allowing, doubt_of, fit, inspected, protection
@@ -221,7 +222,7 @@ def test_a_call_is_looked_at_for_what_a_rule_names(
 ) -> None:
     assert inspected([rule(text)], spec) == found
     policy = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=(rule(text),))
-    granted = PermissionPolicy(mode=PermissionMode.DEFAULT, granted=(rule(text),))
+    granted = PermissionPolicy(mode=PermissionMode.DEFAULT, granted=(GrantRule(rule=rule(text)),))
     assert policy.looks_at(spec) is granted.looks_at(spec) is bool(found)
 
 

@@ -7,9 +7,26 @@ import json
 import pytest
 
 from turnwheel.effects.secrets import ANY, placeholder
-from turnwheel.states.rules.schema import arguments_of, defaults_of, nulls_of, problem
+from turnwheel.states.rules.schema import arguments_of, defaults_of, nulls_of, problem, same_arguments
 
 HIDDEN = placeholder("key", "0123456789ab")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ('{"a": 1, "b": [2]}', '{"b":[2],"a":1}', True),
+        ("", "{}", True),
+        ("no object", "no object", True),
+        ("no object", "[]", False),
+        ('{"a": 1}', '{"a": 1.0}', False),
+        ('{"a": [1]}', '{"a": [true]}', False),
+        ('{"a": null}', "{}", False),
+    ],
+)
+def test_arguments_are_the_same_if_each_rule_reads_the_same(one: str, other: str, *, same: bool) -> None:
+    assert same_arguments(one, other) == same
+    assert same_arguments(other, one) == same
 
 
 @pytest.mark.parametrize(

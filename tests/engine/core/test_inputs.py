@@ -370,5 +370,8 @@ def test_no_change_goes_beyond_the_mode_of_a_parent() -> None:
         control_event(wide, CONFIG, 0.0, "c1", child)
     assert control_event(wide, CONFIG, 0.0, "c1", None).change == wide
     ceiled = attrs.evolve(CONFIG, ceiling=PermissionMode.DEFAULT)
-    with pytest.raises(ConfigError, match="cannot apply SetMode"):
-        control_event(wide, ceiled, 0.0, "c1", None)
+    # Whatever an earlier agent of the session had.
+    for machine in (None, Machine.start(CONFIG, "go")):
+        with pytest.raises(ConfigError, match="'bypass' is wider than the ceiling, 'default'"):
+            control_event(wide, ceiled, 0.0, "c1", machine)
+    assert control_event(wide, CONFIG, 0.0, "c1", Machine.start(ceiled, "go")).change == wide

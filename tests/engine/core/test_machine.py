@@ -25,7 +25,7 @@ from turnwheel.engine.core.machine import (
     overtaken,
     questions,
     stopped_children,
-    with_denials,
+    with_restrictions,
 )
 from turnwheel.engine.inspect.transitions import steps
 from turnwheel.engine.journal.entries import RunOpened
@@ -110,7 +110,7 @@ def opened(settings: Config = CONFIG) -> RunOpened:
 
 def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
     first = Machine.start(CONFIG, "go")
-    granted = (permissions.Rule(verdict="allow", tool="look"),)
+    granted = (records.GrantRule(rule=permissions.Rule(verdict="allow", tool="look")),)
     first.memory = remember(
         first.memory,
         history=History.of(messages.user("before")),
@@ -266,10 +266,22 @@ def test_only_a_child_has_the_mode_of_its_settings_when_it_goes_on(
 @pytest.mark.parametrize("agent", ["", "kid"])
 def test_the_widest_mode_is_that_of_the_settings_but_a_childs_stays(agent: str) -> None:
     """Its parent may have changed it since."""
-    first = Machine.start(attrs.evolve(CONFIG, agent=agent, ceiling=MODES.PLAN), "go")
-    wider = attrs.evolve(CONFIG, agent=agent, ceiling=MODES.BYPASS)
+    narrow = attrs.evolve(CONFIG, agent=agent, policy=Policy(mode="plan"), ceiling=MODES.PLAN)
+    first, wider = Machine.start(narrow, "go"), attrs.evolve(narrow, ceiling=MODES.BYPASS)
     second = Machine.open(opened(wider), first)
     assert second.memory.session.ceiling is (MODES.PLAN if agent else MODES.BYPASS)
+
+
+def test_a_mode_that_was_chosen_gives_way_to_a_ceiling() -> None:
+    first = Machine.start(CONFIG, "go")
+    first.memory = remember(first.memory, mode=MODES.BYPASS, chosen=("model", "mode"))
+    second = Machine.open(opened(attrs.evolve(CONFIG, ceiling=MODES.ACCEPT_EDITS)), first)
+    assert (second.memory.session.mode, second.memory.session.chosen) == (MODES.DEFAULT, ("model",))
+
+
+def test_a_configured_mode_is_not_above_the_ceiling() -> None:
+    with pytest.raises(errors.ConfigError, match="'bypass' is wider than the ceiling, 'default'; set a narr"):
+        attrs.evolve(CONFIG, policy=Policy(mode="bypass"), ceiling=MODES.DEFAULT)
 
 
 def test_a_stop_of_a_run_that_is_over_is_none_of_the_next() -> None:
@@ -361,16 +373,17 @@ def test_the_end_of_a_run_tells_of_a_bug_in_a_line(error: Exception, line: str) 
 # Settings of an earlier run
 
 
-def test_denials_of_an_earlier_run_are_kept_and_nothing_else_of_its_rules() -> None:
-    deny, other, lifted = (permissions.Rule(verdict="deny", tool=name) for name in ("a", "b", "c"))
+def test_rules_of_an_earlier_run_that_deny_or_ask_are_kept() -> None:
+    deny, lifted = (permissions.Rule(verdict="deny", tool=name) for name in ("a", "c"))
+    other = permissions.Rule(verdict="ask", tool="b")
     allow, mine = (permissions.Rule(verdict=verdict, tool="d") for verdict in ("allow", "ask"))
     before = attrs.evolve(CONFIG, rules=(allow, deny, other, lifted))
     now = attrs.evolve(CONFIG, rules=(mine, other))
-    assert with_denials(now, before, (lifted,)).rules == (mine, other, deny)
-    assert with_denials(now, before).rules == (mine, other, deny, lifted)
-    assert with_denials(now, None) == now
+    assert with_restrictions(now, before, (lifted,)).rules == (mine, other, deny)
+    assert with_restrictions(now, before).rules == (mine, other, deny, lifted)
+    assert with_restrictions(now, None) == now
     # One object, as all that is equal to it.
-    assert with_denials(now, now) is now
+    assert with_restrictions(now, now) is now
 
 
 # Children of calls

@@ -26,6 +26,7 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
+from turnwheel.effects.records import GrantRule
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.core.codec import decode, encode
 from turnwheel.engine.core.machine import Machine
@@ -74,7 +75,7 @@ def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
     machine = run_at("executing").machine
     machine.memory = remember(
         machine.memory,
-        granted=(Rule(verdict="allow", tool="write", where=(("path", "src/*"),)),),
+        granted=(GrantRule(rule=Rule(verdict="allow", tool="write", where=(("path", "src/*"),))),),
         pending_context=("mind the gap",),
         compactions=1,
         compaction_failures=2,

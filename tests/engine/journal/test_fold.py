@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from turnwheel.effects import events
-from turnwheel.effects.config import READER, Config, ModelSpec, Steering, ToolSpec
+from turnwheel.effects.config import READER, Config, ModelSpec, Policy, Steering, ToolSpec
 from turnwheel.effects.errors import JournalError
 from turnwheel.effects.history import Rope, TextPiece
 from turnwheel.effects.messages import Message, Outcome, Role, ToolCall, ToolResult, user
@@ -430,7 +430,8 @@ def test_a_request_for_a_model_is_the_same_however_often_it_is_made_and_another_
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_copy_of_a_childs_session_may_be_put_in_a_wider_mode_than_the_childs_parent(*, ended: bool) -> None:
     """It has no parent that it could do more than."""
-    child = attrs.evolve(CONFIG, agent="kid", ceiling=PermissionMode.PLAN)
+    planning = Policy(mode=PermissionMode.PLAN)
+    child = attrs.evolve(CONFIG, agent="kid", policy=planning, ceiling=PermissionMode.PLAN)
     begun: list[Entry] = [Posted(event=PROMPT), opened(settings=child), *([answered()] if ended else [])]
     copy = Forked(at=4.0, session="s0", run="" if ended else "r2")
     ceilings = [

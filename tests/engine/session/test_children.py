@@ -481,7 +481,7 @@ async def test_a_child_is_put_in_no_wider_mode_than_its_parent(one: House, where
     there = await one.process().load()
     names = {"another process": there.child(link.call), "by its own name": one.agent().session(link.session)}
     child = await names.get(where, session.child(link.call)).load()
-    with pytest.raises(errors.ConfigError, match=r"bypass.*: a child is in no wider mode than .* 'default'"):
+    with pytest.raises(errors.ConfigError, match=r"'bypass' is wider than the ceiling, 'default'"):
         await child.control(BYPASS)
     await child.control(PLAN)
     await session.control(BYPASS)
@@ -524,7 +524,7 @@ async def test_a_wider_mode_that_waited_is_refused_once_the_parent_has_a_narrowe
     one.release()
     await noticed.task
     assert [notice.reason for notice in noticed.got(SettingRefused)] == [
-        "a child is in no wider mode than its parent, which is in 'plan'"
+        "'bypass' is wider than the ceiling, 'plan', the mode of its parent"
     ]
     assert "pay 5" not in one.ran
 

@@ -40,7 +40,7 @@ from turnwheel.effects.findings import Finding
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import CallJudged, CallSettled, InterruptRequested
-from turnwheel.effects.permissions import Basis, Rule, Verdict
+from turnwheel.effects.permissions import Basis, Verdict
 from turnwheel.effects.records import AppendMessage, GrantRule
 from turnwheel.effects.requests import (
     AskApproval,
@@ -70,11 +70,11 @@ class CallBook:
     """
     The calls of one run. *batch* are those of the last answer, *offered* the tools of its request.
 
-    *granted* are the rules that a person gave for good. *skips*: a person's denial gives up the rest of this
+    *granted* is what a person allowed for good. *skips*: a person's denial gives up the rest of this
     batch. *loose*: settings changed in its middle, so a hook that is new has not been asked.
     """
 
-    granted: tuple[Rule, ...]
+    granted: tuple[GrantRule, ...]
     calls: dict[str, Entry] = attrs.field(factory=dict)
     batch: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
@@ -178,6 +178,9 @@ class CallBook:
         spec = config.tool(entry.name)
         given = [filled(one.arguments, spec) for one in answers if one.arguments and not denied]
         self._note(call, said=entry.said | verdicts, given=(entry.given, *given)[-1], news=True)
+        # A person has said yes to the arguments that they saw.
+        if entry.approved and self.calls[call].arguments != entry.arguments:
+            self._note(call, asked=False, approved=False)
 
     def _effect(  # noqa: PLR0911  # one return for each kind of effect
         self, effect: Effect, now: Transition, around: Around
@@ -200,11 +203,21 @@ class CallBook:
                 return self._started(effect, now, around)
             case CallSettled():
                 return self._ended(effect, now, around)
-            case GrantRule(rule=rule):
-                self.granted += (rule,)
-                return [] if rule == around.asks.rule else [f"{rule} is granted, and nobody did"]
+            case GrantRule():
+                return self._granted(effect, now, around)
             case _:
                 return []
+
+    def _granted(self, grant: GrantRule, now: Transition, around: Around) -> list[str]:
+        """A person allows for good what they were asked about, by the rules that asked."""
+        faults = [] if grant.rule == around.asks.rule else [f"{grant.rule} is granted, and nobody did"]
+        (call,) = around.asks.yes[:1]
+        case = self._case(self.calls[call], now, around)
+        asking = set() if case is None else set(case.asking)
+        if set(grant.outvotes) != asking:
+            faults.append(f"{grant} outvotes others than {asking}, which ask about {call}")
+        self.granted += (grant,)
+        return faults
 
     # In the conversation
 
@@ -406,7 +419,7 @@ class CallBook:
             if case is None or around.asks.rule is None:
                 continue
             alone = attrs.evolve(
-                case, config=attrs.evolve(case.config, rules=()), granted=(around.asks.rule,)
+                case, config=attrs.evolve(case.config, rules=()), granted=(GrantRule(rule=around.asks.rule),)
             )
             if alone.trusted and case.verdict is Verdict.ALLOW:
                 faults.append(f"{question} is open, and {around.asks.rule} was granted")

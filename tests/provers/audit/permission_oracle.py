@@ -18,13 +18,14 @@ from turnwheel.effects.config import (
     SideEffect,
     ToolSpec,
 )
-from turnwheel.effects.findings import UNKNOWN, Finding
+from turnwheel.effects.findings import UNKNOWN, CommandFound, Finding, SimpleCommand
 from turnwheel.effects.permissions import (
     Basis,
     PermissionMode,
     Rule,
     Verdict,
 )
+from turnwheel.effects.records import GrantRule
 from turnwheel.states.rules.schema import arguments_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Case:
     given: Mapping[str, object]
     mode: PermissionMode
     said: frozenset[Verdict] = frozenset()
-    granted: tuple[Rule, ...] = ()
+    granted: tuple[GrantRule, ...] = ()
     finding: Finding = Finding()
 
     @property
@@ -65,7 +66,7 @@ class Case:
     def looked_at(self) -> bool:
         """Whether it has to be looked at before anything is decided."""
         own = {*self.spec.paths, self.spec.command} - {""}
-        rules = (*self.config.rules, *self.granted)
+        rules = self._rules
         named = {name for rule in rules if fnmatchcase(self.spec.name, rule.tool) for name, _ in rule.where}
         if self.spec.paths and any(self._may_show(rule) for rule in rules):
             return True
@@ -76,13 +77,12 @@ class Case:
         """What has to become of it, where no person has been asked."""
         if self.denied:
             return Verdict.DENY
-        if self.mode is PermissionMode.BYPASS and not self.doubted:
+        asked = self.doubted or any(not self._answered(rule) for rule in self.asking)
+        if self.mode is PermissionMode.BYPASS and not asked:
             return Verdict.ALLOW
-        trusted = self.trusted
-        asking = Verdict.ASK in self._ruled | self._perhaps
-        asked = self.doubted or Verdict.ASK in self.said or (asking and not trusted)
-        ruled = self._together((*self.config.rules, *self.granted))
-        allowed = trusted or ruled or Verdict.ALLOW in self.said or self._free
+        asked = asked or Verdict.ASK in self.said
+        ruled = self._together(self._rules)
+        allowed = self.trusted or ruled or Verdict.ALLOW in self.said or self._free
         if allowed and not asked:
             return Verdict.ALLOW
         return Verdict.DENY if self.mode is PermissionMode.DONT_ASK else Verdict.ASK
@@ -90,7 +90,31 @@ class Case:
     @property
     def trusted(self) -> bool:
         """Whether a person has said that all such calls may run."""
-        return self._together(self.granted)
+        return self._together([grant.rule for grant in self.granted])
+
+    @property
+    def asking(self) -> list[Rule]:
+        """The rules that ask about it, or may."""
+        return [rule for rule in (*self._speaking(2), *self._speaking(1)) if rule.verdict is Verdict.ASK]
+
+    def _answered(self, rule: Rule) -> bool:
+        """Whether a person has allowed for good all that *rule* asks about in it, when it asked."""
+        shells = [
+            attrs.evolve(
+                shell, commands=tuple([one for one in shell.commands if self._of(shell, one).speaks(rule)])
+            )
+            for shell in self.finding.commands
+        ]
+        meant = attrs.evolve(self, finding=attrs.evolve(self.finding, commands=tuple(shells)))
+        return meant._together([grant.rule for grant in self.granted if rule in grant.outvotes])
+
+    def _of(self, shell: CommandFound, command: SimpleCommand) -> Case:
+        alone = attrs.evolve(shell, commands=(command,))
+        return attrs.evolve(self, finding=attrs.evolve(self.finding, commands=(alone,)))
+
+    @property
+    def _rules(self) -> tuple[Rule, ...]:
+        return (*self.config.rules, *[grant.rule for grant in self.granted])
 
     def rests_on(  # noqa: PLR0911  # one return for each ground
         self, judged: CallJudged
@@ -105,14 +129,16 @@ class Case:
             case Basis.PERSON | Basis.LOST:
                 return True
             case Basis.RULE if verdict is Verdict.ALLOW:
-                return self._stands((*self.config.rules, *self.granted), detail)
+                return self._stands(self._rules, detail)
             case Basis.RULE:
                 certain = [rule for rule in self._speaking(2) if rule.verdict is verdict]
                 perhaps = [f"{rule} may apply: " for rule in self._speaking(1)]
                 told = detail in map(str, certain) or detail.startswith(tuple(perhaps))
                 return told and (verdict is Verdict.ASK or detail in map(str, certain))
             case Basis.GRANT:
-                return verdict is Verdict.ALLOW and self._stands(self.granted, detail)
+                return verdict is Verdict.ALLOW and self._stands(
+                    [grant.rule for grant in self.granted], detail
+                )
             case Basis.HOOK:
                 return verdict in self.said
             case Basis.TOOL:
