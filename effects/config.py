@@ -234,7 +234,8 @@ class Compaction:
 
     *keep* is the share of the window that stays as it is when the rest is summarised, or less where that
     would leave no room to go on. *model* names who summarises, empty for the model in use, in *tokens* at
-    most. After *failures* in a row none is tried any more unless it must be.
+    most. After *failures* in a row none is tried any more unless it must be. *standing* is how many
+    characters of what people said are carried word for word, at most a twentieth of the window.
 
     Before that, without a model: once there are more than *clear_over* tool results, the model no longer
     sees those before the latest *clear_keep*; None shows it all. Of a result longer than *result_limit*
@@ -245,6 +246,7 @@ class Compaction:
     model: str = ""
     tokens: int = attrs.field(default=4_000, validator=positive)
     failures: int = attrs.field(default=3, validator=positive)
+    standing: int = attrs.field(default=8_000, validator=not_negative)
     clear_over: int | None = attrs.field(default=15, validator=positive)
     clear_keep: int = attrs.field(default=5, validator=not_negative)
     result_limit: int | None = attrs.field(default=20_000, validator=positive)

@@ -38,12 +38,14 @@ class ReplaceHistory:
     """
     Put *head* in place of all messages before index *keep*.
 
-    *summarised* are the calls among these, and their results, that still count as repetitions.
+    *summarised* are the calls among these, and their results, that still count as repetitions. *standing* are
+    the lines of people that *head* has word for word.
     """
 
     head: tuple[Message, ...]
     keep: int
     summarised: tuple[Message, ...] = ()
+    standing: tuple[str, ...] = ()
 
 
 @final

@@ -37,7 +37,8 @@ from .rules import compaction, loops, model_messages
 from .rules.hooks import heard, told
 from .rules.limits import may_not_go_on
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
-from .rules.token_estimates import history_size, message_size, saved, usage_of
+from .rules.standing import standing
+from .rules.token_estimates import CHARACTERS_PER_TOKEN, history_size, message_size, saved, usage_of
 from .state import Compacting, CompactReason, End, Go, Plan, Summary, Thinking
 
 # Compactions, without an answer in between, of a conversation that was refused for its size.
@@ -276,17 +277,21 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     # talkative summary could make things worse at each attempt.
     memory, cut = ctx.memory, stage.plan.cut
     history, cleared = memory.history, memory.conversation.cleared
-    summary = compaction.summary_message(text, ctx.now)
-    old = history_size(history.slice(0, cut)) - saved(history, 0, min(cut, cleared))
+    cut_off, before = history.slice(0, cut), memory.conversation.standing
+    stands = standing(text, cut_off, before, _standing_room(ctx))
+    summary = compaction.summary_message(stands.summary, stands.lines, ctx.now)
+    old = history_size(cut_off) - saved(history, 0, min(cut, cleared))
     if not text.strip():
         return _failed(state, "the summary was empty", draft, ctx)
     if message_size(summary) >= old:
         return _failed(state, "the summary was not smaller than what it was to replace", draft, ctx)
     shown = history_size(history) - saved(history, 0, cleared)
     # A model that goes in circles would otherwise begin anew with each summary.
-    kept = loops.remembered(history.slice(0, cut), ctx.config.loops, memory.progress.summarised)
+    kept = loops.remembered(cut_off, ctx.config.loops, memory.progress.summarised)
+    if stands.left_out:
+        draft.add(notices.Warned(text=model_messages.not_carried(stands.left_out, _standing_room(ctx))))
     draft.add(
-        ReplaceHistory(head=(summary,), keep=cut, summarised=kept),
+        ReplaceHistory(head=(summary,), keep=cut, summarised=kept, standing=stands.lines),
         # One success ends the row of failures, and still counts as a try until a turn is completed.
         CountCompaction(attempts=memory.progress.compactions + 1, failures=0),
         notices.Compacted(before=shown, after=shown - old + message_size(summary)),
@@ -295,6 +300,13 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
         # The history ends with what the model got out; it goes on when it is asked to.
         draft.add(AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
     return draft.to(Thinking(stage=Go()))
+
+
+def _standing_room(ctx: Context) -> int:
+    """Characters that people's own words may have in the context, however small its window is."""
+    return min(
+        ctx.config.compaction.standing, int(compaction.WORTH * ctx.model.window * CHARACTERS_PER_TOKEN)
+    )
 
 
 def _failed(state: Compacting, why: str, draft: Draft, ctx: Context, *, asked: bool = True) -> CompactingStep:

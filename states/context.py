@@ -82,13 +82,15 @@ class ConversationMemory:
     The history, and what a model is shown of it. The next run goes on with it; a branch goes back to it.
 
     *size* is the running estimate in tokens. Tool results in messages before index *cleared* are not shown
-    any more, *results* are. *pending_context* are texts of hooks for the next model call.
+    any more, *results* are. *standing* are lines of people that the summary has word for word.
+    *pending_context* are texts of hooks for the next model call.
     """
 
     history: History = attrs.field(factory=History.of)
     size: int = 0
     cleared: int = 0
     results: int = 0
+    standing: tuple[str, ...] = ()
     pending_context: tuple[str, ...] = ()
 
     @classmethod
@@ -103,6 +105,7 @@ class ConversationMemory:
             size=self.size + message_size(message),
             cleared=self.cleared,
             results=self.results + (len(message.parts) if message.role is Role.TOOL else 0),
+            standing=self.standing,
             pending_context=self.pending_context,
         )
 
@@ -288,7 +291,14 @@ def _fold_conversation(now: ConversationMemory, record: _ConversationRecord) -> 
             cleared = max(0, now.cleared - record.keep + len(record.head))
             size = history_size(history) - saved(history, 0, cleared)
             results = results_in(history.slice(cleared, len(history)))
-            return attrs.evolve(now, history=history, size=size, cleared=cleared, results=results)
+            return ConversationMemory(
+                history=history,
+                size=size,
+                cleared=cleared,
+                results=results,
+                standing=record.standing,
+                pending_context=now.pending_context,
+            )
         case records.ClearResults(before=before):
             # The old size may be a model's own count, so what was saved by estimate may be more than all of
             # it.

@@ -48,6 +48,7 @@ class Snapshot:
     instructions: effects.SetInstructions | NotBegun
     mail: tuple[states.Mail, ...]
     received: tuple[str, ...]
+    standing: tuple[str, ...]
     pending_context: tuple[str, ...]
     granted: tuple[effects.GrantRule, ...]
     compactions: int

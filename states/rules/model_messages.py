@@ -97,6 +97,12 @@ def denied(judgement: Judgement) -> str:
             return f"Denied: the permission mode is {judgement.detail!s}."
 
 
+def not_carried(lines: int, room: int) -> str:
+    """What says that not all lines of people that may bind are carried word for word."""
+    said = count(lines, "line")
+    return f"{said} of what people said had no room beside the summary, which has {room:,} characters for it"
+
+
 def not_answered(seconds: float) -> str:
     """The result of a call whose question was not answered in time."""
     # Without its last sentence a model would ask again at once, and wait as long once more.

@@ -306,8 +306,8 @@ def test_a_summary_is_made_of_facts() -> None:
 
 
 def test_work_goes_on_after_a_summary() -> None:
-    once = compaction.summary_message(summarised(history("Write a report to x.md")), 0.0)
-    twice = compaction.summary_message(summarised([once]), 0.0)
+    once = compaction.summary_message(summarised(history("Write a report to x.md")), (), 0.0)
+    twice = compaction.summary_message(summarised([once]), (), 0.0)
     for summary in (once, twice):
         step = decide(talk(summary.text, LOOK, READ), offers())
         assert wishes(step)[0][1]["path"] == "x.md"

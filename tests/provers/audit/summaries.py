@@ -23,7 +23,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.records import ReplaceHistory
 from turnwheel.effects.requests import CallModel, Purpose, Transcript
 from turnwheel.states.compacting import SMALLER_TRIES, WHOLE_SUMMARY
-from turnwheel.states.rules.compaction import SUMMARY_PREFIX
+from turnwheel.states.rules.standing import SUMMARY_PREFIX
 from turnwheel.states.state import Compacting, CompactReason
 
 if TYPE_CHECKING:
@@ -43,6 +43,16 @@ def beside_the_last(messages: Messages) -> int:
     """The tokens of *messages* without the last: it stays, and where it has results, so do their calls."""
     last = 2 if messages[-1].role is Role.TOOL else 1
     return shown_size(messages[:-last], 0)
+
+
+def _carried(effect: ReplaceHistory, now: Transition, view: ViewBook) -> list[str]:
+    """What people said stays, word for word, and only what they said."""
+    before, lines = now.memory.conversation.standing, effect.standing
+    said = [" ".join(message.text.split()) for message in view.messages if message.role is Role.USER]
+    said += [" ".join(each.content.split()) for message in view.messages for each in message.results]
+    faults = [f"{effect} drops what people said"] if lines[: len(before)] != before else []
+    faults += [f"{line!r} is in no summary" for line in lines if f"- {line}" not in effect.head[0].text]
+    return faults + [f"who said {line!r}?" for line in lines if not any(line in text for text in said)]
 
 
 @final
@@ -117,7 +127,7 @@ class ShrinkBook:
                 right = (
                     len(head) == 1 and head[0].role is Role.USER and head[0].text.startswith(SUMMARY_PREFIX)
                 )
-                return [] if right else [f"{effect} is no summary"]
+                return _carried(effect, now, view) if right else [f"{effect} is no summary"]
             case Compacted(before=before, after=after):
                 self.attempts, self.failures = self.attempts + 1, 0
                 return [] if after < before else [f"{effect} made it no smaller"]
