@@ -1,5 +1,6 @@
 from .config import (
     Approval as Approval,
+    AutoAllow as AutoAllow,
     ChildSpec as ChildSpec,
     Compaction as Compaction,
     Concurrency as Concurrency,
@@ -14,6 +15,7 @@ from .config import (
     Policy as Policy,
     Price as Price,
     Retries as Retries,
+    Sandbox as Sandbox,
     SideEffect as SideEffect,
     Steering as Steering,
     ToolKind as ToolKind,

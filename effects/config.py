@@ -128,6 +128,18 @@ class OnLost(Choice):
     ASK = "ask"
 
 
+class AutoAllow(Choice):
+    """
+    What runs without a question where no rule, no hook and no mode decides.
+
+    `NOTHING` but what a tool says of itself. `SANDBOXED`: what runs in the sandbox, and of shell commands
+    those of which it is known what they run.
+    """
+
+    NOTHING = "nothing"
+    SANDBOXED = "sandboxed"
+
+
 class OnMaxTokens(Choice):
     """After a cut-off answer: compact when the context is over its threshold, compact always, or stop."""
 
@@ -175,12 +187,13 @@ class Policy:
     """
     How the loop decides where there is more than one good way.
 
-    *max_parallel* is how many calls may be at work at once, *compact_at* the share of the window at which a
-    conversation is shortened. *answer_within* is how long a question waits, in seconds, before it counts as
-    denied; None for ever. *continues* is how often in a row a hook may make a run go on that was about to
-    stop. *coalesce*: prompts of one sender that follow each other within so many seconds become one.
-    *coalesce_longest*: but none that came more seconds than that after the first, or behind another sender's;
-    0 for no such limit. *takeovers* is how often work is begun again whose process was lost or left it.
+    *auto_allow* is what runs without a question where neither a rule nor the mode decides. *max_parallel* is
+    how many calls may be at work at once, *compact_at* the share of the window at which a conversation is
+    shortened. *answer_within* is how long a question waits, in seconds, before it counts as denied; None for
+    ever. *continues* is how often in a row a hook may make a run go on that was about to stop. *coalesce*:
+    prompts of one sender that follow each other within so many seconds become one. *coalesce_longest*: but
+    none that came more seconds than that after the first, or behind another sender's; 0 for no such limit.
+    *takeovers* is how often work is begun again whose process was lost or left it.
     """
 
     on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
@@ -193,6 +206,7 @@ class Policy:
     gates: Gates = attrs.field(default=Gates.HOOKS_FIRST, converter=Gates)
     steering: Steering = attrs.field(default=Steering.AFTER_TOOL, converter=Steering)
     mode: PermissionMode = attrs.field(default=PermissionMode.DEFAULT, converter=PermissionMode)
+    auto_allow: AutoAllow = attrs.field(default=AutoAllow.NOTHING, converter=AutoAllow)
     answer_within: float | None = attrs.field(default=None, validator=positive)
     continues: int = attrs.field(default=3, validator=not_negative)
     coalesce: float = attrs.field(default=0.0, validator=not_negative)
@@ -333,7 +347,8 @@ class ToolSpec:
     *paths* are the names of its arguments that are paths of files, *command* is that of one which a shell
     runs; rules judge those by what they reach and run. *fills*: an argument that is left out gets the default
     of the schema before anything is decided by it. *searches*: it shows something of any file below its
-    paths, so rules that ask about paths of `read` speak about it, too.
+    paths, so rules that ask about paths of `read` speak about it, too. *sandboxed*: all that it does, it does
+    in programs that run in the sandbox, where there is one.
     """
 
     name: str = attrs.field(validator=tool_name)
@@ -352,6 +367,21 @@ class ToolSpec:
     command: str = ""
     fills: bool = True
     searches: bool = False
+    sandboxed: bool = False
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Sandbox:
+    """
+    What a program that a tool runs may use: the *network* or none, *memory* in each process, and *tmp*.
+
+    *memory* are bytes of data, *tmp* the bytes of its own ``/tmp``, which is empty for each program.
+    """
+
+    network: bool = False
+    memory: int = attrs.field(default=4_000_000_000, validator=positive)
+    tmp: int = attrs.field(default=500_000_000, validator=positive)
 
 
 @final
@@ -421,7 +451,8 @@ class Config:
     when a session starts. *stop* are the stop sequences sent to the model. *protected* are globs of paths
     that the mode which accepts edits asks about. *cwd* is for watchers, *agent* the name of the child that
     this is the configuration of. *ceiling* is the widest mode that can be set: for a child, the one that
-    its parent is in as it goes on. Raises `ConfigError` where the mode of *policy* is wider.
+    its parent is in as it goes on. *sandbox* is what programs of tools run in. Raises `ConfigError` where the
+    mode of *policy* is wider, or it allows what runs in a sandbox and there is none.
     """
 
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
@@ -444,12 +475,16 @@ class Config:
     cwd: str = ""
     agent: str = ""
     ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)
+    sandbox: Sandbox | None = attrs.field(default=None, validator=attrs.validators.optional(of_kind(Sandbox)))
 
     def __attrs_post_init__(self) -> None:
         known = self.model_names
         if not self.policy.mode.within(self.ceiling):
             mode, ceiling = self.policy.mode.value, self.ceiling.value
             msg = f"policy.mode: {mode!r} is wider than the ceiling, {ceiling!r}; set a narrower mode"
+            raise ConfigError(msg)
+        if self.policy.auto_allow is AutoAllow.SANDBOXED and self.sandbox is None:
+            msg = "policy.auto_allow is 'sandboxed', and nothing runs in a sandbox; set sandbox, too"
             raise ConfigError(msg)
         once("models", known)
         once("tools", [tool.name for tool in self.tools])

@@ -246,6 +246,7 @@ def _config_of(agent: Agent) -> effects.Config:
         # Absolute: the next owner may stand in another directory.
         cwd=str(Path(agent.cwd).absolute()),
         ceiling=agent.ceiling,
+        sandbox=agent.sandbox,
     )
 
 
@@ -267,6 +268,9 @@ class Agent:
     File tools may touch *cwd* and *directories*; tools get *deps* on request. *tools_for* names those of the
     *tools* that a turn offers, given a `PerformContext`; without it each turn offers all. *limits* hold for
     each run, *session_limits* for all runs of a session. *stop* are stop sequences.
+
+    *sandbox* is what programs of tools run in; without one they may do what this process may. `ConfigError`
+    where the system has none.
 
     People. *rules* decide calls; *ceiling* is the widest mode that can be set. *approver*, async or not,
     answers the other questions, or returns None to leave one open. Without an approver a run rests on them.
@@ -291,6 +295,7 @@ class Agent:
     limits: effects.Limits = effects.Limits()
     session_limits: effects.Limits = effects.Limits()
     policy: effects.Policy = effects.Policy()
+    sandbox: effects.Sandbox | None = None
     ceiling: effects.PermissionMode = attrs.field(
         default=effects.PermissionMode.BYPASS, converter=effects.PermissionMode
     )
@@ -341,6 +346,10 @@ class Agent:
 
     def __attrs_post_init__(self) -> None:
         check_names(self.config, self.retired)
+        if self.sandbox is not None:
+            from ..performers.tools.sandbox import check_sandbox  # noqa: PLC0415  # most agents have none
+
+            check_sandbox(self.sandbox)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """

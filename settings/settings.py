@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, final
 
 import attrs
 
-from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
+from ..effects.config import (
+    ChildSpec,
+    Compaction,
+    Limits,
+    Loops,
+    ModelSpec,
+    Policy,
+    Retries,
+    Sandbox,
+    SideEffect,
+)
 from ..effects.errors import ConfigError, UnknownSession
 from ..effects.permissions import PermissionMode, Rule
 from ..effects.secrets import Secrets
@@ -124,6 +134,7 @@ class Settings:
     session_limits: Limits = attrs.field(default=Limits(), validator=of_kind(Limits))
     preset: Preset = attrs.field(default=Preset.DEFAULT, converter=Preset)
     ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)
+    sandbox: Sandbox | None = attrs.field(default=None, validator=attrs.validators.optional(of_kind(Sandbox)))
     policy: Policy = attrs.field(default=attrs.Factory(_policy, takes_self=True), validator=of_kind(Policy))
     retries: Retries = attrs.field(
         default=attrs.Factory(_retries, takes_self=True), validator=of_kind(Retries)

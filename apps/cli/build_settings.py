@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from ...effects.config import Concurrency, Config, Limits, ModelSpec, Policy, Price
+from ...effects.config import AutoAllow, Concurrency, Config, Limits, ModelSpec, Policy, Price, Sandbox
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule, Verdict
 from ...engine.agent import SPAWN, Agent
@@ -64,7 +64,7 @@ def settings_for(options: RunOptions, before: Config | None, *, base_url: str | 
     """The settings for *options* over the stored configuration *before*; see `agent_for`."""
     name = model_of(options, before)
     model = _model(options, name, before)
-    limits, ceiling = _limits(options, before), _ceiling(options, before)
+    limits, ceiling, sandbox = _limits(options, before), _ceiling(options, before), _sandbox(options, before)
     if limits.usd is not None and model.price is None and options.settings.prices is Prices.OWN:
         msg = f"--max-usd: the price of {name!r} is unknown; pass --price IN,OUT"
         raise ConfigError(msg)
@@ -78,6 +78,7 @@ def settings_for(options: RunOptions, before: Config | None, *, base_url: str | 
         instructions=_instructions(options, before),
         limits=limits,
         ceiling=ceiling,
+        sandbox=sandbox,
         policy=_policy(options, before, ceiling),
         rules=_rules(options, before),
         hooks=_hooks(options, before),
@@ -208,6 +209,13 @@ def _ceiling(options: RunOptions, before: Config | None) -> PermissionMode:
     return told if options.settings.told("ceiling") and lowers else before.ceiling
 
 
+def _sandbox(options: RunOptions, before: Config | None) -> Sandbox | None:
+    if options.sandbox is False:
+        return None
+    told = options.settings.sandbox or (before and before.sandbox)
+    return told or (Sandbox() if options.sandbox else None)
+
+
 def _policy(options: RunOptions, before: Config | None, ceiling: PermissionMode) -> Policy:
     """
     The policy of the run. The mode `bypass` is never inherited: a person has to ask for it each time.
@@ -224,6 +232,7 @@ def _policy(options: RunOptions, before: Config | None, ceiling: PermissionMode)
     return attrs.evolve(
         policy,
         mode=mode if options.mode is None else options.mode,
+        auto_allow=AutoAllow.NOTHING if options.sandbox is False else policy.auto_allow,
         answer_within=policy.answer_within if options.answer_within is None else options.answer_within,
         concurrency=Concurrency.PARALLEL_READS if options.parallel else policy.concurrency,
     )

@@ -152,6 +152,11 @@ _POLICY: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         help="Drop what the session denies or asks about by TOOL or TOOL:ARGUMENT=GLOB.",
     ),
+    click.option(
+        "--sandbox/--no-sandbox",
+        default=None,
+        help="Run commands in a sandbox: no network, and only the directories are writable.",
+    ),
     click.option("--mode", type=MODE, help="Permission mode of all other calls."),
     click.option(
         "--hook",

@@ -77,6 +77,7 @@ class RunOptions:
     tools: tuple[str, ...] | None = None
     rules: tuple[Rule, ...] = ()
     lifted: tuple[Rule, ...] = ()
+    sandbox: bool | None = None
     mode: PermissionMode | None = None
     hooks: tuple[HookOption, ...] = ()
     no_hooks: bool = False

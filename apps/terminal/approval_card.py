@@ -164,10 +164,13 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _notes(question: Question, width: int, *, always_why: bool) -> list[Text]:
-    """The reason, unless it is just the nature of the tool, the asking child, and the deadline."""
+    """The asking child, the reason, unless it is just the nature of the tool, and the deadline."""
     notes = [f"asked by {question.agent}"] if question.agent else []
-    if not question.again and (always_why or not question.why.startswith(f"{Basis.TOOL}:")):
-        notes.append(question.why)
+    nature, _, more = question.why.partition("; ")
+    if always_why or not nature.startswith(f"{Basis.TOOL}:"):
+        more = question.why
+    if not question.again:
+        notes.append(more)
     if question.within is not None:
         notes.append(f"a no after {question.within:g} s")
     text = one_line("; ".join(filter(None, notes)), width - len(INDENT))

@@ -17,7 +17,6 @@ import stat
 import sys
 from bisect import bisect_right
 from collections import Counter
-from glob import escape
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,14 +25,12 @@ import msgspec
 
 from ...effects.config import READER
 from ...effects.messages import Binary
-from ...effects.permissions import Verdict, resolved
-from ...states.rules.rule_fit import below
 from .decorator import Tool, ToolContext, tool
-from .inspection import linked, spelled
+from .inspection import denied_globs, spelled
 from .paths import LocatedPath, fault_of, locate
-from .process import run
+from .process import MAX_OUTPUT, run
 from .replacing import replace
-from .runner import MAX_OUTPUT, NOTE
+from .runner import NOTE
 from .search import SNIFFED, is_denied, visible
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -250,7 +247,7 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
     place = locate(context, path)
     missed, denied, places = (
         Counter[str](),
-        denied_globs("ls", context),
+        denied_globs("ls", context.rules, str(context.cwd)),
         spelled(place.path, str(context.cwd)),
     )
     with place.folder() as folder, os.scandir(folder) as entries:
@@ -263,16 +260,6 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
         names[MAX_ENTRIES:] = [f"[{len(names) - MAX_ENTRIES:,} more]"]
     shown = [*map(visible, names), *[f"[left out: {count} {why}]" for why, count in missed.items() if count]]
     return "\n".join(shown) or "[the directory is empty]"
-
-
-def denied_globs(tool: str, context: ToolContext[object]) -> list[str]:
-    """The globs of paths that a rule denies to *tool*, or to `read`: what it would show is no secret then."""
-    rules = () if context.config is None else context.config.rules
-    globs = [resolved(glob) for _, glob in below(rules, Verdict.DENY, tool)]
-    cwd = str(context.cwd)
-    # Also where a rule names a place through a link.
-    real = [escape(target) + each[len(place) :] for each in globs for place, target in linked([each], cwd)]
-    return globs + real
 
 
 @tool(side_effect="read_only", paths=["path"], searches=True)
@@ -320,7 +307,7 @@ async def _search(
             "names": names,
             "text": text,
             "limit": limit,
-            "denied": denied_globs(tool, context),
+            "denied": denied_globs(tool, context.rules, str(context.cwd)),
             "places": spelled(within, str(context.cwd)),
         }
         ended = await run(
@@ -360,7 +347,7 @@ _READ_AND_RUN = 'exec 2>&1; eval " $(cat)" </dev/null'
 CommandSeconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
 
-@tool(side_effect="unsafe", timeout=MAX_SECONDS + _MARGIN, command="command")
+@tool(side_effect="unsafe", timeout=MAX_SECONDS + _MARGIN, command="command", sandboxed=True)
 async def bash(context: ToolContext[object], command: str, timeout: CommandSeconds | None = None) -> str:  # noqa: ASYNC109  # the model's word
     """
     Run a command in a shell, in the working directory. What it leaves in the background is ended with it.
@@ -374,13 +361,7 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
     if "\0" in command:
         msg = f"a command has no NUL character; got one behind {command[: command.index(chr(0))][-20:]!r}"
         raise ValueError(msg)
-    ended = await run(
-        (shell, "-c", _READ_AND_RUN),
-        cwd=context.cwd,
-        seconds=seconds,
-        keep=MAX_OUTPUT,
-        given=os.fsencode(command),
-    )
+    ended = await context.run((shell, "-c", _READ_AND_RUN), seconds=seconds, given=os.fsencode(command))
     output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"

@@ -6,7 +6,7 @@ import copy
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -31,12 +31,17 @@ from ...effects import Config, History, Secrets, ToolDefinitionError, ToolSpec
 from ...effects.secrets import ANY, arguments_in, flags_in, secrets_in
 from ..base import FullResult, no_full_result, noop
 from .options import ToolOptions
+from .process import MAX_OUTPUT, ProcessEnd, run
 
 if TYPE_CHECKING:
+    from ...effects.permissions import Rule
     from ...states.context import Memory
     from ...states.state import State
 
 # What a tool is told besides its arguments.
+
+# From the words of a program to those that run it in a sandbox.
+InSandbox = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
 
 
 D_co = TypeVar("D_co", covariant=True)
@@ -49,14 +54,15 @@ class ToolContext(Generic[D_co]):
     Where a tool runs and for whom. A parameter annotated with it is filled in and never shown to the model.
 
     *directories* are all roots the file tools may touch, *cwd* among them; an absolute one is taken as it is
-    and must be free of symlinks. *key* is the idempotency key: a call that is run again after a crash has the
-    key it had before. *deps* is whatever the host handed to its `ToolRunner`. *history* is the conversation
-    as it was when the call started, and does not change.
+    and must be free of symlinks. *tool* is the name that the model calls it by. *key* is the idempotency key:
+    a call that is run again after a crash has the key it had before. *deps* is whatever the host handed to
+    its `ToolRunner`. *history* is the conversation as it was when the call started, and does not change.
 
     *result_limit* is how many characters of a result the conversation holds whole, None for all of them: a
     tool that can be asked for the next part returns no more. *full_result* finds the whole result of a call,
     by its id, that was longer; None where there is none. *config*, *state* and *memory* are all that the run
-    is told and knows, frozen as the call started. A test of a tool may build one with *cwd* and *deps* alone.
+    is told and knows, frozen as the call started. *in_sandbox* gives the words that run a program in the
+    agent's sandbox, None where it has none. A test of a tool may build one with *cwd* and *deps* alone.
     """
 
     cwd: Path
@@ -64,6 +70,7 @@ class ToolContext(Generic[D_co]):
     directories: tuple[Path, ...] = attrs.Factory(lambda context: (context.cwd,), takes_self=True)
     session: str = ""
     call: str = ""
+    tool: str = ""
     key: str = ""
     history: History = attrs.field(factory=History.of, repr=False)
     result_limit: int | None = None
@@ -72,6 +79,34 @@ class ToolContext(Generic[D_co]):
     state: State | None = attrs.field(default=None, repr=False)
     memory: Memory | None = attrs.field(default=None, repr=False)
     emit: Callable[[str], None] = attrs.field(default=noop, repr=False, eq=False)
+    in_sandbox: InSandbox | None = attrs.field(default=None, repr=False, eq=False)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The permission rules of the run."""
+        return () if self.config is None else self.config.rules
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        seconds: float | None = None,
+        given: bytes | None = None,
+        keep: int = MAX_OUTPUT,
+    ) -> ProcessEnd:
+        """
+        Run the program *command* in *cwd* to its end, for *seconds* at most; in the agent's sandbox, if any.
+
+        It reads what it is *given*. Without that it reads nothing, and both output streams are one. Of each
+        *keep* bytes are kept, half from its beginning and half from its end. What it started ends with it.
+        Raises `OSError` where it cannot be started, and `ValueError` where it cannot be run in the sandbox.
+        """
+        if self.in_sandbox is not None:
+            command = await self.in_sandbox(command)
+        elif self.config is not None and self.config.sandbox is not None:
+            msg = "the agent has a sandbox, and this context was made without one; make it with a ToolRunner"
+            raise ValueError(msg)
+        return await run(command, cwd=self.cwd, seconds=seconds, given=given, keep=keep)
 
     def progress(self, text: str) -> None:
         """
@@ -417,8 +452,9 @@ def tool(
     journal and approvers see placeholders. *secrets* are names of more of them, *plain* of some that are
     none. *paths* are names of arguments that are paths, from the working directory, and *command* is that of
     one which a shell runs: permission rules judge them by what they reach and run. *searches*: it shows
-    something of any file below its paths, as `grep` does. Raises `ToolDefinitionError` where the function
-    cannot be a tool.
+    something of any file below its paths, as `grep` does. *sandboxed*: all that it does, it does in programs
+    that it runs with `ToolContext.run`, so the sandbox of an agent holds it. Raises `ToolDefinitionError`
+    where the function cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:

@@ -12,13 +12,15 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import final
 
 from ...effects import CallInspected, InspectCall, ToolSpec
 from ...effects.findings import MOST_PATHS, CommandFound, Finding, PathFound, paths_in
-from ...effects.permissions import resolved
+from ...effects.permissions import Rule, Verdict, resolved
 from ...effects.secrets import PLACEHOLDER_MARK
+from ...states.rules.rule_fit import below
 from ...states.rules.schema import arguments_of
 from ..base import PerformContext, warn
 from ..worker_pool import WorkerPool
@@ -126,6 +128,14 @@ def linked(globs: Iterable[str], cwd: str) -> Iterator[tuple[str, str]]:
         place = "/".join(parts[:fixed])
         if place:
             yield place, os.path.realpath(Path(cwd, place))
+
+
+def denied_globs(tool: str, rules: Iterable[Rule], cwd: str) -> list[str]:
+    """The globs of paths that *rules* deny to *tool*, or to `read`: what it would show is no secret then."""
+    globs = [resolved(glob) for _, glob in below(rules, Verdict.DENY, tool)]
+    # Also where a rule names a place through a link.
+    real = [escape(target) + each[len(place) :] for each in globs for place, target in linked([each], cwd)]
+    return globs + real
 
 
 def is_below(path: str, folder: str) -> bool:

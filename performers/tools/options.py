@@ -29,3 +29,4 @@ class ToolOptions(TypedDict, total=False):
     paths: Iterable[str]
     command: str
     searches: bool
+    sandboxed: bool

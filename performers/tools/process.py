@@ -19,6 +19,9 @@ import attrs
 
 from ..worker_pool import finish
 
+# Bytes kept of what a program says: as much as a result may have, and room to say how it ended.
+MAX_OUTPUT = 990_000
+
 # Seconds between SIGTERM and SIGKILL.
 TERM_GRACE = 0.5
 

@@ -24,11 +24,11 @@ from typing import cast, final
 import attrs
 import msgspec
 
-from ...effects import Binary, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
+from ...effects import Binary, Config, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
 from ...effects.validators import once
 from ..base import PerformContext, warn, warn_blocked
 from ..worker_pool import GRACE, Work, WorkerPool
-from .decorator import Tool, ToolContext
+from .decorator import InSandbox, Tool, ToolContext
 from .paths import roots
 
 # Characters of one report that a tool makes while it runs.
@@ -38,9 +38,6 @@ MAX_PROGRESS = 50_000
 # It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when
 # the result enters it; all that is kept here can be read there, a part at a time.
 MAX_RESULT = 1_000_000
-
-# Bytes kept of what a command says: as much as a result may have, and room to say how it ended.
-MAX_OUTPUT = MAX_RESULT - 10_000
 
 # Characters, at most, of the line with which a tool that returns a part says how to go on.
 NOTE = 100
@@ -121,6 +118,7 @@ class ToolRunner:
             directories=self._roots,
             session=scene.session,
             call=request.call,
+            tool=request.tool,
             # The key of a call that is run again after a crash has to be the one it had before.
             key=request.id,
             history=scene.history,
@@ -131,6 +129,7 @@ class ToolRunner:
             state=scene.state,
             memory=scene.memory,
             emit=emit,
+            in_sandbox=self._in_sandbox(request.tool, scene.config),
         )
         try:
             end = await self._run(request, context)
@@ -144,6 +143,22 @@ class ToolRunner:
             outcome=end.outcome,
             seconds=max(0.0, ended - started),
             files=end.files,
+        )
+
+    def _in_sandbox(self, tool: str, config: Config) -> InSandbox | None:
+        """What gives the words that run a program of *tool* in the sandbox of *config*, if it has one."""
+        if config.sandbox is None:
+            return None
+        from .inspection import denied_globs  # noqa: PLC0415  # most agents have no sandbox
+        from .sandbox import sandboxed  # noqa: PLC0415  # as above
+
+        # The files of the store are no tool's business, wherever they are: sessions of others are in them.
+        kept = tuple([glob for glob in config.protected if glob.startswith("/")])
+        return partial(
+            sandboxed,
+            sandbox=config.sandbox,
+            directories=self._roots,
+            denied=(*denied_globs(tool, config.rules, str(self._roots[0])), *kept),
         )
 
     async def _run(self, request: RunTool, context: ToolContext[object]) -> ToolEnd:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable
 from typing import TypeGuard
 
-from ...effects.config import Config, Gates, OnLost, ToolSpec
+from ...effects.config import AutoAllow, Config, Gates, OnLost, ToolSpec
 from ...effects.events import CallInspected
 from ...effects.findings import Finding
 from ...effects.hooks import Hook
@@ -85,6 +85,7 @@ def law(config: Config, memory: Memory, effects: Iterable[Effect] = ()) -> Permi
         rules=config.rules,
         granted=(*session.granted, *granted),
         protected=config.protected,
+        allows_sandboxed=config.policy.auto_allow is AutoAllow.SANDBOXED,
     )
 
 
@@ -224,7 +225,7 @@ def ask(call: Call, found: Judgement, hooks: HookRound, finding: Finding, ctx: C
     # A point in time and not a span, so that a process that comes back after the deadline does not begin it
     # anew.
     deadline = Forever() if within is None else Timer(request=draft.new_id(), due=ctx.now + within)
-    why = f"{found.ground}: {found.detail}"
+    why = f"{found.ground}: {found.detail}{_where(wish, ctx.config)}"
     phase = phases.Asked(
         request=request,
         ground=found.ground,
@@ -240,6 +241,16 @@ def ask(call: Call, found: Judgement, hooks: HookRound, finding: Finding, ctx: C
         draft.add(SetTimer(id=deadline.request, due=deadline.due))
     draft.add(ApprovalRequested.of(asked))
     return call.at(phase)
+
+
+def _where(wish: ToolCall, config: Config) -> str:
+    """Whether *wish* runs in the sandbox, behind the reason of a question; empty where there is none."""
+    if config.sandbox is None:
+        return ""
+    spec = config.tool(wish.name)
+    is_fenced = spec is not None and spec.sandboxed
+    network = " with network" if config.sandbox.network else ""
+    return f"; it runs in the sandbox{network}" if is_fenced else "; it runs outside the sandbox"
 
 
 def question(wish: ToolCall, asked: phases.Asked) -> AskApproval:

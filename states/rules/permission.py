@@ -61,13 +61,15 @@ class PermissionPolicy:
     """
     What judges a call besides its tool: the *mode*, the *rules*, and what a person *granted*.
 
-    *protected* are globs of paths that are asked about where edits are accepted.
+    *protected* are globs of paths that are asked about where edits are accepted. *allows_sandboxed*: what
+    runs in the sandbox is allowed where nothing else decides.
     """
 
     mode: PermissionMode
     rules: tuple[Rule, ...] = ()
     granted: tuple[GrantRule, ...] = ()
     protected: tuple[str, ...] = ()
+    allows_sandboxed: bool = False
 
     @property
     def _grants(self) -> list[Rule]:
@@ -79,6 +81,8 @@ class PermissionPolicy:
 
     def looks_at(self, spec: ToolSpec) -> bool:
         """Whether a call of *spec* is judged by what its paths reach, or by what its command runs."""
+        if self.allows_sandboxed and spec.sandboxed and spec.command:
+            return True
         return self._protects(spec) or bool(inspected(self._rules_and_grants, spec))
 
     def inspection(self, wish: ToolCall, spec: ToolSpec, request: str) -> InspectCall:
@@ -228,10 +232,14 @@ class PermissionPolicy:
             if self._protects(spec) and (why := protection(self.protected, spec, arguments, finding)):
                 return Judgement(Verdict.ASK, Basis.TOOL, why)
             return Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
-        # A person who wrote a rule for such calls wonders why this one is asked about.
+        doubt, is_fenced = doubt_of(spec, finding), self.allows_sandboxed and spec.sandboxed
+        is_known = not spec.command or finding.command(spec.command) is not None
+        if is_fenced and is_known and not doubt and spec.approval is not Approval.ALWAYS:
+            return Judgement(Verdict.ALLOW, Basis.TOOL, "it runs in the sandbox")
+        # A person who expects no question, by the sandbox or by a rule, wonders why there is one.
         why = _why_asked(spec)
         named = [rule for rule in self._rules_and_grants if rule.verdict is Verdict.ALLOW]
-        if inspected(named, spec) and (doubt := doubt_of(spec, finding)):
+        if doubt and (is_fenced or inspected(named, spec)):
             why = f"{why}; {doubt}"
         return Judgement(Verdict.ASK, Basis.TOOL, why)
 

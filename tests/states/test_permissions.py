@@ -301,6 +301,46 @@ def test_a_yes_is_to_the_rules_that_asked() -> None:
     assert (question.asked_by, question.detail[:30]) == ((), "ask bash:command=git push* may")
 
 
+# What runs in the sandbox
+
+
+FENCED = attrs.evolve(SHELL, sandboxed=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rules", "expected"),
+    [
+        (["make test"], (), "allow tool: it runs in the sandbox"),
+        (["make test"], (DENY,), "deny rule"),
+        (["git push"], (PUSH,), "ask rule"),
+        (["git pull"], (PUSH,), "allow tool: it runs in the sandbox"),
+        (["sudo make"], (), "ask tool: it may change anything; 'sudo' may run what"),
+        ([f"make {UNKNOWN}"], (), "allow tool: it runs in the sandbox"),
+        (None, (), "ask tool: it may change anything"),
+    ],
+)
+def test_a_command_in_the_sandbox_is_allowed_where_it_is_plain_and_no_rule_speaks(
+    lines: list[str] | None, rules: tuple[Rule, ...], expected: str
+) -> None:
+    law = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=rules, allows_sandboxed=True)
+    assert law.looks_at(FENCED)
+    finding = Finding() if lines is None else ran(*lines)
+    found = law.judge(FENCED, {"command": "; ".join(lines or ["x"])}, None, finding)
+    assert f"{found.verdict} {found.ground}: {found.detail}".startswith(expected)
+    # Outside of it, and where nothing is allowed for that, it is asked about as ever.
+    for spec, other in ((SHELL, law), (FENCED, attrs.evolve(law, allows_sandboxed=False))):
+        assert other.judge(spec, {"command": "make"}, None, ran("make")).verdict is not Verdict.ALLOW
+
+
+@pytest.mark.parametrize("mode", PermissionMode)
+def test_the_sandbox_outvotes_no_mode(mode: PermissionMode) -> None:
+    law = PermissionPolicy(mode=mode, allows_sandboxed=True)
+    expected = Verdict.DENY if mode is PermissionMode.PLAN else Verdict.ALLOW
+    assert law.judge(FENCED, {"command": "make"}, None, ran("make")).verdict is expected
+    always = attrs.evolve(FENCED, approval="always")
+    assert law.judge(always, {"command": "make"}, None, ran("make")).ground is not Basis.RULE
+
+
 # Arguments that match
 
 

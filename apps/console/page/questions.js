@@ -99,6 +99,8 @@ export function questionCard(question, schema, done) {
       if (!denying.hidden) reason.focus();
     },
   }, "Deny…");
+  // Behind the nature of the tool stands what is special about the call, such as whether it runs in the sandbox.
+  const [nature, ...more] = question.why.split("; ");
   card.append(
     h("header", null,
       h("span", { class: "dot kind-person" }),
@@ -107,7 +109,8 @@ export function questionCard(question, schema, done) {
       question.due ? h("span", { class: "timer" }, "withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
     question.agent ? h("p", { class: "quiet" }, `asked by the child ${question.agent}`) : "",
     shown,
-    h("p", { class: "quiet tech" }, question.why),
+    h("p", { class: "quiet tech" }, nature),
+    more.length ? h("p", { class: "quiet" }, more.join("; ")) : "",
     h("div", { class: "row-of-buttons" }, yes, always, edit, deny),
     denying);
   return card;
