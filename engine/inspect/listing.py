@@ -2,7 +2,9 @@
 Lists the sessions of a store with their summaries, and finds the latest one of a directory.
 
 Theory of operation. A store may have a hundred thousand sessions. They are read and decoded page by page, and
-between two pages the store does the appends that wait, and the event loop what others want of it.
+between two pages the store does the appends that wait, and the event loop what others want of it. A full
+garbage collection holds up the loop for all tracked objects, and decoded summaries of a long list are 400,000.
+So a `Listed` keeps its summary as bytes, and is not tracked.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import aclosing, suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, final
 
-import attrs
+import msgspec
 
 from ...effects.errors import JournalError, SessionGone, StoreConflict, StoreError, TurnwheelError
 from ...performers.slices import Slices
@@ -35,10 +37,9 @@ NOTES = ".#keys"
 
 
 @final
-@attrs.frozen(kw_only=True)
-class Listed:
+class Listed(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     """
-    A stored session: its times in seconds since the epoch, the summary of what it is *about*, its *length*.
+    A stored session: its times in seconds since the epoch, its encoded summary as *row*, its *length*.
 
     Of two, the one that was written last has the higher *stamp*. *incarnation* tells it from others that had
     or will have its name.
@@ -47,10 +48,22 @@ class Listed:
     session: str
     created: float
     updated: float
-    about: SessionSummary
+    row: bytes
     length: int = 0
     stamp: int = 0
     incarnation: str = ""
+
+    @property
+    def about(self) -> SessionSummary:
+        """The summary, decoded."""
+        return _decoded(self.row)
+
+
+# Two pages: whoever lists sessions looks at the summaries of a page before the next one is read.
+@lru_cache(2 * PAGE)
+def _decoded(row: bytes) -> SessionSummary:
+    summary: SessionSummary = decode(row, SessionSummary)
+    return summary
 
 
 async def listed(
@@ -138,43 +151,43 @@ async def described(store: Store, session: str) -> Listed | None:
 
 
 async def _described(store: Store, info: SessionInfo) -> Listed:
-    summary = await _summary(store, info)
     return Listed(
         session=info.session,
         created=info.created,
         updated=info.updated,
-        about=summary,
+        row=await _row(store, info),
         length=info.length,
         stamp=info.stamp,
         incarnation=info.incarnation,
     )
 
 
-async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
+async def _row(store: Store, info: SessionInfo) -> bytes:
+    """The summary of the session *info*, encoded; it can be decoded."""
     # A row that a newer version wrote may not decode here, and its journal may still: so a row that cannot
     # be read is no reason to give up.
     with suppress(JournalError):
         if info.about:
-            row: SessionSummary = decode(info.about, SessionSummary)
-            return row
+            _decoded(info.about)
+            return info.about
     try:
         entries = await store.load(info.session, 0, info.incarnation)
         # A journal may be short, and there may be many.
         await asyncio.sleep(0)
-        found = summarize(await fold_in_slices(entries, info.session), info.session)
+        summary = summarize(await fold_in_slices(entries, info.session), info.session)
     except StoreError:
         raise
     except (TurnwheelError, *UNREADABLE):
         # One damaged journal must not hide the other sessions.
-        return SessionSummary(state=SessionStatus.UNREADABLE)
+        return encode(SessionSummary(state=SessionStatus.UNREADABLE), SessionSummary)
+    row = encode(summary, SessionSummary)
     # Only where there was none: a row of a newer version says more than this one can write.
     if not info.about:
         # The append is empty and names the length that was listed: it loses against any process that writes
         # meanwhile, and a read-only store refuses it. Either way the list is right, only slower next time.
         with suppress(StoreConflict, SessionGone, StoreError):
-            about = encode(found, SessionSummary)
-            await store.append(info.session, info.length, (), about, info.incarnation)
-    return found
+            await store.append(info.session, info.length, (), row, info.incarnation)
+    return row
 
 
 def parent_of(one: Listed) -> str:

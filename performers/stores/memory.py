@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, islice, takewhile
 from typing import final
@@ -123,7 +123,7 @@ class MemoryStore(Store):
         """The sessions whose names begin with *prefix*, last written first; see `Store.list`."""
         with self._lock:
             self._open()
-            found = self._named(prefix, after) if prefix else self._behind(after)
+            found = self._named(prefix, after, limit) if prefix else self._behind(after)
             return [kept.info for kept in islice(found, limit)]
 
     def _behind(self, after: int | None) -> Iterator[_Session]:
@@ -131,11 +131,14 @@ class MemoryStore(Store):
         stamps = (self._stamps[place] for place in range(end - 1, -1, -1))
         return (self._written[stamp] for stamp in stamps if stamp in self._written)
 
-    def _named(self, prefix: str, after: int | None) -> Iterator[_Session]:
+    def _named(self, prefix: str, after: int | None, limit: int | None) -> Iterator[_Session]:
         sessions = self._open()
         first = bisect_left(self._names, prefix)
-        names = takewhile(lambda name: name.startswith(prefix), islice(self._names, first, None))
-        found = sorted([sessions[name] for name in names], key=lambda kept: -kept.stamp)
+        end = bisect_right(self._names, prefix, first, key=lambda name: name[: len(prefix)])
+        # A page of very many is found sooner by the stamps than by sorting all of them for each page.
+        if limit is not None and (end - first) ** 2 > limit * len(sessions):
+            return (kept for kept in self._behind(after) if kept.name.startswith(prefix))
+        found = sorted([sessions[name] for name in self._names[first:end]], key=lambda kept: -kept.stamp)
         return (kept for kept in found if after is None or kept.stamp < after)
 
     async def info(self, session: str) -> SessionInfo | None:

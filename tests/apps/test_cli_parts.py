@@ -45,6 +45,7 @@ from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.core.codec import encode
 from turnwheel.engine.inspect.explain import Explanation, Moment
 from turnwheel.engine.inspect.listing import Listed
 from turnwheel.engine.inspect.run_tree import RunInfo
@@ -332,7 +333,8 @@ def test_the_account_of_a_call_is_told_with_its_times() -> None:
 
 
 def listed(session: str, parent: str = "") -> Listed:
-    return Listed(session=session, created=0.0, updated=0.0, about=SessionSummary(parent=parent))
+    row = encode(SessionSummary(parent=parent), SessionSummary)
+    return Listed(session=session, created=0.0, updated=0.0, row=row)
 
 
 @pytest.mark.parametrize(

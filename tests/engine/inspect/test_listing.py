@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
 import sys
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,12 +18,15 @@ import pytest
 from turnwheel import MemoryStore, SQLiteStore
 from turnwheel.engine import delete, described, latest, listed, prune
 from turnwheel.engine.core.codec import encode
-from turnwheel.engine.journal.summary import SessionKind, SessionSummary
+from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
 from turnwheel.performers import SessionInfo, Store
 from turnwheel.testing.stores import StoreOver
 
+# Different rows in each store: decoded ones are remembered, and cost fewer lines.
+STORES = itertools.count()
 
-def about(number: int) -> bytes:
+
+def about(number: int, filled: int = 0) -> bytes:
     """The summary of a session; each tenth is a child of the one before."""
     child = number % 10 == 9
     row = SessionSummary(
@@ -29,6 +34,7 @@ def about(number: int) -> bytes:
         cwd=f"/nowhere/{number % 7}",
         kind=SessionKind.CHILD if child else SessionKind.MAIN,
         parent=name(number - 1) if child else "",
+        messages=filled,
     )
     return encode(row, SessionSummary)
 
@@ -38,7 +44,8 @@ def name(number: int) -> str:
 
 
 async def fill(store: Store, sessions: int) -> None:
-    await asyncio.gather(*(store.append(name(one), 0, [b"x"], about(one)) for one in range(sessions)))
+    filled = next(STORES)
+    await asyncio.gather(*(store.append(name(one), 0, [b"x"], about(one, filled)) for one in range(sessions)))
 
 
 async def busiest_turn(work: Coroutine[Any, Any, object]) -> int:
@@ -64,6 +71,7 @@ async def busiest_turn(work: Coroutine[Any, Any, object]) -> int:
 
 WORK: dict[str, Callable[[Store], Coroutine[Any, Any, object]]] = {
     "all": listed,
+    "all of a prefix": lambda store: listed(store, prefix="s"),
     "a page": lambda store: listed(store, 50),
     "latest": lambda store: latest(store, "/nowhere/at/all"),
     "one": lambda store: described(store, "s0001"),
@@ -87,6 +95,18 @@ async def test_no_turn_of_the_loop_is_longer_where_there_are_more_sessions(
         longest.append(await busiest_turn(WORK[work](store)))
         await store.close()
     assert longest[1] < 1.1 * longest[0]
+
+
+async def test_the_rows_of_a_list_cost_a_garbage_collection_nothing() -> None:
+    store = MemoryStore()
+    await fill(store, 450)
+    await store.append("unreadable", 0, [b"no entry"])
+    found = await listed(store)
+    gc.collect()
+    # A collection visits all tracked objects in one turn of the loop, so no row may be one or hold one.
+    assert not [one for one in found if gc.is_tracked(one) or any(map(gc.is_tracked, gc.get_referents(one)))]
+    assert found[0].about.state is SessionStatus.UNREADABLE
+    assert [one.about.title for one in found[1:]] == [f"number {number}" for number in range(449, -1, -1)]
 
 
 class Asked(StoreOver):
