@@ -8,14 +8,13 @@ questions; whether one is open, the session knows.
 
 from __future__ import annotations
 
-import binascii
 import json
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast, final
 from urllib.parse import unquote_to_bytes
 
 import attrs
+import msgspec
 
 from ..effects.errors import ArgumentError
 from ..effects.events import Approve, ApproveAlways, Decision, Deny
@@ -76,16 +75,18 @@ def _resumed(entry: JsonObject) -> tuple[str, Decision]:
     if isinstance(payload, bool):
         payload = {"approved": payload}
     said = _object(payload, "resume[].payload")
-    if not isinstance(said.get("approved"), bool):
-        msg = f"resume[].payload.approved must be true or false; got {_shown(said.get('approved'))}"
-        raise ArgumentError(msg)
-    if not said["approved"]:
-        return request, Deny(_text(said.get("reason", ""), "resume[].payload.reason"))
-    if said.get("always") is True:
+    approved = _flag(said.get("approved"), "resume[].payload.approved")
+    # Python clients write null for each optional field that has no value.
+    always = said.get("always") is not None and _flag(said["always"], "resume[].payload.always")
+    reason = _optional_text(said.get("reason"), "resume[].payload.reason")
+    arguments = said.get("arguments")
+    if arguments is not None:
+        arguments = json.dumps(_object(arguments, "resume[].payload.arguments"))
+    if not approved:
+        return request, Deny(reason)
+    if always:
         return request, ApproveAlways()
-    if said.get("arguments") is None:
-        return request, Approve()
-    return request, Approve(arguments=json.dumps(_object(said["arguments"], "resume[].payload.arguments")))
+    return request, Approve() if arguments is None else Approve(arguments=arguments)
 
 
 def _ag_ui_parts(message: JsonObject) -> Iterator[str | Binary]:
@@ -132,8 +133,9 @@ def _approvals(parts: Iterable[object]) -> Iterator[tuple[str, Decision]]:
         if part.get("state") == "approval-responded":
             approval = _object(part.get("approval"), "parts[].approval")
             request = _text(approval.get("id"), "parts[].approval.id")
-            reason = _text(approval.get("reason") or "", "parts[].approval.reason")
-            yield request, Approve() if approval.get("approved") is True else Deny(reason)
+            reason = _optional_text(approval.get("reason"), "parts[].approval.reason")
+            approved = _flag(approval.get("approved"), "parts[].approval.approved")
+            yield request, Approve() if approved else Deny(reason)
 
 
 def _ui_parts(message: JsonObject) -> Iterator[str | Binary]:
@@ -154,7 +156,7 @@ def _file(part: JsonObject) -> Binary:
         raise ArgumentError(msg)
     content = _bytes(data) if head.endswith(";base64") else unquote_to_bytes(data)
     media_type = _text(part.get("mediaType"), "parts[].mediaType")
-    return Binary(media_type=media_type, data=content, name=_text(part.get("filename") or "", "filename"))
+    return Binary(media_type=media_type, data=content, name=_optional_text(part.get("filename"), "filename"))
 
 
 # What both have
@@ -200,10 +202,22 @@ def _text(value: object, what: str) -> str:
     return value
 
 
+def _optional_text(value: object, what: str) -> str:
+    return "" if value is None else _text(value, what)
+
+
+def _flag(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        msg = f"{what} must be true or false; got {_shown(value)}"
+        raise ArgumentError(msg)
+    return value
+
+
 def _bytes(text: str) -> bytes:
     try:
-        return b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+        # b64decode takes more padding than there may be.
+        return msgspec.convert(text, bytes)
+    except msgspec.ValidationError as error:
         msg = f"the data of a file must be Base64; got {_shown(text)}"
         raise ArgumentError(msg) from error
 

@@ -71,6 +71,7 @@ UNBEGUN = "the model was not asked yet; it is asked now"
 
 PART_PARAMETERS = (
     Parameter(name="from", about="the number of the first step", schema=whole(0)),
+    Parameter(name="cursor", about="next of the part before, in the place of from", schema=whole(0)),
     Parameter(name="limit", about="at most so many steps", schema=whole(1, MOST_OUTLINED)),
 )
 COMPARE_PARAMETERS = (Parameter(name="other", about="the id of the other session"),)
@@ -230,7 +231,7 @@ class ConsoleRoutes:
         one_step, other_step = parting_step(found.one), parting_step(found.other)
         return DifferenceBody(one=one_step, other=other_step, where=found.where)
 
-    @operation("GET", f"{ONE_SESSION}/test.py", gives="text/x-python")
+    @operation("GET", f"{ONE_SESSION}/test.py", gives="text/x-python", refuses=(HTTPStatus.CONFLICT,))
     async def test(self, call: HttpCall) -> Response:
         """A test for pytest that plays the session again."""
         _, name = await self.opens.find(call.names, call.session)

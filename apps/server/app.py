@@ -213,7 +213,13 @@ class AgentServer:
         del call
         return Response('{"status":"ok"}', media_type="application/json")
 
-    @operation("GET", "/readyz", gives="application/json", open=True)
+    @operation(
+        "GET",
+        "/readyz",
+        gives="application/json",
+        open=True,
+        refuses=(HTTPStatus.SERVICE_UNAVAILABLE,),
+    )
     async def get_ready(self, call: HttpCall) -> Response:
         """Whether the server takes work; *resuming* while it looks for runs that were left in the middle."""
         del call

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Generic, Literal, TypeVar, final
 
 import msgspec
 
 from ...effects.permissions import PermissionMode
-from ...effects.validators import MAX_DENIAL, MAX_PROMPT, MAX_WORD
+from ...effects.validators import MAX_DENIAL, MAX_PROMPT, MAX_PROMPT_FILES, MAX_WORD
 from .operations import LARGEST
 
 T = TypeVar("T")
 
-# Ids that need no escaping in a path but the obvious one, and are no path of their own.
-SESSION_ID = r"^(?!\.{1,2}$)[A-Za-z0-9._~:@+=,-]{1,200}$"
+# Ids that need no escaping in a path but the obvious one, and are no path of their own. In Python `$` also
+# matches before a line end, so nothing may follow it.
+SESSION_ID = r"^(?!\.{1,2}$)[A-Za-z0-9._~:@+=,-]{1,200}$(?![\s\S])"
 
 
 class _Given(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +40,9 @@ class FileBody(_Given):
     name: Annotated[str, msgspec.Meta(max_length=MAX_WORD)] = ""
 
 
+Files = Annotated[tuple[FileBody, ...], msgspec.Meta(max_length=MAX_PROMPT_FILES)]
+
+
 @final
 class NewSession(_Given):
     """A session to begin; without *id* it gets one, and with a *prompt* it begins to run."""
@@ -45,7 +50,7 @@ class NewSession(_Given):
     agent: str | None = None
     id: NewId | None = None
     prompt: SpokenText | None = None
-    files: tuple[FileBody, ...] = ()
+    files: Files = ()
 
 
 @final
@@ -59,7 +64,7 @@ class NewMessage(_Given):
     text: Annotated[str, msgspec.Meta(max_length=MAX_PROMPT)] = ""
     mode: Literal["queue", "steer", "now"] = "queue"
     id: GivenId | None = None
-    files: tuple[FileBody, ...] = ()
+    files: Files = ()
 
 
 class _Decided(_Given, tag_field="decision"):
@@ -108,12 +113,14 @@ def _event(tag: str, **fields: dict[str, Any]) -> dict[str, Any]:
 
 
 _ANY_TEXT = {"type": "string"}
+_ID = {"type": "string", "minLength": 1, "maxLength": MAX_WORD}
+_SPOKEN = {"type": "string", "maxLength": MAX_PROMPT, "pattern": SPOKEN}
 _DECISIONS = {"oneOf": [_event(tag) for tag in ("Approve", "ApproveAlways", "Deny")]}
 # The inputs of people. `moves` has the others as a whole, ready to be tried.
 EVENTS_OF_PEOPLE = {
     "oneOf": [
-        _event("UserSent", id=_ANY_TEXT, text=_ANY_TEXT),
-        _event("UserSteered", id=_ANY_TEXT, text=_ANY_TEXT),
+        _event("UserSent", id=_ID, text=_SPOKEN),
+        _event("UserSteered", id=_ID, text=_SPOKEN),
         _event("ApprovalGiven", request=_ANY_TEXT, decision=_DECISIONS),
         _event("CallCancelled", call=_ANY_TEXT),
         _event("Interrupted"),
@@ -160,26 +167,114 @@ class TriedEvent(_Given):
     event: GivenEvent
 
 
-# Posts of front ends: what is read of them in any case. Of the messages it is the last one alone, which no
-# schema can say.
+# Posts of front ends, as far as they are read. Of the messages only the last one is, which no schema can say:
+# so all have to be well made.
 _POSTED_LIST = {"type": ["array", "null"]}
 _POSTED_SESSION = {"type": "string", "pattern": SESSION_ID}
+_MIME = {"type": "string", "maxLength": MAX_WORD}
+
+
+def _object(required: Sequence[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": [*required], "properties": properties}
+
+
+def _if(condition: dict[str, Any], then: dict[str, Any], otherwise: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "if": condition, "then": then, "else": otherwise}
+
+
+def _is(name: str, value: str) -> dict[str, Any]:
+    return _object([name], **{name: {"const": value}})
+
+
+_TEXT_PART = _object(["type", "text"], type={"const": "text"}, text=_ANY_TEXT)
+_SPOKEN_PART = _object(["type", "text"], type={"const": "text"}, text=_SPOKEN)
+
+_DATA = _object(
+    ["type", "value", "mimeType"],
+    type={"const": "data"},
+    value={"type": "string", "pattern": BASE64},
+    mimeType=_MIME,
+)
+_AG_UI_FILE = _object(["source"], type={"not": {"const": "text"}}, source=_DATA)
+_AG_UI_PROMPT = _object(
+    ["id", "content"],
+    id=_ID,
+    content={
+        "anyOf": [
+            _SPOKEN,
+            {
+                "type": "array",
+                "items": {"anyOf": [_TEXT_PART, _AG_UI_FILE]},
+                "contains": {"anyOf": [_SPOKEN_PART, _AG_UI_FILE]},
+            },
+        ]
+    },
+)
+_APPROVED = _object(
+    ["approved"],
+    approved={"type": "boolean"},
+    always={"type": ["boolean", "null"]},
+    arguments={"type": ["object", "null"]},
+    reason={"type": ["string", "null"], "maxLength": MAX_DENIAL},
+)
+_RESUME_ENTRY = {
+    **_object(["interruptId"], interruptId=_ANY_TEXT),
+    "anyOf": [
+        _is("status", "cancelled"),
+        _object(["payload"], payload={"anyOf": [{"type": "boolean"}, _APPROVED]}),
+    ],
+}
 _AG_UI_POST = {
     "properties": {
         "threadId": _POSTED_SESSION,
         "runId": _ANY_TEXT,
-        "messages": _POSTED_LIST,
-        "resume": {**_POSTED_LIST, "items": {"type": "object", "required": ["interruptId"]}},
+        "messages": {**_POSTED_LIST, "items": _if(_is("role", "user"), _AG_UI_PROMPT, {})},
+        "resume": {**_POSTED_LIST, "items": _RESUME_ENTRY},
     },
     "required": ["threadId", "runId"],
     "examples": [
         {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hello"}]}
     ],
 }
+
+_URL_OF_DATA = rf"^data:([^,]*;base64,{BASE64[1:-1]}|(?![^,]*;base64,)[^,]*,[\s\S]*)$"
+_UI_FILE = _object(
+    ["type", "url", "mediaType"],
+    type={"const": "file"},
+    url={"type": "string", "pattern": _URL_OF_DATA},
+    mediaType=_MIME,
+    filename={"type": ["string", "null"], "maxLength": MAX_WORD},
+)
+_UI_OTHER = _object([], type={"not": {"enum": ["text", "file"]}})
+_UI_PROMPT = _object(
+    ["id", "parts"],
+    id=_ID,
+    parts={
+        "type": "array",
+        "items": {"anyOf": [_TEXT_PART, _UI_FILE, _UI_OTHER]},
+        "contains": {"anyOf": [_SPOKEN_PART, _UI_FILE]},
+    },
+)
+_UI_APPROVAL = _object(
+    ["id", "approved"],
+    id=_ANY_TEXT,
+    approved={"type": "boolean"},
+    reason={"type": ["string", "null"], "maxLength": MAX_DENIAL},
+)
+_UI_ANSWERS = _object(
+    [],
+    parts={
+        **_POSTED_LIST,
+        "items": _if(_is("state", "approval-responded"), _object(["approval"], approval=_UI_APPROVAL), {}),
+    },
+)
 _UI_MESSAGES_POST = {
     "properties": {
         "id": _POSTED_SESSION,
-        "messages": _POSTED_LIST,
+        "messages": {
+            **_POSTED_LIST,
+            "items": _if(_is("role", "user"), _UI_PROMPT, _if(_is("role", "assistant"), _UI_ANSWERS, {})),
+        },
         "trigger": {"const": "submit-message"},
     },
     "required": ["id"],

@@ -9,7 +9,7 @@ from ...effects import events
 from ...effects.errors import CallerError
 from ...effects.records import Change
 from ...engine.core.codec import TAG, UNREADABLE, converter, structure
-from ...engine.inspect.fork import Replacement
+from ...engine.inspect.fork import Replacement, check_replacement
 from .problems import Refused
 
 # Each kind by its tag. What a machine makes for itself is none of them.
@@ -49,6 +49,9 @@ def _value_of(plain: dict[str, Any], kinds: dict[str, Any], at: float, what: str
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
     if not same:
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    # An input that no session takes, such as an empty prompt, is not tried either.
+    if isinstance(made, events.Post):
+        check_replacement(made)
     return made
 
 

@@ -17,6 +17,20 @@ from .problems import PROBLEM_TYPE, ProblemBody
 
 REFERENCE = "#/components/schemas/{name}"
 
+REFUSALS = {
+    HTTPStatus.BAD_REQUEST: "The body is nested too deeply",
+    HTTPStatus.UNAUTHORIZED: "No token, or an unknown one",
+    HTTPStatus.FORBIDDEN: "The host or the origin may not call",
+    HTTPStatus.NOT_FOUND: "The request names something that is not there",
+    HTTPStatus.CONFLICT: "Over or busy, or impossible in the present state",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "The request is malformed",
+    HTTPStatus.TOO_MANY_REQUESTS: "A limit is reached; try again later",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The store fails, the server is ending, or another one took the run over",
+}
+REUSED_KEY = "the Idempotency-Key came with another body before"
+OF_BODIES = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
+
 # What leads from a session in an answer to the operations on it. Its steps are numbered from 0; a question or
 # a call need not be there.
 FOUND_IN_SESSION = {"id": "$response.body#/id", "number": "0"}
@@ -39,7 +53,7 @@ def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]
     for each in operations:
         body = next(known) if each.takes is not None else None
         answer = None if each.gives is None else next(known) if not isinstance(each.gives, str) else {}
-        plain = _operation(each, body, answer, problem)
+        plain = _operation(each, body, answer, problem, secured=secured)
         paths.setdefault(each.path, {})[each.method.lower()] = plain
         if each.gives is SessionBody and (each.status is HTTPStatus.CREATED or each.method == "GET"):
             plain["responses"][str(int(each.status))]["links"] = links
@@ -53,6 +67,27 @@ def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]
     }
 
 
+def refusals_of(each: Operation, *, secured: bool) -> dict[HTTPStatus, str]:
+    """What each status means with which *each* refuses a request; *secured* as for `openapi`."""
+    statuses = {HTTPStatus.FORBIDDEN, *each.refuses}
+    if not each.open:
+        statuses |= {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+        statuses |= {HTTPStatus.UNAUTHORIZED} if secured else set()
+    if _in_path(each):
+        statuses.add(HTTPStatus.NOT_FOUND)
+    if each.method == "POST":
+        statuses.add(HTTPStatus.CONFLICT)
+    if each.takes is not None:
+        statuses |= {*OF_BODIES}
+    if each.keyed or any(one.schema != {"type": "string"} for one in each.parameters):
+        statuses.add(HTTPStatus.UNPROCESSABLE_ENTITY)
+    meanings = {status: REFUSALS[status] for status in sorted(statuses)}
+    if HTTPStatus.UNPROCESSABLE_ENTITY in meanings:
+        cases = [meanings[HTTPStatus.UNPROCESSABLE_ENTITY], each.unsaid, REUSED_KEY if each.keyed else ""]
+        meanings[HTTPStatus.UNPROCESSABLE_ENTITY] = "; ".join(filter(None, cases))
+    return meanings
+
+
 def _in_path(each: Operation) -> list[str]:
     return re.findall(r"{(\w+)}", each.path)
 
@@ -62,7 +97,12 @@ def _link(to: Operation) -> dict[str, Any]:
 
 
 def _operation(
-    each: Operation, body: dict[str, Any] | None, answer: dict[str, Any] | None, problem: dict[str, Any]
+    each: Operation,
+    body: dict[str, Any] | None,
+    answer: dict[str, Any] | None,
+    problem: dict[str, Any],
+    *,
+    secured: bool,
 ) -> dict[str, Any]:
     kind = each.gives if isinstance(each.gives, str) else "application/json"
     content = {} if answer is None else {"content": {kind: {"schema": answer}}}
@@ -74,13 +114,16 @@ def _operation(
         {"name": one.name, "in": one.place, "description": one.about, "schema": one.schema}
         for one in (*each.parameters, *([KEY] if each.keyed else []))
     ]
+    why_not = {"content": {PROBLEM_TYPE: {"schema": problem}}}
+    refusals = refusals_of(each, secured=secured)
     plain: dict[str, Any] = {
         "summary": each.about,
         "operationId": each.name,
         "parameters": [*in_path, *others],
         "responses": {
             str(int(each.status)): {"description": each.about, **content},
-            "default": {"description": "Why not", "content": {PROBLEM_TYPE: {"schema": problem}}},
+            **{str(int(status)): {"description": text, **why_not} for status, text in refusals.items()},
+            "default": {"description": "A fault of the server", **why_not},
         },
     }
     if each.nothing:

@@ -100,7 +100,8 @@ class Operation:
     conversation or the arguments of a call may come in it. *gives* is the type of its answer, which has
     *status*, or the media type of one that is no JSON. *open* is for those without a token, too. *nothing*
     says when it answers without a body, which is then no content. What is *keyed* is done once for each
-    `Idempotency-Key`.
+    `Idempotency-Key`. *refuses* are statuses of refusals besides those that follow from the other fields.
+    *unsaid* lists for which bodies it answers 422 although the schema allows them.
     """
 
     method: str
@@ -115,6 +116,8 @@ class Operation:
     open: bool = False
     nothing: str = ""
     keyed: bool = False
+    refuses: tuple[HTTPStatus, ...] = ()
+    unsaid: str = ""
 
     @property
     def name(self) -> str:

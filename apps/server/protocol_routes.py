@@ -25,6 +25,11 @@ UI_MESSAGES = Protocol(
     tail=b"data: [DONE]\n\n",
 )
 
+UNSAID_POSTS = (
+    "a question has two answers; the arguments do not fit the tool; "
+    "the last message has more text or files than a prompt may have"
+)
+
 CHAT = "/api/agents/{agent}/ui-messages"
 
 
@@ -35,12 +40,19 @@ class ProtocolRoutes:
     opens: OpenSessions
     streams: Streams
 
-    @operation("POST", "/api/agents/{agent}/ag-ui", takes=AgUiPost, large=True, gives="text/event-stream")
+    @operation(
+        "POST",
+        "/api/agents/{agent}/ag-ui",
+        takes=AgUiPost,
+        large=True,
+        gives="text/event-stream",
+        unsaid=UNSAID_POSTS,
+    )
     async def ag_ui(self, call: HttpCall) -> Response | EventStream:
         """Run an agent as AG-UI has it: a RunAgentInput is answered with its events."""
         return await self._answers(AG_UI).answer(call, posted_to_ag_ui(call.body))
 
-    @operation("POST", CHAT, takes=UiMessagesPost, large=True, gives="text/event-stream")
+    @operation("POST", CHAT, takes=UiMessagesPost, large=True, gives="text/event-stream", unsaid=UNSAID_POSTS)
     async def ui_messages(self, call: HttpCall) -> Response | EventStream:
         """Run an agent as the AI SDK has it: messages are answered with chunks."""
         return await self._answers(UI_MESSAGES).answer(call, posted_to_ui_messages(call.body))

@@ -17,6 +17,7 @@ from ...effects.errors import ConfigError, UnknownCall, UnknownRequest, UnknownS
 from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel, SetThinking
+from ...effects.validators import MAX_ATTACHED
 from ...engine.inspect.archive import delete
 from ...engine.inspect.export import export_entries
 from ...engine.inspect.listing import described, listed
@@ -61,6 +62,7 @@ LIST_PARAMETERS = (
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_LISTED)),
     Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
+LARGE_FILES = f"the files have more than {MAX_ATTACHED:,} bytes"
 # The prompt that a session is made with, where its sender gave no key: the same session has it once.
 FIRST_PROMPT = "first-prompt"
 
@@ -127,7 +129,15 @@ class SessionRoutes:
     # Beginning, looking, ending
 
     @operation(
-        "POST", "/api/sessions", takes=NewSession, large=True, gives=SessionBody, status=CREATED, keyed=True
+        "POST",
+        "/api/sessions",
+        takes=NewSession,
+        large=True,
+        gives=SessionBody,
+        status=CREATED,
+        keyed=True,
+        refuses=(HTTPStatus.NOT_FOUND,),
+        unsaid=LARGE_FILES,
     )
     async def create(self, call: HttpCall) -> SessionBody:
         """Begin a session, or find the one that has this id already."""
@@ -201,6 +211,7 @@ class SessionRoutes:
         gives=AcceptedBody,
         status=ACCEPTED,
         keyed=True,
+        unsaid=LARGE_FILES,
     )
     async def message(self, call: HttpCall) -> AcceptedBody:
         """A prompt, or a steer of the run that goes on."""
@@ -227,6 +238,7 @@ class SessionRoutes:
         large=True,
         gives=AnsweredBody,
         keyed=True,
+        unsaid="the arguments do not fit the tool",
     )
     async def answer(self, call: HttpCall) -> AnsweredBody:
         """Answer a question; the run goes on by itself."""
@@ -348,6 +360,7 @@ class SessionRoutes:
         gives=SessionBody,
         status=CREATED,
         keyed=True,
+        unsaid="the step takes no such replacement",
     )
     async def fork(self, call: HttpCall) -> SessionBody:
         """Copy a session up to a step, to go on from there in another way."""

@@ -3,8 +3,8 @@ Lists the sessions of a store with their summaries, and finds the latest one of 
 
 Theory of operation. A store may have a hundred thousand sessions. They are read and decoded page by page, and
 between two pages the store does the appends that wait, and the event loop what others want of it. A full
-garbage collection holds up the loop for all tracked objects, and decoded summaries of a long list are 400,000.
-So a `Listed` keeps its summary as bytes, and is not tracked.
+garbage collection holds up the loop while it visits all tracked objects, and a decoded summary has four. So a
+`Listed` keeps its summary as bytes, and is not tracked.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Listed(msgspec.Struct, kw_only=True, frozen=True, gc=False):
         return _decoded(self.row)
 
 
-# Two pages: whoever lists sessions looks at the summaries of a page before the next one is read.
+# Two pages: a caller looks at the summaries of one page before it reads the next one.
 @lru_cache(2 * PAGE)
 def _decoded(row: bytes) -> SessionSummary:
     summary: SessionSummary = decode(row, SessionSummary)

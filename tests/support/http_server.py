@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, final
 
@@ -15,6 +16,7 @@ from support.patience import PATIENCE
 
 from turnwheel import Agent, MemoryStore, tool
 from turnwheel.apps.server.app import AgentServer, create_app
+from turnwheel.apps.server.openapi import refusals_of
 from turnwheel.effects import CallModel
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import Reply, ScriptedModel
@@ -78,6 +80,26 @@ def scripted(*replies: Reply, partial: bool = False, **more: Any) -> Agent:
     )
 
 
+def declared_by(server: AgentServer) -> Callable[[httpx.Response], Awaitable[None]]:
+    """Check that the document of *server* names the status of each answer; faults (500) are its default."""
+    known = {
+        (each.method, re.sub(r"{\w+}", "[^/]+", each.path)): {
+            each.status,
+            *refusals_of(each, secured=bool(server.access.tokens)),
+            *([204] if each.nothing else []),
+        }
+        for each in server.operations
+    }
+
+    async def check(answer: httpx.Response) -> None:
+        asked = answer.request
+        for (method, path), statuses in known.items():
+            if method == asked.method and re.fullmatch(path, asked.url.path) and answer.status_code != 500:
+                assert answer.status_code in statuses, f"{asked.method} {asked.url}: {answer.status_code}"
+
+    return check
+
+
 @asynccontextmanager
 async def serving(
     agents: Mapping[str, Agent] | Agent,
@@ -91,6 +113,11 @@ async def serving(
     transport = httpx.ASGITransport(app)
     async with (
         server,
-        httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client,
+        httpx.AsyncClient(
+            transport=transport,
+            base_url="http://test",
+            headers=headers,
+            event_hooks={"response": [declared_by(server)]},
+        ) as client,
     ):
         yield Asking(server, client, app)

@@ -203,6 +203,8 @@ async def test_an_answer_that_another_one_of_its_post_closes_is_no_mistake() -> 
         ("default/ag-ui", {"threadId": "none", "runId": "r", "messages": []}, 404),
         ("other/ag-ui", {"threadId": "t", "runId": "r", "messages": [said("Pay")]}, 404),
         ("default/ag-ui", {"threadId": "a/b", "runId": "r", "messages": [said("Pay")]}, 422),
+        ("default/ag-ui", {"threadId": "t\n", "runId": "r", "messages": [said("Pay")]}, 422),
+        ("default/ui-messages", {"id": "t\n", "messages": [said("Pay")]}, 422),
         ("default/ui-messages", {"id": "t", "messages": [], "trigger": "regenerate-message"}, 422),
     ],
 )

@@ -343,7 +343,7 @@ async def test_the_document_has_every_operation_and_the_page_loads_nothing() -> 
         assert begun["interrupt"] == {"operationId": "interrupt", "parameters": known}
         assert begun["step"] == {"operationId": "step", "parameters": {**known, "number": "0"}}
         resumed = document["paths"]["/api/agents/{agent}/ui-messages/{id}/stream"]["get"]["responses"]
-        assert {*resumed} == {"200", "204", "default"}
+        assert {*resumed} == {"200", "204", "403", "404", "429", "503", "default"}
         page = await server.get("/docs")
         assert "Begin a session" in page
         assert "http" not in page.replace("http-", "")
