@@ -83,6 +83,17 @@ class DeferredItems(Items[T]):
                 self._items[begin:end] = read()
                 del self._unread[begin, end]
 
+    def copy(self, length: int) -> DeferredItems[T]:
+        """A list of the first *length* items, which are still read when one is looked at."""
+        for begin, end in self._unread:
+            if begin < length < end:
+                self._read(range(begin, end))
+                break
+        copied = DeferredItems[T](())
+        copied._items = self._items[:length]
+        copied._unread = {part: read for part, read in self._unread.items() if part[1] <= length}
+        return copied
+
     def append(self, item: T, /) -> None:
         """Add *item*."""
         self._items.append(item)
@@ -126,9 +137,9 @@ class History:  # noqa: PLW1641  # equal by content, which no hash should walk
 
     def append(self, message: Message) -> History:
         """This history and *message*; what this value holds stays as it is."""
-        log = self.log
-        if len(log.items) != self.length:
-            log = Log(log.items[: self.length])
+        log, items = self.log, self.log.items
+        if len(items) != self.length:
+            log = Log(items.copy(self.length) if isinstance(items, DeferredItems) else items[: self.length])
         log.items.append(message)
         return History(log, self.length + 1, self.revision)
 

@@ -199,11 +199,15 @@ def restored(bodies: Iterable[bytes], most: int | None = None) -> Restored | Non
 
     Raises `JournalError` for one that cannot be read here.
     """
-    there = {part.head.position: part for part in map(_taken_apart, bodies)}
-    early = [position for position in there if most is None or position <= most]
-    if not early:
+    there = dict[int, _Part]()
+    for part in map(_taken_apart, bodies):
+        # They come by their positions.
+        if most is not None and part.head.position > most:
+            break
+        there[part.head.position] = part
+    if not there:
         return None
-    at = max(early)
+    at = max(there)
     chain = [there[at]]
     while after := chain[-1].head.after:
         if after not in there or after >= at:

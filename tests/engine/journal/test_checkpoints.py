@@ -224,7 +224,7 @@ def test_the_latest_checkpoint_that_is_early_enough_is_taken_and_needs_those_bef
     first, chain = checkpoint(state, 1, b"1")
     second, _ = checkpoint(state, 3, b"3", chain)
     for most, position in ((None, 3), (3, 3), (2, 1), (1, 1)):
-        assert got([second, first], most).position == position
+        assert got([first, second], most).position == position
     assert restored([first, second], 0) is None
     assert restored([]) is None
     with pytest.raises(JournalError, match="a checkpoint at 3 goes on from one at 1, which is not there"):
@@ -282,6 +282,24 @@ def test_only_the_part_of_a_history_is_read_that_is_looked_at() -> None:
     assert read == [20, 0, 10]
     assert [message.text for message in longer] == [f"{number}" for number in range(31)]
     assert read == [20, 0, 10]
+
+
+def test_a_history_that_goes_another_way_reads_no_more_than_the_part_in_which_it_does() -> None:
+    read: list[int] = []
+
+    def part(begin: int) -> list[Message]:
+        read.append(begin)
+        return [user(f"{number}") for number in range(begin, begin + 10)]
+
+    log = Log[Message](DeferredItems([(10, partial(part, begin)) for begin in (0, 10, 20)]))
+    History(log, 30).append(user("30"))
+    at_a_bound = History(log, 20).append(user("other"))
+    assert (at_a_bound[-1].text, read) == ("other", [])
+    within = History(log, 15).append(user("other"))
+    assert (within[-1].text, within[14].text, read) == ("other", "14", [10])
+    assert [message.text for message in within] == [*map(str, range(15)), "other"]
+    assert [message.text for message in at_a_bound] == [*map(str, range(20)), "other"]
+    assert [message.text for message in History(log, 31)] == [*map(str, range(31))]
 
 
 def test_a_part_that_cannot_be_read_is_no_empty_one() -> None:
