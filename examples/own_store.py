@@ -54,11 +54,13 @@ class FileStore(Store):
                 self._write(session, there, entries, about)
             return there
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from index *start* on."""
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from index *start* to before *end*."""
         lines, there = self._found(session, incarnation)
         entries = [b64decode(entry) for line in lines for entry in line["entries"]]
-        return Entries(entries[max(start, 0) :], there)
+        return Entries(entries[max(start, 0) : None if end is None else max(end, 0)], there)
 
     async def list(
         self, limit: int | None = None, after: int | None = None, prefix: str = ""

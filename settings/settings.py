@@ -221,7 +221,7 @@ class Settings:
         name, store = self.session.id, agent.store
         if self.session.resume is not None:
             name = self.session.resume
-            if store is None or not await store.load(name):
+            if store is None or not await store.load(name, 0, 1):
                 raise UnknownSession(name)
         elif self.session.latest and store is not None:
             from ..engine.inspect.listing import latest  # noqa: PLC0415  # it needs cattrs

@@ -95,6 +95,22 @@ async def loading_starts_anywhere(store: Store) -> None:
         same(f"what is loaded from {start}", await _kept(store, "s", start), rest)
 
 
+async def loading_ends_anywhere(store: Store) -> None:
+    """`load` gives the entries before its end, which may lie outside the session or before its start."""
+    first = await store.append("s", 0, [b"a"])
+    await store.append("other", 0, [b"x", b"y"])
+    await store.append("s", 1, [b"b", b"c"])
+    await store.append("other", 2, [b"z"])
+    await store.append("s", 3, [b"d"])
+    for start in (-1, 0, 1, 2, 3, 4, 9):
+        for end in (None, -1, 0, 1, 2, 3, 4, 9, 2**70):
+            bounds = slice(max(start, 0), None if end is None else max(end, 0))
+            found = await store.load("s", start, end)
+            same(f"what is loaded from {start} to {end}", [*found], [b"a", b"b", b"c", b"d"][bounds])
+            same(f"the incarnation that is loaded from {start} to {end}", found.incarnation, first)
+    same("a part of a session that is not there", [*await store.load("unknown", 0, 1)], [])
+
+
 async def an_unknown_session_is_empty(store: Store) -> None:
     """It loads as empty, is not listed and cannot be deleted."""
     same("the entries of a session that is not there", await _kept(store, "unknown"), [])
@@ -347,9 +363,13 @@ async def a_session_keeps_its_incarnation(store: Store) -> None:
     same("the incarnation", await store.append("s", 1, [b"b"], None, first), first)
     same("the incarnation for one that names none", await store.append("s", 2, [b"c"]), first)
     same("the incarnation that is loaded", (await store.load("s")).incarnation, first)
-    same("the incarnation that is loaded at the end", (await store.load("s", 3, first)).incarnation, first)
+    same(
+        "the incarnation that is loaded at the end",
+        (await store.load("s", 3, None, first)).incarnation,
+        first,
+    )
     same("the incarnation that is listed", (await _told(store)).incarnation, first)
-    same("the entries", list(await store.load("s", 1, first)), [b"b", b"c"])
+    same("the entries", list(await store.load("s", 1, None, first)), [b"b", b"c"])
     same("the incarnation of no session", (await store.load("t")).incarnation, "")
     same("whether that of another is another", await store.append("t", 0, [b"a"]) != first, promised=True)
     same("the length in a conflict", await _refused(store, 1, [b"x"]), 3)
@@ -375,8 +395,9 @@ async def of_a_deleted_session_all_that_knew_it_are_told(store: Store) -> None:
             (store.append, (2, [b"x"], b"x")),
             (store.append, (2, [], b"x")),
             (store.append, (0, [b"x"], None)),
-            (store.load, (0,)),
-            (store.load, (2,)),
+            (store.load, (0, None)),
+            (store.load, (0, 1)),
+            (store.load, (2, None)),
             (store.delete, ()),
             *more,
         ]
@@ -530,8 +551,9 @@ async def a_long_history_is_as_it_was_told(store: Store) -> None:
                 await store.append(session, length, added, said)
                 promised.setdefault(session, []).extend(added)
                 about[session] = about.get(session, b"") if said is None else said
-        start = draw.randrange(length + 1)
-        same("what is loaded", await _kept(store, session, start), promised.get(session, [])[start:])
+        start, end = draw.randrange(length + 1), draw.choice([None, draw.randrange(length + 2)])
+        part = [*await store.load(session, start, end)]
+        same("what is loaded", part, promised.get(session, [])[start:end])
     found = await _everything(store)
     same("what is kept", {name: entries for name, (_, entries) in found.items()}, promised)
     same("what it is about", {name: info.about for name, (info, _) in found.items()}, about)

@@ -42,9 +42,11 @@ class StoreOver(Store):
         """Add *entries* to *session*; see `Store.append`."""
         return await self.kept.append(session, expected, entries, about, incarnation)
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from *start* on."""
-        return await self.kept.load(session, start, incarnation)
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from *start* to before *end*."""
+        return await self.kept.load(session, start, end, incarnation)
 
     async def list(
         self, limit: int | None = None, after: int | None = None, prefix: str = ""

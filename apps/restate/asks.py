@@ -51,6 +51,7 @@ class Load(_Word):
     session: str
     start: int
     incarnation: str
+    end: int | None = None
 
 
 @final
@@ -251,12 +252,15 @@ class AskingStore(Store):
             raise StoreConflict(session, expected, answer.actual, answer.entries)
         return expect(Accepted, answer).incarnation
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from index *start* on; see `Store.load`."""
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from index *start* to before *end*; see `Store.load`."""
         entries: list[bytes] = []
         more = True
         while more:
-            ask = Load(session=session, start=max(start, 0) + len(entries), incarnation=incarnation)
+            first = max(start, 0) + len(entries)
+            ask = Load(session=session, start=first, incarnation=incarnation, end=end)
             found = expect(Bodies, await self._answer(ask))
             entries += found.bodies
             # The rest of that one, and not of another one that took its place meanwhile.

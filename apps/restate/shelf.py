@@ -82,7 +82,7 @@ class Shelf:
             case asks.Look():
                 return FoundInfo(info=info)
             case asks.Load():
-                return await self._load(ask.session, ask.start, info)
+                return await self._load(ask.session, ask.start, info, ask.end)
             case asks.LoadCheckpoints():
                 found = await self._checkpoints(ask.session, info)
                 return Bodies(bodies=found, incarnation="" if info is None else info.incarnation)
@@ -179,19 +179,20 @@ class Shelf:
         # A turn that ended between two changes left an entry there that the journal does not have.
         return page[:there]
 
-    async def _load(self, session: str, start: int, info: Info | None) -> Bodies:
+    async def _load(self, session: str, start: int, info: Info | None, end: int | None = None) -> Bodies:
         if info is None:
             return Bodies(bodies=(), incarnation="")
+        end = info.length if end is None else min(max(end, 0), info.length)
         found: list[bytes] = []
         size, more = 0, False
-        pages = range(start // PAGE_ENTRIES, -(-info.length // PAGE_ENTRIES))
+        pages = range(start // PAGE_ENTRIES, -(-end // PAGE_ENTRIES))
         for first in pages[::PAGES_AT_ONCE]:
             some = range(first, min(first + PAGES_AT_ONCE, pages.stop))
             together = chain.from_iterable(await self._pages(session, some))
             fit = list[tuple[int, bytes | int]]()
             for at, entry in enumerate(together, first * PAGE_ENTRIES):
                 # A turn may have added to the page since this shelf looked how long the journal is.
-                if not start <= at < info.length:
+                if not start <= at < end:
                     continue
                 size += entry if isinstance(entry, int) else len(entry)
                 more = bool(found or fit) and size > ANSWER_BYTES

@@ -267,12 +267,13 @@ class TurnStore(AskingStore):
         match ask, answer:
             case asks.Append(), Accepted():
                 known = _Known(ask.expected + len(ask.entries), (), answer.incarnation)
-            case asks.Load(), Bodies():
+            case asks.Load(end=None), Bodies():
                 known = _Known(ask.start + len(answer.bodies), (), answer.incarnation, answer.more)
             case asks.LoadJournal(), asks.FoundJournal():
                 found = answer.entries
                 known = _Known(answer.start, found.bodies, found.incarnation, found.more)
-            case asks.Look() | asks.KeepCheckpoint(), _:
+            case (asks.Look() | asks.KeepCheckpoint(), _) | (asks.Load(), Bodies()):
+                # Neither changes the journal; a part of it does not tell where it ends.
                 return
             case _:
                 # It was refused or deleted: what is there now is not known.
@@ -281,16 +282,18 @@ class TurnStore(AskingStore):
         self._lengths[ask.session] = known.end
         self._known[ask.session] = known
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from index *start* on; see `Store.load`."""
-        known = self._known.get(session)
-        if self._closed or known is None or start < known.start or incarnation not in {"", known.incarnation}:
-            return await super().load(session, start, incarnation)
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from index *start* to before *end*; see `Store.load`."""
+        known = None if self._closed or end is not None else self._known.get(session)
+        if known is None or start < known.start or incarnation not in {"", known.incarnation}:
+            return await super().load(session, start, end, incarnation)
         # They are read once.
         self._known[session] = _Known(known.end, (), known.incarnation, known.more)
         found = known.entries[start - known.start :]
         if known.more:
-            found = [*found, *await super().load(session, start + len(found), known.incarnation)]
+            found = [*found, *await super().load(session, start + len(found), None, known.incarnation)]
         return Entries(found, known.incarnation)
 
     async def checkpoints(self, session: str, incarnation: str = "") -> Sequence[bytes]:

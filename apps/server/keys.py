@@ -148,7 +148,7 @@ class KeyedAnswers:
             with suppress(StoreConflict, SessionGone):
                 known = await self._read(journal)
                 if first and (place := known.places.get(note.key)) is not None:
-                    entries = await store.load(journal, place, known.incarnation)
+                    entries = await store.load(journal, place, place + 1, known.incarnation)
                     there = msgspec.json.decode(entries[0], type=Note)
                     if there != outlived:
                         return there
@@ -165,7 +165,7 @@ class KeyedAnswers:
         """What *journal* has; only what came since it was read last is loaded."""
         # Taken out meanwhile: where it cannot be read, it is read from its beginning the next time.
         before = self._known.pop(journal, None) or _Notes()
-        entries = await self._opens.store.load(journal, before.length, before.incarnation)
+        entries = await self._opens.store.load(journal, before.length, incarnation=before.incarnation)
         known = _Notes(entries.incarnation, before.length + len(entries), before.places)
         for place, entry in enumerate(entries, before.length):
             note = msgspec.json.decode(entry, type=Note)

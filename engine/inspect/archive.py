@@ -8,15 +8,16 @@ for a session that is not there, and `JournalError` for a journal that cannot be
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from ...effects.errors import ConfigError, SessionGone, UnknownCall, UnknownSession
+from ...effects.errors import ConfigError, JournalError, SessionGone, UnknownCall, UnknownSession
 from ...effects.usage import Spent
 from ...performers.slices import Slices
+from ..core.codec import decode
 from ..journal.fold import branch_targets, initial_state, read
 from ..journal.stored_checkpoints import find_state
-from ..journal.summary import SessionStatus
+from ..journal.summary import SessionKind, SessionStatus, SessionSummary
 from .bisect import Divergence, compare_labels, compare_sessions, compare_steps
 from .costs import Account, Costs
 from .explain import Explanation, Wishes, account, find_wish
@@ -205,18 +206,31 @@ async def prune(
 
 
 async def _steps(store: Store, session: str, since: int, limit: int | None) -> Iterator[ReplayedStep]:
-    """The steps of *session* of *store* from no later than *since* on."""
-    found = await find_state(store, session, most=since) if since else None
+    """The steps of *session* of *store*, from no later than *since* on and to no earlier than their limit."""
+    # A fork says behind the entries that it copied whose they are.
+    more = None if limit is None or await _is_copy(store, session) else limit
+    found = await find_state(store, session, most=since, more=more) if since else None
     # A branch among them goes back to the end of a run, which no checkpoint has.
     if found is None or branch_targets(found.behind[:limit]):
-        return replayed(await _load(store, session), session)
+        return replayed(await _load(store, session, None if more is None else since + more), session)
     return replayed(found.behind, session, found.state, found.length)
 
 
-async def _load(store: Store, session: str) -> Sequence[bytes]:
-    entries = await store.load(session)
-    # A store keeps no empty journal, so an empty one is a session that is not there.
-    if not entries:
+async def _is_copy(store: Store, session: str) -> bool:
+    """Whether *session* began as a fork, or may have: where it has no summary that says so."""
+    info = await store.info(session)
+    with suppress(JournalError):
+        if info is not None and info.about:
+            about: SessionSummary = decode(info.about, SessionSummary)
+            # Before the first run, a summary does not say what kind of session it is.
+            return about.kind is SessionKind.FORK or not about.runs
+    return True
+
+
+async def _load(store: Store, session: str, end: int | None = None) -> Sequence[bytes]:
+    entries = await store.load(session, 0, end)
+    # A store keeps no empty journal, so a session without an incarnation is not there.
+    if not entries.incarnation:
         raise UnknownSession(session)
     return entries
 

@@ -171,7 +171,7 @@ async def _row(store: Store, info: SessionInfo) -> bytes:
             _decoded(info.about)
             return info.about
     try:
-        entries = await store.load(info.session, 0, info.incarnation)
+        entries = await store.load(info.session, incarnation=info.incarnation)
         # A journal may be short, and there may be many.
         await asyncio.sleep(0)
         summary = summarize(await fold_in_slices(entries, info.session), info.session)

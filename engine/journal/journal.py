@@ -89,9 +89,9 @@ class Journal:
 
     # Reading
 
-    async def load(self, start: int = 0) -> Entries:
-        """The entries from *start* on; `SessionGone` where the session was deleted."""
-        entries = await self.store.load(self.session, start, self.incarnation)
+    async def load(self, start: int = 0, end: int | None = None) -> Entries:
+        """The entries from *start* to before *end*; `SessionGone` where the session was deleted."""
+        entries = await self.store.load(self.session, start, end, self.incarnation)
         self.incarnation = entries.incarnation
         return entries
 
@@ -128,7 +128,7 @@ class Journal:
         """
         from .encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
 
-        entries = await self.load(number)
+        entries = await self.load(number, number + 1)
         if not entries:
             return None
         entry = decode_entry(entries[0], f"entry {number} of session {self.session!r}")

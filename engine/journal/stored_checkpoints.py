@@ -42,7 +42,7 @@ class FoundState:
     """
     The *state* of a session of that *incarnation* after *length* entries, by the checkpoint *restored*.
 
-    The entries *behind* follow those.
+    The entries *behind* follow those, as far as they were read.
     """
 
     state: SessionState
@@ -53,12 +53,13 @@ class FoundState:
 
 
 async def find_state(
-    store: Store, session: str, incarnation: str = "", most: int | None = None
+    store: Store, session: str, incarnation: str = "", most: int | None = None, more: int | None = 0
 ) -> FoundState | None:
     """
     The state of *session* in *store*, after no more than *most* entries, by its latest checkpoint.
 
-    None where all of the journal has to be read.
+    With *most*, at most *more* entries behind those are read, None for all. None where a fold has to begin
+    with the first entry.
     """
     bodies = await store.checkpoints(session, incarnation)
     if not bodies:
@@ -70,7 +71,8 @@ async def find_state(
         if (begins := restored(bodies, most)) is None:
             return None
         known = begins.position
-        entries = await store.load(session, known - 1, incarnation)
+        end = None if most is None or more is None else most + more
+        entries = await store.load(session, known - 1, end, incarnation)
         behind = begins.behind(entries)
         rest = behind[: None if most is None else most - known]
         # A branch goes back to the end of a run, which no checkpoint has.

@@ -138,8 +138,15 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from index *start* on; empty for a session that is not there."""
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """
+        The entries of *session* from index *start* to before *end*; to the last one without an end.
+
+        Either may lie outside the session. Empty for a session that is not there; where it is there, and only
+        the part is empty, the incarnation says so. Entries outside the part should cost nothing.
+        """
 
     @abstractmethod
     async def list(

@@ -1,17 +1,22 @@
 """
 The chain of a signed store: it tells that a program without the key changed what is kept.
 
-Theory of operation. Each entry is signed together with the signature of the entry before it, the first one
-with the name and the incarnation of its session. The row of the session has one more signature, over its last
+Theory of operation. Each entry is signed together with the name and the incarnation of its session, its
+number, and the signature of the entry before it. The row of the session has one more signature, over its last
 entry and its summary. So no entry can be changed, moved, added or left out, neither in the middle nor at the
 end. What was whole once may come back as a whole, which no signature tells: an older copy of the file, or of
 a session in it.
+
+A part of a session is checked by itself: each entry is of this session, has this number and follows the one
+before it, and none is missing. Only a part up to the end shows that the entries lead to that end. Where an
+older copy of the file was put back and the session went on, a part in the middle may be from either history.
+A session that goes on is read to its end.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, TypeAlias, final
 
 import attrs
@@ -57,18 +62,21 @@ class Chain:
         """The signature that stands before the first entry of *session*."""
         return signature(self.key, b"session", _told(session, incarnation))
 
-    def link(self, before: bytes, number: int, at: float, body: bytes) -> bytes:
-        """The signature of entry *number*, behind the one that was signed *before*."""
+    def link(self, first: bytes, before: bytes, number: int, at: float, body: bytes) -> bytes:
+        """The signature of entry *number*, behind the one that was signed *before*; see `first`."""
         # Two numbers: they need no JSON, which takes longer than the signature.
-        return signature(self.key, b"entry", before, f"{number} {at!r}".encode(), body)
+        return signature(self.key, b"entry", first, before, f"{number} {at!r}".encode(), body)
 
-    def check_entries(self, end: SessionEnd, number: int, before: bytes, rows: Iterable[SignedRow]) -> None:
-        """Raise `JournalError` unless *rows* are the entries from *number* on, up to *end*."""
-        for count, (at, body, signed) in enumerate(rows, number):
-            if not (isinstance(body, bytes) and signs(signed, self.link(before, count, at, body))):
-                raise tampered(end.session, f"entry {count}")
+    def check_entries(self, end: SessionEnd, part: range, before: bytes, rows: Sequence[SignedRow]) -> None:
+        """Raise `JournalError` unless *rows* are the entries of *part*; a part up to *end* leads there."""
+        first = self.first(end.session, end.incarnation)
+        for number, (at, body, signed) in enumerate(rows, part.start):
+            if not (isinstance(body, bytes) and signs(signed, self.link(first, before, number, at, body))):
+                raise tampered(end.session, f"entry {number}")
             before = signed
-        if before != end.last:
+        if len(rows) != len(part):
+            raise tampered(end.session, f"entry {part.start + len(rows)}")
+        if part.stop == end.length and before != end.last:
             raise tampered(end.session, f"entry {end.length - 1}")
 
     def checkpoint(self, session: str, incarnation: str, position: int, body: bytes) -> bytes:

@@ -100,12 +100,17 @@ class MemoryStore(Store):
                 kept.about = about
             return kept.incarnation if kept else ""
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from index *start* on; see `Store.load`."""
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from index *start* to before *end*; see `Store.load`."""
         with self._lock:
             kept = self._find(session, incarnation)
-            # A negative start would count from the end.
-            return Entries(kept.entries[max(start, 0) :], kept.incarnation) if kept else Entries()
+            if kept is None:
+                return Entries()
+            # A negative number would count from the end.
+            part = slice(max(start, 0), None if end is None else max(end, 0))
+            return Entries(kept.entries[part], kept.incarnation)
 
     def _stamp(self, kept: _Session) -> None:
         """Put *kept* before all other sessions."""

@@ -120,9 +120,11 @@ class SQLiteStore(Store):
             work = partial(append_signed, session, expected, work, self._chain)
         return await self._do(work, "write")
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from index *start* on; see `Store.load`."""
-        chain, asked = self._chain, (session, start, incarnation)
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from index *start* to before *end*; see `Store.load`."""
+        chain, asked = self._chain, (session, start, end, incarnation)
         return await self._do(partial(load, *asked) if chain is None else partial(load_signed, *asked, chain))
 
     async def list(
@@ -391,9 +393,9 @@ _ROWS = """
 select {} from sessions
     join stretches on key between
         (select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | :start)
-        and sessions.id << 32 | 0xffffffff
+        and sessions.id << 32 | max(:start, :last)
     left join entries on entries.id between
-        stretch << 32 | max(:start - (key & 0xffffffff), 0) and stretch << 32 | 0xffffffff
+        stretch << 32 | max(:start - (key & 0xffffffff), 0) and (stretch << 32) + :last - (key & 0xffffffff)
     where session = :session order by key, entries.id
 """
 _LOAD = _ROWS.format("incarnation, body")
@@ -448,13 +450,18 @@ def append(
     return incarnation
 
 
-def load(session: str, start: int, incarnation: str, db: sqlite3.Connection) -> Entries:
-    """The entries of *session* from index *start* on."""
-    asked = {"session": session, "start": min(max(start, 0), _MOST)}
-    rows = db.execute(_LOAD, asked).fetchall()
+def load(session: str, start: int, end: int | None, incarnation: str, db: sqlite3.Connection) -> Entries:
+    """The entries of *session* from index *start* to before *end*."""
+    rows = db.execute(_LOAD, _part(session, start, end)).fetchall()
     there = rows[0][0] if rows else ""
     check_incarnation(session, incarnation, there)
     return Entries((body for _, body in rows if body is not None), there)
+
+
+def _part(session: str, start: int, end: int | None = None) -> dict[str, str | int]:
+    """The parameters of `_ROWS` for a part of *session*."""
+    last = _MOST if end is None else end - 1
+    return {"session": session, "start": min(max(start, 0), _MOST), "last": min(max(last, -1), _MOST)}
 
 
 def list_sessions(
@@ -504,32 +511,35 @@ def append_signed(
     incarnation = adding(db)
     end = _end(session, db)
     if end is not None:
-        last = chain.first(end.session, incarnation) if before is None else before.last
-        asked = {"session": session, "start": expected}
-        added = db.execute(_SIGNED, asked).fetchall() if end.length > expected else []
+        first = chain.first(end.session, incarnation)
+        last = first if before is None else before.last
+        added = db.execute(_SIGNED, _part(session, expected)).fetchall() if end.length > expected else []
         for number, (at, body, _, row) in enumerate(added, expected):
-            last = chain.link(last, number, at, body)
+            last = chain.link(first, last, number, at, body)
             db.execute("update entries set mac = ? where id = ?", (last, row))
         seal = chain.seal(attrs.evolve(end, last=last))
         db.execute("update sessions set seal = ? where session = ?", (seal, session))
     return incarnation
 
 
-def load_signed(session: str, start: int, incarnation: str, chain: Chain, db: sqlite3.Connection) -> Entries:
+def load_signed(
+    session: str, start: int, end: int | None, incarnation: str, chain: Chain, db: sqlite3.Connection
+) -> Entries:
     """As `load`."""
     with db:
         db.execute("begin")  # one look, since another process may be writing
-        end = _checked_end(session, chain, db)
-        check_incarnation(session, incarnation, "" if end is None else end.incarnation)
-        if end is None:
+        sealed = _checked_end(session, chain, db)
+        check_incarnation(session, incarnation, "" if sealed is None else sealed.incarnation)
+        if sealed is None:
             return Entries()
-        first = min(max(start, 0), end.length)
+        first = min(max(start, 0), sealed.length)
+        part = range(first, sealed.length if end is None else max(first, min(end, sealed.length)))
         # From the entry before, behind which the first one was signed.
-        asked = {"session": session, "start": max(first - 1, 0)}
-        rows = [row[:3] for row in db.execute(_SIGNED, asked)]
-    before = rows.pop(0)[2] if first and rows else chain.first(session, end.incarnation)
-    chain.check_entries(end, first, before, rows)
-    return Entries((body for _, body, _ in rows), end.incarnation)
+        found = db.execute(_SIGNED, _part(session, part.start - 1, part.stop)).fetchall()
+    rows = [row[:3] for row in found if row[3] is not None]
+    before = rows.pop(0)[2] if part.start and rows else chain.first(session, sealed.incarnation)
+    chain.check_entries(sealed, part, before, rows)
+    return Entries((body for _, body, _ in rows), sealed.incarnation)
 
 
 def list_signed(

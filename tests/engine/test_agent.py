@@ -719,9 +719,11 @@ async def test_a_run_with_a_store_rests_on_a_question_and_reads_nothing_before()
     class Read(StoreOver):
         reads = 0
 
-        async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        async def load(
+            self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+        ) -> Entries:
             self.reads += 1
-            return await super().load(session, start, incarnation)
+            return await super().load(session, start, end, incarnation)
 
     store = Read()
     agent, _ = scripted(calls(("pay", {})), store=store)

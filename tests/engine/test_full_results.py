@@ -337,9 +337,11 @@ class Counting(StoreOver):
         super().__init__()
         self.loaded: list[int] = []
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.loaded.append(start)
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
 
 async def test_no_more_is_read_than_has_to_be() -> None:

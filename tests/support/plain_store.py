@@ -26,8 +26,10 @@ class PlainStore(Store):
     ) -> str:
         return await self._kept.append(session, expected, entries, about, incarnation)
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        return await self._kept.load(session, start, incarnation)
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        return await self._kept.load(session, start, end, incarnation)
 
     async def list(
         self, limit: int | None = None, after: int | None = None, prefix: str = ""

@@ -74,10 +74,12 @@ class Tape(StoreOver):
         self._fail("after")
         return there
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         await asyncio.sleep(0)
         self._fail("load")
-        entries = await super().load(session, start, incarnation)
+        entries = await super().load(session, start, end, incarnation)
         await asyncio.sleep(0)
         return entries
 

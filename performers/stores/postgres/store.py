@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _READ_ENTRIES = """
 select incarnation, body
-    from sessions left join entries on entries.id = sessions.id and number >= $2
+    from sessions left join entries on entries.id = sessions.id and number >= $2 and number < $3
     where session = $1 order by number
 """
 _COLUMNS = "select session, length, created, updated, about, incarnation, stamp from sessions where"
@@ -150,9 +150,12 @@ class PostgresStore(Store):
         )
         return await _ended(self._asked(lambda thread: thread.append(new)))
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from index *start* on; see `Store.load`."""
-        rows = await self._call(_READ_ENTRIES, self._bytes(session), min(max(start, 0), _HIGHEST))
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from index *start* to before *end*; see `Store.load`."""
+        part = [min(max(number, 0), _HIGHEST) for number in (start, _HIGHEST if end is None else end)]
+        rows = await self._call(_READ_ENTRIES, self._bytes(session), *part)
         return Entries(*_found(session, incarnation, rows))
 
     async def list(

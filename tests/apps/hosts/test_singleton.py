@@ -97,12 +97,14 @@ class Away(StoreOver):
         super().__init__(there)
         self.fails = 0
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         if self.fails:
             self.fails -= 1
             msg = "the disk is away"
             raise StoreError(msg)
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
 
 async def test_news_that_could_not_be_read_are_looked_for_again() -> None:

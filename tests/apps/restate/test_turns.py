@@ -382,7 +382,7 @@ async def test_a_session_is_opened_in_one_step_and_what_only_its_turn_writes_is_
         assert await store.checkpoints("s") == (b"state",)
         # A reader begins with the entry that the checkpoint ends with.
         assert [*await store.load("s", 5)] == written[5:10]
-        assert [*await store.load("s", 10, "one")] == []
+        assert [*await store.load("s", 10, None, "one")] == []
         assert await store.append("s", 10, [written[10]], None, "one") == "one"
         assert [*await store.load("s", 11)] == []
         assert asked == ["LoadJournal", "Append"]
@@ -392,6 +392,35 @@ async def test_a_session_is_opened_in_one_step_and_what_only_its_turn_writes_is_
         assert [*await store.load("s", 11)] == written[11:]
         assert [*await store.load("s", 0)] == written
         assert asked[2:] == ["Load", "Load"]
+
+
+async def test_a_part_of_a_journal_is_read_in_a_step_and_does_not_say_where_the_journal_ends() -> None:
+    store, shelf = TurnStore(), Shelf(Kept(), lambda: "one")
+    written = [b"%d" % number for number in range(10)]
+    append = partial(Append, session="s", about=None, incarnation="", at=0.0)
+    await shelf.answer(append(expected=0, entries=tuple(written)))
+    async with answering(store, shelf) as asked:
+        assert [*await store.load("s")] == written
+        assert [*await store.load("s", 2, 4)] == written[2:4]
+        assert [*await store.load("s", 4, 3)] == []
+        assert [*await store.load("s", 10)] == []
+        assert asked == ["Load", "Load", "Load"]
+        assert await store.end(["s"], None)
+
+
+async def test_a_part_of_a_journal_reads_no_other_pages() -> None:
+    kept = Kept()
+    written = [b"%d" % number for number in range(40 * PAGE_ENTRIES)]
+    append = partial(Append, session="s", about=None, incarnation="", at=0.0)
+    await Shelf(kept, lambda: "one").answer(append(expected=0, entries=tuple(written)))
+    reader, kept.reads = Shelf(kept, str), 0
+    part = range(3 * PAGE_ENTRIES - 1, 5 * PAGE_ENTRIES)
+    found = await reader.answer(Load(session="s", start=part.start, end=part.stop, incarnation=""))
+    assert isinstance(found, Bodies)
+    assert [*found.bodies] == [written[number] for number in part]
+    assert not found.more
+    # How long the journal is, and three pages.
+    assert kept.reads == 1 + 3
 
 
 async def test_a_turn_asks_again_for_a_journal_of_which_it_was_refused() -> None:
@@ -405,7 +434,7 @@ async def test_a_turn_asks_again_for_a_journal_of_which_it_was_refused() -> None
             await store.append("s", 1, [b"2"])
         assert [*await store.load("s", 1)] == [b"1"]
         with pytest.raises(SessionGone):
-            await store.load("s", 2, "another")
+            await store.load("s", 2, None, "another")
         store.leave()
         with pytest.raises(StoreError, match="the store is closed"):
             await store.load("s", 2)

@@ -258,8 +258,8 @@ async def test_many_keys_of_one_session_cost_each_request_the_same(monkeypatch: 
     store = MemoryStore()
     load, loaded = store.load, list[int]()
 
-    async def counted(session: str, start: int = 0, incarnation: str = "") -> Entries:
-        entries = await load(session, start, incarnation)
+    async def counted(session: str, start: int = 0, end: int | None = None, incarnation: str = "") -> Entries:
+        entries = await load(session, start, end, incarnation)
         if session.endswith("#keys"):
             loaded.append(len(entries))
         return entries

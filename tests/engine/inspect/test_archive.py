@@ -10,6 +10,7 @@ import pytest
 from turnwheel import MemoryStore
 from turnwheel.effects import Effect
 from turnwheel.effects.errors import ConfigError, UnknownSession
+from turnwheel.engine.core.codec import encode
 from turnwheel.engine.inspect.archive import explain, replay
 from turnwheel.engine.inspect.explain import Wishes, account, find_wish
 from turnwheel.engine.inspect.replay import ReplayedStep
@@ -17,7 +18,10 @@ from turnwheel.engine.journal import fold
 from turnwheel.engine.journal.checkpoints import checkpoint
 from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state, read
+from turnwheel.engine.journal.summary import SessionKind, SessionSummary, summarize
+from turnwheel.performers import Entries, Store
 from turnwheel.performers.slices import Slices
+from turnwheel.testing import StoreOver
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 JOURNALS = sorted(GOLDEN.glob("v*/*.jsonl"))
@@ -28,7 +32,7 @@ EVERY = 10
 
 
 async def stored(entries: Sequence[bytes], every: int = EVERY) -> MemoryStore:
-    """A store with the session ``s`` of *entries*, and its checkpoints."""
+    """A store with the session ``s`` of *entries*, its checkpoints and its summary."""
     store, chain = MemoryStore(), None
     await store.append("s", 0, entries)
     state = initial_state(entries)
@@ -36,10 +40,11 @@ async def stored(entries: Sequence[bytes], every: int = EVERY) -> MemoryStore:
         if number % every == 0:
             body, chain = checkpoint(state, number, entries[number - 1], chain)
             await store.keep_checkpoint("s", number, body, chain.first)
+    await store.append("s", len(entries), [], encode(summarize(state, "s"), SessionSummary))
     return store
 
 
-async def page(store: MemoryStore, since: int = 0, limit: int | None = None) -> list[ReplayedStep]:
+async def page(store: Store, since: int = 0, limit: int | None = None) -> list[ReplayedStep]:
     return [step async for step in replay(store, "s", since, limit)]
 
 
@@ -91,6 +96,42 @@ async def test_a_page_is_read_from_the_checkpoint_before_it(monkeypatch: pytest.
     steps = await page(store, EVERY + 6, 3)
     assert [step.number for step in steps] == [16, 17, 18]
     assert seen == [*range(EVERY, EVERY + 9)]
+
+
+class Counting(StoreOver):
+    """A store that notes how many entries each read gave."""
+
+    def __init__(self, kept: Store) -> None:
+        super().__init__(kept)
+        self.given: list[int] = []
+
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        entries = await super().load(session, start, end, incarnation)
+        self.given.append(len(entries))
+        return entries
+
+
+@pytest.mark.parametrize(
+    ("since", "read"), [(2, 2 + 3), (EVERY + 6, 1 + 6 + 3)], ids=["from the beginning", "from a checkpoint"]
+)
+async def test_a_page_reads_no_entries_behind_its_end(since: int, read: int) -> None:
+    """The entry before a checkpoint is read, too: it says whether the two go together."""
+    store = Counting(await stored((GOLDEN / f"v{VERSION}" / "approvals.s.jsonl").read_bytes().splitlines()))
+    steps = await page(store, since, 3)
+    assert steps == (await page(store))[since : since + 3]
+    assert store.given[0] == read
+
+
+@pytest.mark.parametrize("about", [SessionSummary(kind=SessionKind.FORK, runs=1), SessionSummary()])
+async def test_a_page_of_what_may_be_a_fork_is_read_to_the_end(about: SessionSummary) -> None:
+    """Behind its entries may stand whose they are."""
+    entries = (GOLDEN / f"v{VERSION}" / "approvals.s.jsonl").read_bytes().splitlines()
+    store = Counting(await stored(entries))
+    await store.append("s", len(entries), [], encode(about, SessionSummary))
+    await page(store, EVERY + 6, 3)
+    assert store.given == [len(entries) - EVERY + 1]
 
 
 async def test_a_page_behind_the_end_is_empty_and_one_of_no_session_is_refused() -> None:

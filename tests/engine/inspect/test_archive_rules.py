@@ -125,9 +125,11 @@ class Counted(StoreOver):
         self.written: list[tuple[int, int]] = []
         self.refuses = refuses
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.loaded += 1
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
     async def append(
         self,

@@ -157,8 +157,10 @@ class Meddled(StoreOver):
         self._entry = encode_entry(entry)
         self._before = before
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        entries = await self.kept.load(session, start, incarnation)
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        entries = await self.kept.load(session, start, end, incarnation)
         if not self.armed or start:
             return entries
         self.armed = False

@@ -225,9 +225,11 @@ class Counting(StoreOver):
             self.rows.append(about)
         return await super().append(session, expected, entries, about, incarnation)
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.loads.append(session)
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
 
 async def test_a_run_writes_few_rows(made: Made) -> None:

@@ -91,9 +91,11 @@ class Slow(StoreOver):
         await turns(2)
         return there
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         await turns(2)
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
 
 def session(*replies: Reply, store: Store | None = None, policy: Policy = Policy()) -> Session:  # noqa: B008  # frozen

@@ -889,8 +889,10 @@ async def test_a_child_that_is_begun_at_the_last_moment_by_a_process_that_lost_i
             await looked.wait()
 
     class Early(StoreOver):
-        async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-            entries = await super().load(session, start, incarnation)
+        async def load(
+            self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+        ) -> Entries:
+            entries = await super().load(session, start, end, incarnation)
             if session != "s" and not entries:
                 looked.set()
                 while not await super().load(session):  # noqa: ASYNC110  # another process would do it

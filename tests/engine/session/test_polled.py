@@ -41,14 +41,16 @@ class Noted(StoreOver):
         self.fault: Exception | None = None
         self.busy: asyncio.Event | None = None
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.looks += 1
         if self.busy is not None:
             await self.busy.wait()
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
 
 class Run:

@@ -36,12 +36,14 @@ class Asked(StoreOver):
         self.looked = asyncio.Event()
         self.silent = self.broken = False
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.asked["load"] += 1
         if self.broken:
             msg = "the disk of this test is away"
             raise StoreError(msg)
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
     async def lease(
         self, session: str, held: bytes | None, wanted: bytes | None, incarnation: str = ""

@@ -83,7 +83,7 @@ class Crew:
     def kept(self, session: str) -> Kept:
         """The journal of *session*, in which everything is in order, and which is at its end."""
         with closing(sqlite3.connect(self.store)) as db:
-            found = Kept.of(layout.load(session, 0, "", db), session)
+            found = Kept.of(layout.load(session, 0, None, "", db), session)
         machine = found.folded.machine
         assert machine is not None
         assert isinstance(machine.state, Done)

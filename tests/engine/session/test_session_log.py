@@ -88,9 +88,11 @@ class Watched(StoreOver):
         self.rows.append(None if about is None else decode(about, SessionSummary))
         return there
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.loads.append(start)
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
     async def said(self) -> list[str]:
         """The kinds of the entries that are kept."""

@@ -246,9 +246,11 @@ class Read(StoreOver):
 
     reads = 0
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.reads += 1
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
 
 async def test_a_watcher_reads_the_journal_once_for_each_run_here() -> None:

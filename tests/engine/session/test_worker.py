@@ -356,12 +356,14 @@ class Counting(StoreOver):
         try:
             return await super().append(session, expected, entries, about, incarnation)
         except StoreConflict as conflict:
-            came = await self.kept.load(session, expected, incarnation) if self.tells else ()
+            came = await self.kept.load(session, expected, None, incarnation) if self.tells else ()
             raise StoreConflict(session, expected, conflict.actual, came) from None
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self.asked.append("load")
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
 
 @pytest.mark.parametrize(
@@ -519,11 +521,13 @@ async def test_a_stream_that_has_ended_leaves_no_task(house: House, *, leaves: b
 
 async def test_an_error_of_a_store_that_is_no_store_error_is_raised() -> None:
     class Broken(StoreOver):
-        async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+        async def load(
+            self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+        ) -> Entries:
             if start:
                 msg = "a bug of the store's"
                 raise TypeError(msg)
-            return await super().load(session, start, incarnation)
+            return await super().load(session, start, end, incarnation)
 
     with pytest.raises(TypeError, match="a bug of the store's"):
         await House(Broken()).process(says("hi")).run("go")

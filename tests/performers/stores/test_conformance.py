@@ -151,12 +151,15 @@ class Mistaken(StoreOver):
         }
         return names.get(self.mistake, lambda: session)()
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
+    async def load(  # noqa: C901, PLR0912  # as above
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
         self._open()
         named = "" if self.mistake in {"reads any", "calls all alike"} else incarnation
-        there = await self.kept.load(self._name(session), 0, named)
+        there = await self.kept.load(self._name(session), incarnation=named)
         kept = list(there)
-        found: list[Any] = kept[max(start, 0) :]
+        stop = None if end is None else max(end, 0)
+        found: list[Any] = kept[max(start, 0) : stop]
         match self.mistake:
             case "gives text":
                 found = [entry.decode(errors="replace").encode() for entry in found]
@@ -168,6 +171,16 @@ class Mistaken(StoreOver):
                 found = found[1:]
             case "keeps the list":
                 found = self.memo[session]
+            case "reads to the last":
+                found = kept[max(start, 0) :]
+            case "reads the end, too" if stop is not None:
+                found = kept[max(start, 0) : stop + 1]
+            case "counts the end from the last":  # an end below 0 is that of a list
+                found = kept[max(start, 0) : end]
+            case "counts the end from the start" if stop is not None:  # an end is a length
+                found = kept[max(start, 0) :][:stop]
+            case "forgets the session of an empty part" if not found:
+                return Entries()
             case "writes when closed":
                 found = [*kept, *self.memo.get(session, ())][max(start, 0) :]
             case _:
@@ -451,6 +464,13 @@ MISTAKES = {
     "a cancelled append is kept or never will be": ["keeps although cancelled"],
     "closing comes after what was asked before": ["closes at once"],
     "loading starts anywhere": ["counts from the end", "starts one later"],
+    "loading ends anywhere": [
+        "reads to the last",
+        "reads the end, too",
+        "counts the end from the last",
+        "counts the end from the start",
+        "forgets the session of an empty part",
+    ],
     "the store keeps its own copy": ["keeps the list"],
     "a session has any name": [
         "names in any case",

@@ -118,6 +118,41 @@ async def test_the_part_that_is_read_is_checked(store: SQLiteStore, path: Path) 
     assert list(await store.load("t")) == [b"a", b"b", b"c", b"d"]
 
 
+PARTS: dict[str, tuple[str, tuple[int, int], str]] = {
+    "an entry": (CHANGES["an entry"][0], (1, 2), "entry 1"),
+    "an entry, to that of another": (f"{COPY} where other.id = :t1) where id = :s1", (1, 2), "entry 1"),
+    "the first entries, to those of another": (
+        f"{COPY} where other.id = entries.id + (1 << 32)) where id in (:s0, :s1)",
+        (1, 2),
+        "entry 1",
+    ),
+    "the last entry of the part": ("delete from entries where id = :s1", (0, 2), "entry 1"),
+    "an end, which is cut off": (CHANGES["an end, which is cut off"][0], (0, 1), "its end behind 3 entries"),
+    "its summary": (CHANGES["its summary"][0], (0, 0), "its end"),
+}
+
+
+@pytest.mark.parametrize(("statement", "part", "where"), PARTS.values(), ids=PARTS)
+async def test_a_part_in_the_middle_is_checked_by_itself(
+    store: SQLiteStore, path: Path, statement: str, part: tuple[int, int], where: str
+) -> None:
+    for start in range(5):
+        for end in range(5):
+            assert list(await store.load("s", start, end)) == [b"a", b"b", b"c", b"d"][start:end]
+    change(path, statement)
+    with pytest.raises(JournalError, match=f"session 's' was tampered with: {where}"):
+        await store.load("s", *part)
+
+
+async def test_what_was_changed_behind_a_part_is_told_where_the_session_goes_on(
+    store: SQLiteStore, path: Path
+) -> None:
+    change(path, CHANGES["an entry, to text"][0])
+    assert list(await store.load("s", 0, 2)) == [b"a", b"b"]
+    with pytest.raises(JournalError, match="entry 2"):
+        await store.load("s", 0)
+
+
 async def test_a_session_that_was_changed_is_listed_as_one_that_cannot_be_read(
     store: SQLiteStore, path: Path
 ) -> None:
@@ -288,14 +323,17 @@ def test_entries_that_were_left_out_at_the_end_or_in_the_middle_are_told() -> No
     signed.append(chain.first("s", "x"))
     rows = [(float(number), b"%d" % number) for number in range(3)]
     for number, (at, body) in enumerate(rows):
-        signed.append(chain.link(signed[-1], number, at, body))
+        signed.append(chain.link(signed[0], signed[-1], number, at, body))
     told = [(at, body, mac) for (at, body), mac in zip(rows, signed[1:], strict=True)]
     end = SessionEnd("s", "x", 0.0, None, 3, signed[-1], b"")
-    chain.check_entries(end, 0, signed[0], told)
-    chain.check_entries(end, 2, signed[2], told[2:])
-    for wrong, entry in ((told[:2], 2), (told[:1] + told[2:], 1), ([], 2), ([*told, told[2]], 3)):
+    chain.check_entries(end, range(3), signed[0], told)
+    chain.check_entries(end, range(2, 3), signed[2], told[2:])
+    chain.check_entries(end, range(1, 2), signed[1], told[1:2])
+    for wrong, entry in ((told[:2], 2), (told[:1] + told[2:], 1), ([], 0), ([*told, told[2]], 3)):
         with pytest.raises(JournalError, match=rf"entry {entry}\b"):
-            chain.check_entries(end, 0, signed[0], wrong)
+            chain.check_entries(end, range(3), signed[0], wrong)
+    with pytest.raises(JournalError, match=r"entry 1\b"):
+        chain.check_entries(end, range(2), signed[0], told[:1])
     texts = [(at, body.decode(), mac) for at, body, mac in told]  # a file may have anything in any column
     with pytest.raises(JournalError, match=r"entry 0\b"):
-        chain.check_entries(end, 0, signed[0], texts)
+        chain.check_entries(end, range(3), signed[0], texts)

@@ -173,10 +173,12 @@ class PointedStore(StoreOver):
         self._points(f"append {name}: after")
         return there
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from *start* on."""
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from *start* to before *end*."""
         with self._busy():  # the first that is asked of a store makes its file
-            entries = await super().load(session, start, incarnation)
+            entries = await super().load(session, start, end, incarnation)
         self._points(f"load {session} from {start}")
         self.lengths[session] = start + len(entries)
         return entries

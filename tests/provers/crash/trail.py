@@ -236,7 +236,7 @@ def stored(path: Path) -> tuple[dict[str, list[bytes]], list[str]]:
         if not db.execute("select count(*) from sqlite_master").fetchone()[0]:
             return {}, ["there is nothing in the store"]
         infos = layout.list_sessions(None, None, "", db)
-        journals = {info.session: [*layout.load(info.session, 0, "", db)] for info in infos}
+        journals = {info.session: [*layout.load(info.session, 0, None, "", db)] for info in infos}
         (entries,) = db.execute("select count(*) from entries").fetchone()
     found = {session: len(journal) for session, journal in journals.items()}
     told = {info.session: info.length for info in infos}

@@ -108,10 +108,12 @@ class RestlessStore(StoreOver):
         await self._nap()
         return there
 
-    async def load(self, session: str, start: int = 0, incarnation: str = "") -> Entries:
-        """The entries of *session* from *start* on."""
+    async def load(
+        self, session: str, start: int = 0, end: int | None = None, incarnation: str = ""
+    ) -> Entries:
+        """The entries of *session* from *start* to before *end*."""
         await self._nap()
-        return await super().load(session, start, incarnation)
+        return await super().load(session, start, end, incarnation)
 
     async def _nap(self) -> None:
         for _ in range(self._choices.below(3)):
