@@ -182,11 +182,24 @@ export class SessionModel {
       if (!this.complete) this.stepsOf(part).catch((error) => this.tell(this.line, error));
   }
 
-  noticesOf(part) {
-    return this.once(`notices ${part}`, async () => {
-      const { items } = await get(at(this.id, `/notices?from=${part * PART}&limit=${PART}`));
-      this.parts.set(part, items.map((notice) => ({ ...notice, step: Number(notice.id.split(".")[0]) })));
-    });
+  async noticesOf(parts) {
+    const missing = parts.filter((part) => !this.asked.has(`notices ${part}`));
+    while (missing.length) {
+      // Two neighbours at once: for each answer the server folds what is behind a checkpoint.
+      const [part] = missing, some = missing.splice(0, missing[1] === part + 1 ? 2 : 1);
+      const asking = this.askNotices(part, some.length);
+      for (const each of some) this.once(`notices ${each}`, () => asking);
+    }
+    await Promise.all(parts.map((part) => this.asked.get(`notices ${part}`)));
+  }
+
+  async askNotices(first, count) {
+    const { items } = await get(at(this.id, `/notices?from=${first * PART}&limit=${count * PART}`));
+    for (let part = first; part < first + count; part += 1) this.parts.set(part, []);
+    for (const notice of items) {
+      const step = Number(notice.id.split(".")[0]);
+      this.parts.get(partOf(step)).push({ ...notice, step });
+    }
   }
 
   // All steps, the latest first: the ribbon, the counts of the chart and the branches are about all of them.
@@ -207,7 +220,7 @@ export class SessionModel {
   async told(from, to) {
     const parts = [];
     for (let part = partOf(from); part * PART < Math.min(to + 1, this.begins); part += 1) parts.push(part);
-    await Promise.all(parts.flatMap((part) => [this.stepsOf(part), this.noticesOf(part)]));
+    await Promise.all([this.noticesOf(parts), ...parts.map((part) => this.stepsOf(part))]);
     return Conversation.upTo([...parts.flatMap((part) => this.parts.get(part)), ...this.notices], from, to, this.steps);
   }
 

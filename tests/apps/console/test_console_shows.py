@@ -182,17 +182,41 @@ async def test_five_thousand_steps_scroll_smoothly(console: Opens) -> None:
         await sees(page, "Seen it all.")
 
 
-async def test_a_long_session_is_shown_from_its_end_and_the_rest_where_it_is_looked_at(
-    console: Opens, tmp_path: Path
-) -> None:
-    runs = 100
+async def long_session(runs: int) -> tuple[Agent, MemoryStore]:
+    """An agent, and a store with its session ``s`` of so many runs, of more than six steps each."""
     agent = scripted(*[reply for n in range(runs) for reply in (calls(("look", {})), says(f"Seen {n}."))])
     store = MemoryStore()
     async with agent.session("s", store) as session:
         for n in range(runs):
             await session.run(f"Look, number {n}")
-    length = len(await store.load("s"))
-    assert length > 600
+    assert len(await store.load("s")) > 6 * runs
+    return agent, store
+
+
+async def test_two_neighbouring_parts_of_a_long_session_come_in_one_answer(console: Opens) -> None:
+    agent, store = await long_session(60)
+    async with console(agent, store) as opened:
+        asked: list[str] = []
+        page = await opened.page()
+        page.on("request", lambda request: asked.append(request.url.removeprefix(opened.url)))
+        await page.goto(f"{opened.url}#/s/s")
+        await sees(page, "Seen 59.")
+        for _ in range(2):
+            await page.locator(".slider input").evaluate(
+                "range => { range.value = 210; range.dispatchEvent(new Event('input')); }"
+            )
+            await sees(page, "Step 210 of", ".slider")
+            await page.locator(".conversation").get_by_text("Look, number 25", exact=True).wait_for()
+            await page.keyboard.press("l")
+            await sees(page, "Seen 59.")
+        assert [url for url in asked if "/notices" in url] == ["api/sessions/s/notices?from=100&limit=200"]
+
+
+async def test_a_long_session_is_shown_from_its_end_and_the_rest_where_it_is_looked_at(
+    console: Opens, tmp_path: Path
+) -> None:
+    runs = 100
+    agent, store = await long_session(runs)
     async with console(agent, store) as opened:
         asked: list[str] = []
         page = await opened.page()
