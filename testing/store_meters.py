@@ -1,4 +1,4 @@
-"""What a store with meters promises, as checks; see `store_contract`."""
+"""What a store with meters or a clock of its own promises, as checks; see `store_contract`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ async def a_meter_goes_only_from_the_one_that_is_there(store: Store) -> None:
     same("a meter with the name of a session that was deleted", found, b"m")
     same("whether its time counts from the epoch", abs(now - time.time()) < _DAY, promised=True)
     same("the sessions", list(await store.list()), [])
+
+
+async def a_time_counts_seconds_from_the_epoch(store: Store) -> None:
+    """Seconds and no other unit: it may be a day off."""
+    if store.keeps_time:
+        off = abs(await store.time() - time.time())
+        same("whether its time counts seconds from the epoch", off < _DAY, promised=True)
 
 
 async def of_many_that_change_a_meter_none_is_lost(share: Opened) -> None:

@@ -33,6 +33,7 @@ from .store_leases import (
 )
 from .store_meters import (
     a_meter_goes_only_from_the_one_that_is_there,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
+    a_time_counts_seconds_from_the_epoch,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
     of_many_that_change_a_meter_none_is_lost,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as above
 )
 from .store_parts import Check, Lasts, Opened, broken, same
@@ -480,6 +481,8 @@ async def a_closed_store_says_so(store: Store) -> None:
         calls["meter"] = ("m", None, b"mine")
     if store.keeps_deadlines:
         calls |= {"set_deadline": ("s", 1.0), "overdue": (1.0,)}
+    if store.keeps_time:
+        calls["time"] = ()
     if store.keeps_checkpoints:
         calls |= {"keep_checkpoint": ("s", 1, b"x", 1), "checkpoints": ("s",)}
     if store.tells_news:

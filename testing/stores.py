@@ -23,6 +23,7 @@ class StoreOver(Store):
         self.keeps_deadlines = self.kept.keeps_deadlines
         self.keeps_checkpoints = self.kept.keeps_checkpoints
         self.keeps_meters = self.kept.keeps_meters
+        self.keeps_time = self.kept.keeps_time
         self.tells_news = self.kept.tells_news
         self.calls_on_news = self.kept.calls_on_news
 
@@ -106,6 +107,10 @@ class StoreOver(Store):
     async def meter(self, name: str, held: bytes | None, wanted: bytes | None) -> tuple[bytes | None, float]:
         """Put *wanted* in the place of *held* as a meter."""
         return await self.kept.meter(name, held, wanted)
+
+    async def time(self) -> float:
+        """The time by the clock of *kept*."""
+        return await self.kept.time()
 
     async def news(self, sessions: Sequence[str], since: Mark | None) -> tuple[Mark, Sequence[str]]:
         """The *sessions* that were written to."""

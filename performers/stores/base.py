@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Literal, Self, TypeAlias, final
 
 import attrs
 
 from ...effects.errors import ConfigError
+from ..steady import SteadyTime
 
 # What an entry survives: the end of everything but the disk, or the end of the process only.
 Durability = Literal["power", "process"]
@@ -95,6 +97,9 @@ class Store(ABC):
     keeps_checkpoints: bool = False
     # Meters are what all processes on the store count together. Without them, each process counts for itself.
     keeps_meters: bool = False
+    # `time` is a clock that all processes share. Without it, each process judges deadlines by the wall clock
+    # of its machine.
+    keeps_time: bool = False
     # `news` says which sessions were written to. Without it, each session that waits reads its journal every
     # half second.
     tells_news: bool = False
@@ -259,6 +264,17 @@ class Store(ABC):
         store's, in seconds since the epoch: that of all processes. A meter may be lost with the power.
         """
         return held, time.time()
+
+    # Time: what the deadlines of the sessions are judged by.
+
+    async def time(self) -> float:
+        """The time by the store's clock, in seconds since the epoch; a process asks about once a minute."""
+        return time.time()
+
+    @cached_property
+    def steady_time(self) -> SteadyTime:
+        """The time of the store as this process keeps it between two calls of `time`."""
+        return SteadyTime(time.time())
 
     # News: which sessions were written to, by any process.
 

@@ -94,6 +94,7 @@ class PostgresStore(Store):
     keeps_deadlines = True
     keeps_checkpoints = True
     keeps_meters = True
+    keeps_time = True
     tells_news = True
     calls_on_news = True
 
@@ -220,6 +221,12 @@ class PostgresStore(Store):
         """
         ((body, at),) = await self._call("select * from meter($1, $2, $3)", self._bytes(name), held, wanted)
         return body, at
+
+    async def time(self) -> float:
+        """The time by the clock of the server; see `Store.time`."""
+        ((now,),) = await self._call("select extract(epoch from clock_timestamp())::double precision")
+        seconds: float = now
+        return seconds
 
     async def set_deadline(self, session: str, due: float | None, incarnation: str = "") -> None:
         """Keep *due* as the deadline of *session*; see `Store.set_deadline`."""

@@ -32,6 +32,7 @@ class Mistaken(StoreOver):
         if mistake.startswith("does not say that it "):
             setattr(self, mistake.rpartition(" ")[2], False)
         self.calls_on_news = mistake == "listens when closed"
+        self.keeps_time = mistake == "tells milliseconds"
         self.memo: dict[str, Any] = {}
         self.closed = False
 
@@ -325,6 +326,9 @@ class Mistaken(StoreOver):
             return found[:99]
         return sorted(found) if self.mistake == "deadlines by name" else found
 
+    async def time(self) -> float:
+        return 1000 * await super().time()
+
     async def keep_checkpoint(
         self, session: str, position: int, body: bytes, first: int, incarnation: str = ""
     ) -> None:
@@ -525,6 +529,7 @@ MISTAKES = {
         "deadlines to come",
         "deadlines by name",
     ],
+    "a time counts seconds from the epoch": ["tells milliseconds"],
     "of many that are overdue some are told": ["deadlines one less", "deadlines from the first"],
     "of checkpoints those between the first and the new one stay": [
         "keeps them all",
