@@ -17,7 +17,7 @@ from .. import effects
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_texts, seconds, session_named
 from ..performers.approvals import Approver, ask, refuse
-from ..performers.base import Clock, Performer, Performers, SystemClock, noop, sleep
+from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
@@ -376,7 +376,7 @@ class Agent:
             performers={**fallback, **self._performers} if fallback else self._performers,
             # One redactor, which all performers of the session share.
             redactor=Redactor(name, self.vault, self._secret_names),
-            clock=self.clock,
+            clock=clock_of(self.clock, store),
             new_id=_new_id,
             # Without hooks closing a session stays free of an await.
             ended=self._session_ended if self.hooks else None,

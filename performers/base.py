@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 import attrs
 
 from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed, SetTimer, TimerFired
+from ..effects.errors import WorldError
+from .steady import LOGGED_FROM, LOOK_EVERY, SLEW, elapsed, wall_time
 
 if TYPE_CHECKING:
     from ..states.context import Memory
@@ -52,24 +54,76 @@ class Clock(Protocol):
 @final
 class SystemClock:
     """
-    The real clock: the epoch time of its creation plus what the monotonic clock says has passed.
+    The wall clock of the machine, or the clock of *store* where that has one (`Store.keeps_time`).
 
-    So it never goes back; where the monotonic clock stands still while a machine sleeps, it lags by that.
+    All clocks of a process show the same time, which does not jump where a clock is set: see `SteadyTime`.
     """
 
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+    __slots__ = ("_steady", "_store")
+
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store if store is not None and store.keeps_time else None
+        self._steady = wall_time if self._store is None else self._store.steady_time
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
-        return self._offset + time.monotonic()
+        # Inline, since each step calls this.
+        looked_at, then, ahead = self._steady.anchor
+        passed = elapsed() - looked_at
+        most = passed * SLEW
+        return then + passed + (ahead if -most <= ahead <= most else most if ahead > 0 else -most)
 
     async def sleep_until(self, due: float) -> None:
         """Return when `now` is at or past *due*."""
         # A sleep may end a little early: the loop rounds to its clock's resolution, and the machine would ask
-        # again at once for a time that has not come.
-        while (wait := due - self.now()) > 0:  # noqa: ASYNC110  # time is awaited, not an event
-            await asyncio.sleep(wait)
+        # again at once for a time that has not come. And the loop's clock may stand still while the machine
+        # is suspended, so no sleep is long.
+        while due > self.now():
+            await self.look()
+            await asyncio.sleep(min(due - self.now(), LOOK_EVERY))
+
+    async def look(self) -> None:
+        """Read the clock, at most once a minute; where the store fails, the next call tries again."""
+        steady, began = self._steady, elapsed()
+        if began < steady.look_at:
+            return
+        # Other sessions skip this look while it is under way. They must not skip the first one: before it the
+        # time may be hours off.
+        steady.look_at = began + LOOK_EVERY if steady.looked else began
+        try:
+            shown = time.time() if self._store is None else await self._store.time()
+        except WorldError:
+            return
+        ended, now = elapsed(), self.now()
+        # The store read its clock at about half of the round trip.
+        shown += (ended - began) / 2
+        ahead = shown - now
+        self._log(ahead)
+        first = self._store is not None and not steady.looked
+        steady.anchor = (ended, shown, 0.0) if first else (ended, now, ahead)
+        steady.looked, steady.look_at = True, ended + LOOK_EVERY
+
+    def _log(self, ahead: float) -> None:
+        steady, off = self._steady, abs(ahead) > LOGGED_FROM
+        if off and not steady.logged and (log := logger()) is not None:
+            fault = "the wall clock was set; this process goes on by its own time"
+            if self._store is not None:
+                fault = "the clock of the store was set; this process goes on by its own time"
+                if not steady.looked:
+                    fault = "the wall clock is off; deadlines are judged by the clock of the store"
+            log.warning(fault, ahead=round(ahead, 3))
+        steady.logged = off
+
+
+def clock_of(clock: Clock, store: Store | None) -> Clock:
+    """The clock of a session in *store*, whose agent has *clock*; a clock that the host made stays."""
+    return SystemClock(store) if isinstance(clock, SystemClock) else clock
+
+
+async def look_at(clock: Clock) -> None:
+    """Update *clock*, if that is due, before a deadline is judged by it."""
+    if isinstance(clock, SystemClock):
+        await clock.look()
 
 
 async def sleep(request: SetTimer, scene: PerformContext) -> TimerFired:
@@ -126,13 +180,15 @@ class Performer(Protocol[R_contra]):
 Performers = Mapping[type, Performer[Any]]
 
 
-def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was configured with
-    """The log of *session*, or None: a library logs nothing before its host called `structlog.configure`."""
-    # A host that has not imported structlog has not configured it, and need not wait for the import.
+def logger(session: str = "") -> Any:  # noqa: ANN401  # whatever structlog was configured with
+    """The log of *session*, or of the process; None before the host called `structlog.configure`."""
+    # A library logs nothing unasked. A host that has not imported structlog has not configured it, and need
+    # not wait for the import.
     structlog = sys.modules.get("structlog")
     if structlog is None or not structlog.is_configured():
         return None
-    return structlog.get_logger("turnwheel").bind(session=session)
+    log = structlog.get_logger("turnwheel")
+    return log.bind(session=session) if session else log
 
 
 def warn(session: str, fault: str, error: BaseException, **about: str) -> None:

@@ -41,7 +41,7 @@ from psycopg.sql import SQL, Identifier
 from ...effects.errors import ConfigError, SessionBusy, SessionClosed, SessionGone
 from ...effects.validators import positive
 from ...engine.agent import Agent
-from ...performers.base import warn
+from ...performers.base import SystemClock, warn
 from ...performers.stores.base import checked_store
 from ..hosts.lapsed import LeaseWatch
 from ..hosts.tenant_bound import TenantBound
@@ -392,7 +392,7 @@ class AbsurdWorker:
             # Whatever is left there: an answer may have come while the run let go of the session.
             return self._pause_of(at_work)
         self._busy.wake(at_work.task)
-        return _wanted_again(session)
+        return _wanted_again(session, SystemClock(self.store).now())
 
     def _pause_of(self, at_work: _AtWork) -> float:
         """How long the turn sleeps whose session is at work elsewhere."""
@@ -440,14 +440,14 @@ class AbsurdWorker:
         return True
 
 
-def _wanted_again(session: Session) -> float | None:
-    """In how many seconds a turn has to look at *session*, which rests or was left; None for never."""
+def _wanted_again(session: Session, now: float) -> float | None:
+    """Seconds from *now* until a turn has to look at *session*, which rests or was left; None for never."""
     if not (session.unfinished or session.queue):
         return None
     dues = [each.due for each in session.waiting if each.due is not None]
     if dues:
         # A row of the queue until then, and nothing of a worker.
-        return max(min(dues) - time.time(), HANDED_OVER)
+        return max(min(dues) - now, HANDED_OVER)
     return None if session.waiting else HANDED_OVER
 
 

@@ -25,12 +25,13 @@ from ...engine.inspect.listing import described
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Posted
 from ...engine.journal.summary import SessionStatus
-from ...performers.base import warn
+from ...performers.base import look_at, warn
 from ...performers.stores.base import MAX_OVERDUE
 from ..hosts.lapsed import LeaseWatch
 
 if TYPE_CHECKING:
     from ...engine.inspect.listing import Listed
+    from ...performers.base import Clock
     from ...performers.stores.base import Store
 
 # Seconds between two questions for deadlines that are over.
@@ -71,10 +72,15 @@ class Debt:
 
 @final
 class LeftRuns:
-    """The runs in *store* that no process drives; *seconds* is how long a claim of *worker* holds."""
+    """
+    The runs in *store* that no process drives; *seconds* is how long a claim of *worker* holds.
 
-    def __init__(self, store: Store, worker: str, seconds: float) -> None:
+    Deadlines are judged by *clock*.
+    """
+
+    def __init__(self, store: Store, worker: str, seconds: float, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self.watch = LeaseWatch(store, worker, seconds)
         self._debts: dict[str, Debt] = {}
         # The sessions whose deadline is over, or some of many; when the store is asked for them again, and
@@ -187,9 +193,9 @@ class LeftRuns:
     async def _look_at_deadlines(self) -> None:
         if time.monotonic() >= self._asks_at:
             # A process that counts the time itself gets a moment to begin.
-            found = await self._store.overdue(
-                time.time() - min(self.watch.seconds, BEGINS_WITHIN), self._skips
-            )
+            await look_at(self._clock)
+            moment = self._clock.now() - min(self.watch.seconds, BEGINS_WITHIN)
+            found = await self._store.overdue(moment, self._skips)
             # Those of other servers may stay for long, and must not hide the ones behind them.
             self._skips = self._skips + len(found) if len(found) >= MAX_OVERDUE else 0
             self._overdue = frozenset(found)

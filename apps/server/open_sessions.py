@@ -28,6 +28,7 @@ from ...effects.errors import (
 from ...engine.agent import Agent
 from ...engine.inspect.listing import each_listed
 from ...engine.journal.summary import SessionKind
+from ...performers.base import clock_of
 from ..hosts.tenant_bound import TenantBound
 from .access import Namespace
 from .feed import SessionFeed
@@ -171,7 +172,7 @@ class OpenSessions:
         self._closing: dict[str, asyncio.Task[None]] = {}
         self.draining = asyncio.Event()
         first = next(iter(agents.values()))
-        self.left = LeftRuns(store, first.worker, first.lease)
+        self.left = LeftRuns(store, first.worker, first.lease, clock_of(first.clock, store))
         self._tenants = TenantBound(self.left.watch, limits.tenant_working, self._at_work)
 
     @property

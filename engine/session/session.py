@@ -24,7 +24,7 @@ from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
 from ...performers.approvals import approval_event
-from ...performers.base import noop
+from ...performers.base import look_at, noop
 from ...performers.slices import Slices
 from ..core.inputs import Input, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
@@ -481,6 +481,7 @@ class Session(Displayed):
         `ArgumentError` for an invalid decision.
         """
         # Checked before anything is read: a mistake of the caller does not depend on the state.
+        await look_at(self._environment.clock)
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()

@@ -29,7 +29,7 @@ from ...effects import errors
 from ...effects.events import Event, Interrupted, Post, UserSent
 from ...effects.notices import LeftBecause, Notice, RunEnded, Warned, notices_in
 from ...effects.requests import RunAgent
-from ...performers.base import noop
+from ...performers.base import look_at, noop
 from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
@@ -145,6 +145,7 @@ class Worker:
     async def _read(self) -> None:
         if self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)
+        await look_at(self.environment.clock)
         await self.log.read()
 
     # Working on it

@@ -74,11 +74,9 @@ def long_ago() -> ManualClock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """The clock by which servers look for deadlines; a test gives it to its agents, too."""
-    clock = ManualClock(time.time())
-    monkeypatch.setattr(left_runs, "time", SimpleNamespace(monotonic=time.monotonic, time=clock.now))
-    return clock
+def clock() -> ManualClock:
+    """The clock of the agents of a test, by which their servers judge deadlines, too."""
+    return ManualClock(time.time())
 
 
 async def until(holds: Callable[[], Awaitable[object]]) -> None:

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,20 +16,22 @@ from typing import Any
 import pytest
 from support.patience import PATIENCE
 from support.postgres import ON_ONE_WORKER, PostgresServer, new_schema
-from support.session_stage import until
+from support.session_stage import told, until
 
 from turnwheel import Agent, tool
-from turnwheel.effects import CallModel
+from turnwheel.effects import CallModel, Policy
 from turnwheel.effects.errors import ConfigError, NewerVersion, SessionGone, StoreConflict, StoreError
 from turnwheel.engine.session.poller import POLLERS
-from turnwheel.performers import PostgresStore
+from turnwheel.performers import PostgresStore, base
+from turnwheel.performers.base import SystemClock
+from turnwheel.performers.steady import SteadyTime
 from turnwheel.performers.stores.postgres.listener import MOST_TOLD
 from turnwheel.performers.stores.postgres.store import (
     _StoreThread,  # pyright: ignore[reportPrivateUsage]  # its calls are held back here
     at_work,
 )
 from turnwheel.testing import ScriptedModel
-from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.scripted import Reply, calls, says
 from turnwheel.testing.store_contract import Check, checks
 
 pytestmark = ON_ONE_WORKER
@@ -45,6 +48,30 @@ def pay() -> str:
 @pytest.mark.parametrize("check", checks(), ids=str)
 async def test_it_keeps_the_promises_of_a_store(check: Check, open_postgres: Open) -> None:
     await check(open_postgres)
+
+
+async def test_a_process_whose_wall_clock_is_an_hour_ahead_does_not_deny_at_once(
+    open_postgres: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def paying(*replies: Reply) -> Agent:
+        return Agent(
+            performers={CallModel: ScriptedModel(*replies)},
+            tools=[pay],
+            store=open_postgres(),
+            policy=Policy(answer_within=60.0),
+        )
+
+    async with paying(calls(("pay", {}))) as agent, agent.session("s") as session:
+        (question,) = (await session.run("go")).waiting
+    ahead = time.time() + 3600.0
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    monkeypatch.setattr(base, "wall_time", SteadyTime(ahead))
+    assert SystemClock().now() >= ahead
+    async with paying(says("done")) as agent, agent.session("s") as session:
+        assert (await session.resume()).waiting
+        await session.approve(question.id)
+        assert (await session.resume()).text == "done"
+        assert told(session) == ["paid"]
 
 
 def test_a_store_outlives_an_event_loop(postgres_server: PostgresServer) -> None:
