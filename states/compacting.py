@@ -278,7 +278,9 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     memory, cut = ctx.memory, stage.plan.cut
     history, cleared = memory.history, memory.conversation.cleared
     cut_off, before = history.slice(0, cut), memory.conversation.standing
-    stands = standing(text, cut_off, before, _standing_room(ctx))
+    # A history that was shortened begins with a summary, which a model wrote.
+    said = history.slice(1 if history.revision else 0, cut)
+    stands = standing(text, said, before, _standing_room(ctx))
     summary = compaction.summary_message(stands.summary, stands.lines, ctx.now)
     old = history_size(cut_off) - saved(history, 0, min(cut, cleared))
     if not text.strip():

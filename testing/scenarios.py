@@ -296,7 +296,7 @@ _TOOL_WORDS: Final[Mapping[Word, Mapping[str, Any]]] = {
     **{word: {"side_effect": word} for word in ("read_only", "idempotent", "unsafe")},
     **{word: {"approval": word} for word in ("always", "never")},
     "agent": {"kind": "agent"},
-    "edits": {"edits": True},
+    **{word: {word: True} for word in ("edits", "sandboxed")},
 }
 
 
@@ -364,5 +364,6 @@ _SETTINGS: Final[Mapping[str, Callable[[Value], Any]]] = {
     "session_limits": lambda value: config.Limits(**_fields(value)),
     "retries": lambda value: config.Retries(**_fields(value)),
     "compaction": lambda value: config.Compaction(**_fields(value)),
+    "sandbox": lambda value: config.Sandbox(**_fields(value)),
     "loops": lambda value: config.Loops.never() if value == "never" else config.Loops(**_fields(value)),
 }

@@ -26,7 +26,7 @@ from ..effects.records import MailKind
 from ..effects.requests import Request
 from ..effects.usage import Spent, Usage
 from ..engine.core.codec import decode
-from ..engine.core.machine import Machine, with_restrictions
+from ..engine.core.machine import Machine, in_sandbox_of, with_restrictions
 from ..engine.core.recovery import recover
 from ..engine.inspect.transitions import steps
 from ..engine.journal.entries import RunOpened
@@ -376,6 +376,7 @@ class ScenarioWorld:
                 # As a session does it: what rules of a run denied or asked about holds from then on.
                 config = with_restrictions(config, None if self.machine is None else self.machine.config)
                 if how == "restart":
+                    config = config if self.machine is None else in_sandbox_of(self.machine.config, config)
                     yield ProcessLost(at=self.now, config=None if config == self.config else config)
                 else:
                     self.config = config

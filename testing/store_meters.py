@@ -9,7 +9,7 @@ from ..performers.stores.base import Store
 from .store_parts import Opened, same
 
 # Seconds that the clock of a store may be off; beyond that it does not count from the epoch.
-_DAY = 86_400.0
+DAY = 86_400.0
 
 
 async def _metered(store: Store, held: bytes | None = None, wanted: bytes | None = None) -> bytes | None:
@@ -33,7 +33,7 @@ async def a_meter_goes_only_from_the_one_that_is_there(store: Store) -> None:
     await store.delete("s")
     found, now = await store.meter("s", None, None)
     same("a meter with the name of a session that was deleted", found, b"m")
-    same("whether its time counts from the epoch", abs(now - time.time()) < _DAY, promised=True)
+    same("whether its time counts from the epoch", abs(now - time.time()) < DAY, promised=True)
     same("the sessions", list(await store.list()), [])
 
 
@@ -41,7 +41,7 @@ async def a_time_counts_seconds_from_the_epoch(store: Store) -> None:
     """Seconds and no other unit: it may be a day off."""
     if store.keeps_time:
         off = abs(await store.time() - time.time())
-        same("whether its time counts seconds from the epoch", off < _DAY, promised=True)
+        same("whether its time counts seconds from the epoch", off < DAY, promised=True)
 
 
 async def of_many_that_change_a_meter_none_is_lost(share: Opened) -> None:

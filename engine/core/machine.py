@@ -18,7 +18,7 @@ from ...display.notebook import Card, Displayed
 from ...display.rendering import state_line
 from ...display.word_cards import machine_card
 from ...effects import Effect
-from ...effects.config import Config, ToolKind
+from ...effects.config import Config, Sandbox, ToolKind
 from ...effects.errors import ConfigError, IllegalTransition, InternalError
 from ...effects.events import ControlReceived, Entered, Event, Post, UserSent
 from ...effects.history import History
@@ -377,6 +377,21 @@ def _under(session: SessionMemory, config: Config) -> SessionMemory:
     if not mode.within(ceiling):
         mode, chosen = config.policy.mode, tuple([name for name in chosen if name != "mode"])
     return attrs.evolve(session, model=model, mode=mode, ceiling=ceiling, chosen=chosen)
+
+
+def in_sandbox_of(begun: Config, config: Config) -> Config:
+    """*config* with a sandbox no wider than that of *begun*, with which a run has begun."""
+    # People have said yes to calls of it, and were told what these can do.
+    kept, now = begun.sandbox, config.sandbox
+    if kept is None or now == kept:
+        return config
+    if now is not None:
+        kept = Sandbox(
+            network=now.network and kept.network,
+            memory=min(now.memory, kept.memory),
+            tmp=min(now.tmp, kept.tmp),
+        )
+    return attrs.evolve(config, sandbox=kept)
 
 
 def with_restrictions(config: Config, before: Config | None, lifted: Collection[Rule] = ()) -> Config:

@@ -34,7 +34,7 @@ from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..core.inputs import check_room
-from ..core.machine import with_restrictions
+from ..core.machine import in_sandbox_of, with_restrictions
 from ..driver import Driver, Inbox
 from ..journal.entries import HandedOver, Posted, Titled
 from .children import Children, ChildRunner
@@ -331,6 +331,8 @@ class Worker:
         unfinished = log.state.machine if log.state.unfinished else None
         before = None if log.state.machine is None else log.state.machine.config
         config = with_restrictions(environment.config, before, environment.lifted)
+        if unfinished is not None:
+            config = in_sandbox_of(unfinished.config, config)
         events: tuple[Event, ...] = ()
         waiting = log.state.waiting | ({prompt.id} if prompt else set())
         if unfinished is not None:

@@ -362,7 +362,9 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
         msg = f"a command has no NUL character; got one behind {command[: command.index(chr(0))][-20:]!r}"
         raise ValueError(msg)
     ended = await context.run((shell, "-c", _READ_AND_RUN), seconds=seconds, given=os.fsencode(command))
-    output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
+    # What the shell says itself, or what was to start it.
+    said = ended.output + ended.errors
+    output = said if ended.output.endswith("\n") or not ended.output else f"{said}\n"
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"
         raise TimeoutError(msg)

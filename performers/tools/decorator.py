@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 
 # What a tool is told besides its arguments.
 
-# From the words of a program to those that run it in a sandbox.
-InSandbox = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
+# From the words of a program to those that run it in a sandbox, and a descriptor which they inherit.
+InSandbox = Callable[[Sequence[str]], Awaitable[tuple[Sequence[str], int]]]
 
 
 D_co = TypeVar("D_co", covariant=True)
@@ -102,8 +103,14 @@ class ToolContext(Generic[D_co]):
         Raises `OSError` where it cannot be started, and `ValueError` where it cannot be run in the sandbox.
         """
         if self.in_sandbox is not None:
-            command = await self.in_sandbox(command)
-        elif self.config is not None and self.config.sandbox is not None:
+            words, inherited = await self.in_sandbox(command)
+            try:
+                return await run(
+                    words, cwd=self.cwd, seconds=seconds, given=given, keep=keep, descriptors=(inherited,)
+                )
+            finally:
+                os.close(inherited)
+        if self.config is not None and self.config.sandbox is not None:
             msg = "the agent has a sandbox, and this context was made without one; make it with a ToolRunner"
             raise ValueError(msg)
         return await run(command, cwd=self.cwd, seconds=seconds, given=given, keep=keep)

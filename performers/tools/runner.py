@@ -158,7 +158,8 @@ class ToolRunner:
             sandboxed,
             sandbox=config.sandbox,
             directories=self._roots,
-            denied=(*denied_globs(tool, config.rules, str(self._roots[0])), *kept),
+            denied=denied_globs(tool, config.rules, str(self._roots[0])),
+            store=kept,
         )
 
     async def _run(self, request: RunTool, context: ToolContext[object]) -> ToolEnd:

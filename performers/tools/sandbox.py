@@ -2,12 +2,11 @@
 The sandbox in which programs of tools run: bubblewrap, where an agent has `Agent.sandbox`.
 
 Theory of operation. A program sees the file system of the machine, read-only but for the folders that the
-agent works in. What programs outside could be reached by is not there: their processes, the network, and the
-sockets that stand in the file system. So rules need not understand what a program does; they only say what is
-masked.
+agent works in. What it could reach others by is not there: their processes, the network, and sockets. So
+rules need not understand what a program does; they only say what is masked.
 
 A path is masked by a mount over it. Nothing in the sandbox can take that away, since a program there has no
-capabilities and gets no user namespace. Masked is what there is when a program starts.
+capabilities and gets no user namespace.
 """
 
 from __future__ import annotations
@@ -16,21 +15,22 @@ import asyncio
 import os
 import re
 import shutil
-import stat
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from fnmatch import translate
 from functools import lru_cache
+from glob import glob
 from pathlib import Path
-from typing import final
+from time import monotonic
+from typing import NoReturn, final
 
 from ...effects.config import Sandbox
 from ...effects.errors import ConfigError
-from ..worker_pool import finish
 from .inspection import is_below, linked, spelled
+from .seccomp import opened_filter
 
-BWRAP = "bwrap"
+# Not by the variable PATH, in which a folder may stand that programs in the sandbox can write.
+_PROGRAMS = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
 
 # The first release that sizes a /tmp and keeps user namespaces out.
 OLDEST = "0.8"
@@ -39,11 +39,13 @@ OLDEST = "0.8"
 MOST_SEEN = 200_000
 MOST_MASKED = 1_000
 
-# Seconds for the trial with which an agent begins.
+# Seconds for that, and for the trial with which an agent begins.
+WALK_SECONDS = 10.0
 TRIAL_SECONDS = 20.0
 
-# Where sockets of other programs are, and in some systems links to that place.
-_SOCKETS = "/run"
+# What is another one in the sandbox, or the kernel's. The first two may hold a folder of the agent.
+_REPLACED = ("/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108  # an empty one of its own
+_NO_PLACE = _REPLACED[2:]
 
 # Limits of each process: of its data in KiB, and no core, which the kernel would hand to a program outside.
 _WITH_LIMITS = 'ulimit -d "$1" && ulimit -c 0 && shift && exec "$@"'
@@ -62,78 +64,113 @@ def check_sandbox(sandbox: Sandbox) -> None:
 @lru_cache
 def _fault(sandbox: Sandbox) -> str:
     """What keeps programs from running in *sandbox*; empty where they do."""
-    if shutil.which(BWRAP) is None:
-        return f"{BWRAP} is not installed"
+    try:
+        words, calls = _prepared(["true"], sandbox, ["/usr"], [], [])
+    except ValueError as error:
+        return str(error)
     try:
         ended = subprocess.run(  # noqa: S603  # all words are ours
-            _words(["true"], sandbox, ["/tmp"], [], []),  # noqa: S108  # in there it is an empty one
-            capture_output=True,
-            text=True,
-            timeout=TRIAL_SECONDS,
-            check=False,
+            words, capture_output=True, text=True, timeout=TRIAL_SECONDS, check=False, pass_fds=[calls]
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    said = ended.stderr.strip() or f"{BWRAP} ended with {ended.returncode}"
+    finally:
+        os.close(calls)
+    said = ended.stderr.strip() or f"bubblewrap ended with {ended.returncode}"
     return said if ended.returncode else ""
 
 
 async def sandboxed(
-    command: Sequence[str], *, sandbox: Sandbox, directories: Sequence[Path], denied: Sequence[str]
-) -> list[str]:
+    command: Sequence[str],
+    *,
+    sandbox: Sandbox,
+    directories: Sequence[Path],
+    denied: Sequence[str],
+    store: Sequence[str],
+) -> tuple[list[str], int]:
     """
     The words that run *command* in *sandbox*, in the first of *directories*, all of which it may write.
 
-    Paths that a glob of *denied* matches are masked. Raises `ValueError` where these are too many.
+    Beside them a descriptor that they inherit, for the caller to close. Masked are the paths that a glob of
+    *denied* matches, and the files of the *store*. Raises `ValueError` where that cannot be done.
     """
-    roots = list(dict.fromkeys(map(os.path.realpath, directories)))
     # A walk of a large tree takes a while, in which other sessions go on.
-    masked = await finish(asyncio.to_thread(_Masks(denied, roots).found)) if denied else []
-    guarded = [path for root in roots for path in _runs_later(root)]
-    return _words(command, sandbox, roots, masked, guarded)
+    return await asyncio.to_thread(_prepared, command, sandbox, [*map(str, directories)], denied, store)
 
 
-def _words(
+def _prepared(
     command: Sequence[str],
     sandbox: Sandbox,
     roots: Sequence[str],
-    masked: Sequence[str],
-    guarded: Sequence[str],
-) -> list[str]:
-    size = ["--size", str(sandbox.tmp), "--tmpfs"]
+    denied: Sequence[str],
+    store: Sequence[str],
+) -> tuple[list[str], int]:
+    program = shutil.which("bwrap", path=_PROGRAMS)
+    if program is None:
+        msg = f"bwrap is in none of {_PROGRAMS}"
+        raise ValueError(msg)
+    for root in roots:
+        _check_root(root)
+    masked = _Masks(denied, roots).found() if denied else []
+    masked += [path for each in store for path in glob(each)]  # noqa: PTH207  # a whole path, escaped
+    shown = [path for path in masked if not _is_replaced(path, roots)]
+    words = [program, *_mounts(sandbox, roots)]
+    # In order, and none below another one, where there would be nothing to mount it on.
+    for path in sorted(set(shown)):
+        if not any(is_below(path, other) for other in shown if other != path):
+            words += _mask(path)
+    limits = ["/bin/sh", "-c", _WITH_LIMITS, "sh", str(sandbox.memory // 1024)]
+    try:
+        calls = opened_filter()
+    except KeyError as machine:
+        msg = f"the system calls of {machine} are not known"
+        raise ValueError(msg) from machine
+    return [*words, "--seccomp", str(calls), "--chdir", roots[0], "--", *limits, *command], calls
+
+
+def _check_root(root: str) -> None:
+    """Raise `ValueError` where a program must not be let write in *root*."""
+    # What was resolved when the agent was made may have become a link since, by a program in a sandbox.
+    real = os.path.realpath(root)
+    if real != root:
+        msg = f"the folder {root!r} is a link to {real!r} by now; the sandbox would let programs write there"
+        raise ValueError(msg)
+    if any(is_below(each, root) or is_below(root, each) for each in _NO_PLACE) or root == "/run":
+        msg = f"the sandbox lets programs write in the folders of the agent, and in {root!r} they must not"
+        raise ValueError(msg)
+
+
+def _is_replaced(path: str, roots: Sequence[str]) -> bool:
+    """Whether another one is in the place of *path* in the sandbox."""
+    return any(is_below(path, each) for each in _REPLACED) and not any(is_below(path, each) for each in roots)
+
+
+def _mounts(sandbox: Sandbox, roots: Sequence[str]) -> list[str]:
+    """What of the machine is there, and how."""
+    sized = ["--size", str(sandbox.tmp), "--tmpfs"]
     words = [
-        *(BWRAP, "--die-with-parent", "--unshare-user", "--unshare-all", "--disable-userns"),
+        *("--die-with-parent", "--unshare-user", "--unshare-all", "--disable-userns", "--cap-drop", "ALL"),
         *(["--share-net"] if sandbox.network else []),
-        *("--cap-drop", "ALL", "--ro-bind", "/", "/"),
+        *("--ro-bind", "/", "/"),
         # To root the kernel's settings are writable without any capability.
         *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),
-        *("--dev", "/dev", *size, "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108  # one of its own
-        *(*size, "/tmp", "--setenv", "TMPDIR", "/tmp"),  # noqa: S108  # as above
-        *("--size", "65536", "--tmpfs", _SOCKETS),
+        *("--dev", "/dev", *sized, "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108  # one of its own
+        *(*sized, "/tmp", "--setenv", "TMPDIR", "/tmp"),  # noqa: S108  # as above
+        *("--size", "65536", "--tmpfs", "/run"),
     ]
     resolver = os.path.realpath("/etc/resolv.conf")
-    if sandbox.network and resolver.startswith(f"{_SOCKETS}/"):
+    if sandbox.network and is_below(resolver, "/run"):
         words += ["--ro-bind-try", resolver, resolver]
-    words += ["--remount-ro", _SOCKETS]
     for root in roots:
         words += ["--bind", root, root]
-    for path in guarded:
-        words += ["--ro-bind", path, path]
-    for path in [*masked, *_sockets(roots)]:
-        if Path(path).is_dir():
-            words += ["--size", "4096", "--tmpfs", path, "--remount-ro", path]
-        else:
-            words += ["--ro-bind", os.devnull, path]
-    limits = ["/bin/sh", "-c", _WITH_LIMITS, "sh", str(sandbox.memory // 1024)]
-    return [*words, "--chdir", roots[0], "--", *limits, *command]
+    # Behind the folders, some of which may be in it: their mounts stay as they are.
+    return [*words, "--remount-ro", "/run"]
 
 
-def _runs_later(root: str) -> Iterator[str]:
-    """What git, run by anyone outside, runs or obeys in the repository *root*."""
-    for name in ("hooks", "config"):
-        path = f"{root}/.git/{name}"
-        if Path(path).exists():
-            yield os.path.realpath(path)
+def _mask(path: str) -> list[str]:
+    if Path(path).is_dir():
+        return ["--size", "4096", "--tmpfs", path, "--remount-ro", path]
+    return ["--ro-bind", os.devnull, path]
 
 
 @final
@@ -146,74 +183,58 @@ class _Masks:
         self._match = _any_of(globs)
         # All that is in a folder is matched where a glob takes any ending.
         self._match_all = _any_of([glob for glob in globs if glob.endswith("*")])
-        self._found: set[str] = set()
+        self._paths: set[str] = set()
         self._seen = 0
+        self._ends = monotonic() + WALK_SECONDS
 
     def found(self) -> list[str]:
-        """The paths, where each is, in order."""
+        """The paths, each where it is."""
         absolute = [glob for glob in self._globs if glob.startswith("/")]
-        places = {*self._roots, *[real for _, real in linked(absolute, self._roots[0]) if real != "/"]}
+        if everywhere := [glob for glob in absolute if not [*linked([glob], "/")]]:
+            msg = f"the sandbox cannot look everywhere for what {everywhere[0]!r} denies; name a folder"
+            raise ValueError(msg)
+        places = {*self._roots, *[real for _, real in linked(absolute, self._roots[0])]}
         for place in sorted(places):
             # Once, where one place is in another.
             if not any(is_below(place, other) for other in places - {place}):
                 self._walk(place)
-        return sorted(self._found)
+        return [*self._paths]
 
     def _walk(self, place: str) -> None:
-        if self._looked_at(place, is_folder=Path(place).is_dir()):
+        if self._masks(place, is_folder=Path(place).is_dir()):
             return
         for folder, folders, files in os.walk(place):
             base = folder.rstrip("/")
             for name in files:
-                self._looked_at(f"{base}/{name}", is_folder=False)
+                self._masks(f"{base}/{name}", is_folder=False)
             # In place, since `walk` descends into the names that are left here.
-            folders[:] = [name for name in folders if not self._looked_at(f"{base}/{name}", is_folder=True)]
+            folders[:] = [name for name in folders if not self._masks(f"{base}/{name}", is_folder=True)]
 
-    def _looked_at(self, path: str, *, is_folder: bool) -> bool:
-        """Mask *path* where a glob matches it; whether one does."""
+    def _masks(self, path: str, *, is_folder: bool) -> bool:
+        """Whether a glob matches *path*, which is masked then."""
         self._seen += 1
-        self._refuse_more(self._seen, MOST_SEEN, "looks at paths for those that rules deny")
+        if self._seen > MOST_SEEN or (not self._seen % 1000 and monotonic() > self._ends):
+            self._refuse(f"has looked at {self._seen:,} paths for those that rules deny")
         names = spelled(path, self._roots[0])
         if not any(self._match(name) or (is_folder and self._match_all(f"{name}/")) for name in names):
             return False
         # What a link leads to is what a rule is about that denies the link.
         real = os.path.realpath(path)
         if any(is_below(root, real) for root in self._roots):
-            msg = (
-                f"a rule denies {path!r}, which is the folder that the agent works in, or holds it: {real!r}"
-            )
+            msg = f"a rule denies {path!r}, which is, or holds, the folder that the agent works in"
             raise ValueError(msg)
         if Path(real).exists():
-            self._found.add(real)
-        self._refuse_more(len(self._found), MOST_MASKED, "masks paths that rules deny")
+            self._paths.add(real)
+        if len(self._paths) > MOST_MASKED:
+            self._refuse(f"would mask more than {MOST_MASKED:,} paths that rules deny")
         return True
 
-    def _refuse_more(self, count: int, most: int, paths: str) -> None:
-        if count > most:
-            globs = ", ".join(self._globs)
-            msg = f"the sandbox {paths}, {most:,} at most; let these globs name whole folders: {globs}"
-            raise ValueError(msg)
+    def _refuse(self, does: str) -> NoReturn:
+        msg = f"the sandbox {does}; let these globs name whole folders: {', '.join(self._globs)}"
+        raise ValueError(msg)
 
 
 def _any_of(globs: Sequence[str]) -> Callable[[str], object]:
     """Whether a text matches one of *globs*, as `fnmatchcase` has it."""
     # One expression for all: a tree may have 100,000 names.
     return re.compile("|".join(map(translate, globs)) or "(?!)").match
-
-
-def _sockets(roots: Sequence[str]) -> list[str]:
-    """The sockets in the file system that are open outside and would be seen in the sandbox."""
-    # Read-only mounts do not keep a program from connecting.
-    try:
-        lines = Path("/proc/net/unix").read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:  # without /proc there are no such sockets, or no sandbox
-        return []
-    found: dict[str, None] = {}
-    for line in lines:
-        path = "".join(line.split(maxsplit=7)[7:])
-        is_hidden = is_below(path, _SOCKETS) or is_below(path, "/tmp")  # noqa: S108  # an empty one in there
-        if path.startswith("/") and (not is_hidden or any(is_below(path, root) for root in roots)):
-            with suppress(OSError):  # gone, or not to be seen by us either
-                if stat.S_ISSOCK(os.lstat(path).st_mode):
-                    found[path] = None
-    return list(found)

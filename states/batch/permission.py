@@ -248,9 +248,9 @@ def _where(wish: ToolCall, config: Config) -> str:
     if config.sandbox is None:
         return ""
     spec = config.tool(wish.name)
-    is_fenced = spec is not None and spec.sandboxed
+    is_sandboxed = spec is not None and spec.sandboxed
     network = " with network" if config.sandbox.network else ""
-    return f"; it runs in the sandbox{network}" if is_fenced else "; it runs outside the sandbox"
+    return f"; it runs in the sandbox{network}" if is_sandboxed else "; it runs outside the sandbox"
 
 
 def question(wish: ToolCall, asked: phases.Asked) -> AskApproval:

@@ -2,9 +2,9 @@
 
 # Theory of operation. A summary is written by a model, which may forget or soften what a person forbade. So
 # sentences with such words as "do not" are taken from people's messages here, whatever the model writes. What
-# has no such words, as a decision, the model may quote in a section of its own. A quote counts only where it
-# is in a person's message: a page that a tool has read must not get a sentence in. And it stands for whole
-# sentences: "push to main" is no quote of "do not push to main".
+# has no such words, as a decision, the model may quote in a section of its own. A quote counts only where a
+# person wrote it as whole sentences, or the most of one: a page that a tool has read must not get a sentence
+# in, and "push to main" is no quote of "do not push to main".
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from typing import final
 import attrs
 
 from ...effects.messages import Message, Outcome, Role
-
-SUMMARY_PREFIX = "[Summary of the conversation so far]\n"
+from . import model_messages
 
 SECTION = "Standing instructions"
 """The section of a summary in which its model quotes people."""
+
+NOTED = "Noted, and in no person's words:"
+"""What stands there in front of other lines."""
 
 HEADING = "In people's own words, which hold until they say otherwise; a later line outweighs an earlier one:"
 """What stands in front of the lines that are carried."""
@@ -37,11 +39,22 @@ MOST_READ = 20_000
 # Lines of the section that are looked for in what people said.
 MOST_QUOTES = 50
 
-_BINDS = re.compile(r"\b(?:(?:do|must|should)(?: not|n['\u2019]t)|never|always|from now on)\b", re.IGNORECASE)
-_END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
+# What gives leave counts, too: it may take back what was forbidden.
+_BINDS = re.compile(
+    r"\b(?:(?:do|must|should)(?: not|n['\u2019]t)|never|always|from now on|no longer|you (?:may|can))\b",
+    re.IGNORECASE,
+)
+# Behind "e.g. " a sentence goes on.
+_END_OF_SENTENCE = re.compile(r"(?<=[.!?]) (?![a-z])")
 _BEGINS_SECTION = re.compile(rf"[\W_]*{SECTION}[\W_]*", re.IGNORECASE)
 _BULLET = re.compile(r"\s*(?:[-*\u2022]|\d+[.)])\s+")
-_QUOTATION_MARKS = "\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb*_ "
+_AROUND = "\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb*_ .!"
+
+# How results begin that are denials, and no person's words.
+_DENIALS = (
+    *("Denied by a rule: ", "Denied by a hook: ", "Denied: the permission mode is "),
+    *(model_messages.DENIED, model_messages.not_answered(0.0)[:20]),
+)
 
 
 @final
@@ -61,29 +74,33 @@ def standing(summary: str, messages: Iterable[Message], before: tuple[str, ...],
     All lines together have *most* characters. What the model quoted and has no room stays in the summary.
     """
     head, section, tail = _parted(summary)
-    quotes = [_quote(line) for line in section[:MOST_QUOTES]]
-    lines, room, left_out = list(before), most - sum(map(len, before)), 0
+    quotes = [_sentences(line) for line in section[:MOST_QUOTES]]
+    lines = dict.fromkeys(before if most else ())
+    room, left_out = most - sum(map(len, lines)), 0
+    quoted: set[int] = set()
     for message in messages:
         unquoted = MOST_OF_MESSAGE
-        for sentence in _sentences(message):
-            is_quoted = any(_quotes(quote, sentence) for quote in quotes)
-            if sentence in lines or not (is_quoted or (unquoted > 0 and _BINDS.search(sentence))):
+        for sentence in _said(message):
+            found = {number for number, quote in enumerate(quotes) if _is_quoted(sentence, quote)}
+            binds = unquoted > 0 and _BINDS.search(sentence) is not None
+            if not (found or binds):
                 continue
+            # Said once more, it stands last: it outweighs what came between.
+            if sentence in lines:
+                del lines[sentence]
+                room += len(sentence)
             unquoted -= len(sentence)
             if len(sentence) > room:
                 left_out += 1
                 continue
             room -= len(sentence)
-            lines.append(sentence)
-    stays = [
-        line
-        for line, quote in zip(section, quotes, strict=False)
-        if quote and not any(_quotes(quote, sentence) for sentence in lines)
-    ]
-    stays += section[MOST_QUOTES:]
-    if any(map(str.strip, stays)):
-        head = [*head, SECTION, *stays]
-    return Standing(tuple(lines), "\n".join([*head, *tail]).strip(), left_out)
+            lines[sentence] = None
+            quoted |= found
+    stays = [line for number, line in enumerate(section) if number not in quoted and _sentences(line)]
+    if stays:
+        head = [*head, NOTED, *stays]
+    rest = "\n".join([*head, *tail]).replace(HEADING, "").strip()
+    return Standing(tuple(lines), rest, left_out)
 
 
 def with_lines(summary: str, lines: Iterable[str]) -> str:
@@ -100,35 +117,37 @@ def _parted(summary: str) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
     return lines[:begin], section, lines[begin + 1 + len(section) :]
 
 
-def _quote(line: str) -> str:
-    return " ".join(_BULLET.sub("", line, count=1).split()).strip(_QUOTATION_MARKS)
+def _is_quoted(sentence: str, quote: Sequence[str]) -> bool:
+    """Whether *quote* has *sentence*, or is the most of it."""
+    bare, parts = sentence.strip(_AROUND), [part.strip(_AROUND) for part in quote]
+    if not bare or bare in parts:
+        return bool(bare)
+    return len(parts) == 1 and parts[0] in bare and 2 * len(parts[0]) > len(bare)
 
 
-def _quotes(quote: str, sentence: str) -> bool:
-    """Whether *quote* is of *sentence*: most of it, or it and others."""
-    bare = sentence.strip(_QUOTATION_MARKS)
-    return bool(quote) and (bare in quote or (quote in bare and 2 * len(quote) > len(bare)))
-
-
-def _sentences(message: Message) -> Iterator[str]:
-    """The sentences of a person in *message*."""
-    for said in _said(message):
-        sentences = _END_OF_SENTENCE.split(said[: 2 * MOST_READ])
-        if len(said) > 2 * MOST_READ:
-            # Half of a sentence may say the opposite of it.
-            begin, end = said[:MOST_READ], said[-MOST_READ:]
-            sentences = [*_END_OF_SENTENCE.split(begin)[:-1], *_END_OF_SENTENCE.split(end)[1:]]
-        for sentence in sentences:
-            words = " ".join(sentence.split())
-            if 0 < len(words) <= MOST_OF_SENTENCE:
-                yield words
+def _sentences(text: str) -> list[str]:
+    """The sentences of *text*, each on one line; a list or an empty line ends one, too."""
+    blocks: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        bullet = _BULLET.match(line)
+        if bullet or not line.strip():
+            blocks.append([])
+        blocks[-1] += line[bullet.end() if bullet else 0 :].split()
+    found = [each for block in blocks for each in _END_OF_SENTENCE.split(" ".join(block))]
+    return [sentence for sentence in found if sentence]
 
 
 def _said(message: Message) -> Iterator[str]:
-    if message.role is Role.USER and not message.text.startswith(SUMMARY_PREFIX):
-        yield message.text
+    """The sentences of a person in *message*."""
+    texts = [message.text] if message.role is Role.USER else []
     # A no may say why, and that reaches the model as the result. Of a denial by a rule or a hook each process
     # is told anew.
-    for result in message.results:
-        if result.outcome is Outcome.DENIED and not result.content.startswith("Denied"):
-            yield result.content
+    denials = [result.content for result in message.results if result.outcome is Outcome.DENIED]
+    texts += [content for content in denials if not content.startswith(_DENIALS)]
+    for text in texts:
+        if len(text) <= 2 * MOST_READ:
+            sentences = _sentences(text)
+        else:
+            # Half of a sentence may say the opposite of it.
+            sentences = [*_sentences(text[:MOST_READ])[:-1], *_sentences(text[-MOST_READ:])[1:]]
+        yield from (sentence for sentence in sentences if len(sentence) <= MOST_OF_SENTENCE)

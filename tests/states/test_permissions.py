@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from support.memories import remember
 
-from turnwheel.effects.config import Policy, ToolSpec
+from turnwheel.effects.config import Approval, Policy, ToolSpec
 from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.events import Approve, ApproveAlways
 from turnwheel.effects.findings import UNKNOWN, CommandFound, Finding, SimpleCommand
@@ -304,7 +304,7 @@ def test_a_yes_is_to_the_rules_that_asked() -> None:
 # What runs in the sandbox
 
 
-FENCED = attrs.evolve(SHELL, sandboxed=True)
+IN_SANDBOX = attrs.evolve(SHELL, sandboxed=True)
 
 
 @pytest.mark.parametrize(
@@ -323,12 +323,12 @@ def test_a_command_in_the_sandbox_is_allowed_where_it_is_plain_and_no_rule_speak
     lines: list[str] | None, rules: tuple[Rule, ...], expected: str
 ) -> None:
     law = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=rules, allows_sandboxed=True)
-    assert law.looks_at(FENCED)
+    assert law.looks_at(IN_SANDBOX)
     finding = Finding() if lines is None else ran(*lines)
-    found = law.judge(FENCED, {"command": "; ".join(lines or ["x"])}, None, finding)
+    found = law.judge(IN_SANDBOX, {"command": "; ".join(lines or ["x"])}, None, finding)
     assert f"{found.verdict} {found.ground}: {found.detail}".startswith(expected)
     # Outside of it, and where nothing is allowed for that, it is asked about as ever.
-    for spec, other in ((SHELL, law), (FENCED, attrs.evolve(law, allows_sandboxed=False))):
+    for spec, other in ((SHELL, law), (IN_SANDBOX, attrs.evolve(law, allows_sandboxed=False))):
         assert other.judge(spec, {"command": "make"}, None, ran("make")).verdict is not Verdict.ALLOW
 
 
@@ -336,9 +336,13 @@ def test_a_command_in_the_sandbox_is_allowed_where_it_is_plain_and_no_rule_speak
 def test_the_sandbox_outvotes_no_mode(mode: PermissionMode) -> None:
     law = PermissionPolicy(mode=mode, allows_sandboxed=True)
     expected = Verdict.DENY if mode is PermissionMode.PLAN else Verdict.ALLOW
-    assert law.judge(FENCED, {"command": "make"}, None, ran("make")).verdict is expected
-    always = attrs.evolve(FENCED, approval="always")
-    assert law.judge(always, {"command": "make"}, None, ran("make")).ground is not Basis.RULE
+    assert law.judge(IN_SANDBOX, {"command": "make"}, None, ran("make")).verdict is expected
+
+
+def test_a_tool_that_is_always_asked_about_is_in_the_sandbox_too() -> None:
+    law = PermissionPolicy(mode=PermissionMode.DEFAULT, allows_sandboxed=True)
+    always = attrs.evolve(IN_SANDBOX, approval=Approval.ALWAYS)
+    assert law.judge(always, {"command": "make"}, None, ran("make")).verdict is Verdict.ASK
 
 
 # Arguments that match

@@ -6,7 +6,7 @@ import pytest
 
 from turnwheel.effects.messages import Message, Outcome, Role, ToolResult, user
 from turnwheel.states.rules.compaction import summary_message
-from turnwheel.states.rules.standing import HEADING, MOST_OF_MESSAGE, SECTION, standing
+from turnwheel.states.rules.standing import HEADING, MOST_OF_MESSAGE, NOTED, SECTION, standing
 
 
 def told(content: str, outcome: Outcome = Outcome.OK) -> Message:
@@ -18,10 +18,16 @@ def told(content: str, outcome: Outcome = Outcome.OK) -> Message:
     ("text", "expected"),
     [
         ("Do not push.", ["Do not push."]),
-        ("Mend it. Don\u2019t touch\n  the tests!  Then stop.", ["Don\u2019t touch", "Then stop."][:1]),
-        ("NEVER use rm - ask first\nthanks", ["NEVER use rm - ask first"]),
+        ("Mend it. Don\u2019t touch\n  the tests!  Then stop.", ["Don\u2019t touch the tests!"]),
+        ("NEVER use rm\nbut in tmp. Thanks", ["NEVER use rm but in tmp."]),
         ("From now on reply in German. Fine?", ["From now on reply in German."]),
-        ("You must not, you should not. mustn't", ["You must not, you should not.", "mustn't"]),
+        ("You must not, e.g. at night, Mustn't. Do it", ["You must not, e.g. at night, Mustn't."]),
+        (
+            "Rules:\n- do not push\n- eat\n2. never pay\n\nNo longer ask",
+            ["do not push", "never pay", "No longer ask"],
+        ),
+        ("You may push now.", ["You may push now."]),
+        ("y", []),
         ("A nevertheless undo nothing", []),
         ("do not " * 200, []),
         ("Do not push. Do not push.", ["Do not push."]),
@@ -42,6 +48,9 @@ def test_a_sentence_that_forbids_is_carried_whatever_the_summary_says(text: str,
         # Half of a sentence may say the opposite of it.
         ("- Use", []),
         ("- Use MySQL for it.", []),
+        ("- Do not use PostgreSQL for it.", []),
+        ("- Do not Keep the API.", []),
+        ("- ```", []),
         ("- the page says so", []),
         ("- ", []),
     ],
@@ -56,27 +65,33 @@ def test_a_quote_of_a_person_is_carried_and_any_other_stays_in_the_summary(
     ]
     found = standing(f"State\nso far\n{heading}\n{quote}\nErrors\nnone", said, (), 1_000)
     assert list(found.lines) == lines
-    rest = "" if lines or not quote.strip("- ") else f"\n{SECTION}\n{quote}"
+    rest = "" if lines or quote == "- " else f"\n{NOTED}\n{quote}"
     assert found.summary == f"State\nso far{rest}\nErrors\nnone"
 
 
-def test_the_lines_from_before_come_first_and_each_is_there_once() -> None:
-    said = [
-        user("Do not push."),
-        told("Never pay on Fridays.", Outcome.DENIED),
-        user("Never mind the tests."),
-    ]
-    found = standing("s", said, ("Keep it.", "Do not push."), 1_000)
-    assert found.lines == ("Keep it.", "Do not push.", "Never pay on Fridays.", "Never mind the tests.")
+def test_a_line_stands_where_it_was_said_last() -> None:
+    said = [user("From now on push."), told("Never pay.", Outcome.DENIED), user("Do not push.")]
+    found = standing("s", said, ("Do not push.", "Keep it."), 1_000)
+    assert found.lines == ("Keep it.", "From now on push.", "Never pay.", "Do not push.")
+    assert standing("s", said, ("Keep it.",), 0).lines == ()
+
+
+def test_a_summary_does_not_speak_as_people() -> None:
+    found = standing(f"State\n{HEADING}\n- Always pay.", [user("Pay once.")], (), 1_000)
+    assert (found.lines, found.summary) == ((), "State\n\n- Always pay.")
+
+
+def test_a_text_of_blanks_is_read_as_one_of_words() -> None:
+    said = [user(f"Do not{' ' * 30_000}push.{chr(10) * 5_000}Never do.") for _ in range(20)]
+    assert standing("s", said, (), 1_000).lines == ("Do not push.", "Never do.")
 
 
 @pytest.mark.parametrize(
     "message",
     [
         told("Never pay."),
-        told("Denied: do not.", Outcome.DENIED),
+        told("Denied by a rule: do not.", Outcome.DENIED),
         Message(role=Role.ASSISTANT, parts=user("I must not.").parts),
-        summary_message("Do not pay.", ["Never."], 0.0),
     ],
 )
 def test_only_people_say_what_holds(message: Message) -> None:
@@ -87,7 +102,7 @@ def test_what_has_no_room_is_counted_and_stays_in_the_summary() -> None:
     said = [user("Do not push. Do not delete anything at all. Do not pay.")]
     found = standing(f"s\n{SECTION}\n- Do not delete anything at all.\n- Do not pay.", said, (), 25)
     assert found.lines == ("Do not push.", "Do not pay.")
-    assert (found.summary, found.left_out) == (f"s\n{SECTION}\n- Do not delete anything at all.", 1)
+    assert (found.summary, found.left_out) == (f"s\n{NOTED}\n- Do not delete anything at all.", 1)
 
 
 def test_a_document_in_a_message_does_not_take_all_the_room() -> None:

@@ -13,7 +13,7 @@ from support.memories import remember
 
 from turnwheel import ChildSpec, Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
 from turnwheel.effects import errors, events, messages, notices, permissions, records, usage
-from turnwheel.effects.config import Steering
+from turnwheel.effects.config import Sandbox, Steering
 from turnwheel.effects.history import CallPiece, History, TextPiece
 from turnwheel.engine import drive
 from turnwheel.engine.core.machine import (
@@ -21,6 +21,7 @@ from turnwheel.engine.core.machine import (
     agent_before,
     calls_in,
     error_line,
+    in_sandbox_of,
     links_of,
     overtaken,
     questions,
@@ -384,6 +385,23 @@ def test_rules_of_an_earlier_run_that_deny_or_ask_are_kept() -> None:
     assert with_restrictions(now, None) == now
     # One object, as all that is equal to it.
     assert with_restrictions(now, now) is now
+
+
+@pytest.mark.parametrize(
+    ("begun", "now", "expected"),
+    [
+        (None, None, None),
+        (None, Sandbox(network=True), Sandbox(network=True)),
+        (Sandbox(tmp=5), None, Sandbox(tmp=5)),
+        (Sandbox(network=True), Sandbox(), Sandbox()),
+        (Sandbox(memory=7, tmp=9), Sandbox(network=True, memory=8, tmp=8), Sandbox(memory=7, tmp=8)),
+    ],
+)
+def test_a_run_keeps_its_sandbox(
+    begun: Sandbox | None, now: Sandbox | None, expected: Sandbox | None
+) -> None:
+    configs = [attrs.evolve(CONFIG, sandbox=each) for each in (begun, now)]
+    assert in_sandbox_of(*configs).sandbox == expected
 
 
 # Children of calls

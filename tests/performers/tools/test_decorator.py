@@ -485,7 +485,7 @@ def test_a_context_shows_where_it_is_and_is_equal_whoever_listens() -> None:
     """Its conversation and its configuration would fill a page."""
     assert repr(CONTEXT) == (
         "ToolContext(cwd=PosixPath('/'), deps=None, directories=(PosixPath('/'),), session='', call='', "
-        "key='', result_limit=None)"
+        "tool='', key='', result_limit=None)"
     )
     assert attrs.evolve(CONTEXT, emit=print) == CONTEXT
     assert attrs.evolve(CONTEXT, key="k") != CONTEXT

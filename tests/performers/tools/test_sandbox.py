@@ -22,14 +22,14 @@ import pytest
 from turnwheel import Agent, tool
 from turnwheel.effects.config import AutoAllow, Config, ModelSpec, Policy, Sandbox
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import ToolFinished
 from turnwheel.effects.history import History
 from turnwheel.effects.permissions import Rule
 from turnwheel.effects.requests import RunTool
 from turnwheel.performers.base import PerformContext, SystemClock, noop
 from turnwheel.performers.tools import sandbox
-from turnwheel.performers.tools.builtin import bash, builtin_tools
+from turnwheel.performers.tools.builtin import bash
 from turnwheel.performers.tools.decorator import ToolContext
+from turnwheel.performers.tools.runner import ToolRunner
 
 SECRET = "masked-secret"  # noqa: S105  # what is looked for
 
@@ -45,7 +45,7 @@ WATCHED = (
     *("/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname", "/proc/sys/user/max_user_namespaces"),
     *("/proc/sys/net/ipv4/ip_forward", "~/.bashrc", "~/.ssh", "/dev/mqueue"),
 )
-PLACES = ("/", "/tmp", "/var/tmp", "/dev", "/dev/shm", "/run", "/opt", "/mnt", "/sys", "/boot")  # noqa: S108
+PLACES = ("/", "/tmp", "/var/tmp", "/dev", "/dev/shm", "/run", "/opt", "/mnt", "/sys", "/boot")  # noqa: S108  # places to look for strays in
 
 
 def fault() -> str:
@@ -148,26 +148,14 @@ def world() -> Iterator[World]:
         yield World(work=work, out=out, sentinel=sentinel, sockets=sockets, names=names)
 
 
-def context(world: World, **settings: Any) -> ToolContext[Any]:
-    """What `bash` gets of an agent in *world*."""
+def config_of(world: World, *, network: bool = False) -> Config:
     rules = [("read", "*.env"), ("*", "secrets/*"), ("read", f"{world.out}/denied/*")]
-    agent = Agent(
-        model="openai:gpt-5",
-        tools=builtin_tools(),
-        cwd=world.work,
-        rules=[Rule(verdict="deny", tool=tool, where=(("path", glob),)) for tool, glob in rules],
-        sandbox=Sandbox(**{"memory": 1_000_000_000, "tmp": 10_000_000, **settings}),
+    return Config(
+        model=ModelSpec(name="m"),
+        rules=tuple([Rule(verdict="deny", tool=tool, where=(("path", glob),)) for tool, glob in rules]),
+        protected=(f"{world.work}/sessions.db*",),
+        sandbox=Sandbox(memory=1_000_000_000, tmp=10_000_000, network=network),
     )
-    config = attrs.evolve(agent.config, protected=(f"{world.work}/sessions.db*",))
-    made: Any = agent._runner  # as a session makes it
-    return ToolContext(
-        cwd=world.work, deps=None, config=config, tool="bash", in_sandbox=made._in_sandbox("bash", config)
-    )
-
-
-async def ran(world: World, command: str, **settings: Any) -> str:
-    names = " ".join(f"{name}={quote(value)}" for name, value in world.names.items())
-    return await bash(context(world, **settings), f"export {names}\n{command}", 20.0)
 
 
 @tool(sandboxed=True)
@@ -176,13 +164,20 @@ async def told(context: ToolContext[Any], words: list[str]) -> str:
     return (await context.run(words)).output
 
 
-async def performed(agent: Agent, arguments: dict[str, Any]) -> ToolFinished:
-    """How a call of `told` ends."""
+async def performed(world: World, name: str, config: Config, **arguments: Any) -> str:
+    """What the model reads of a call of the tool *name*."""
+    runner = ToolRunner([bash, told], cwd=world.work, directories=[*world.out.glob("more")])
+    request = RunTool(id="r", call="c", tool=name, arguments=json.dumps(arguments))
     scene = PerformContext(
-        clock=SystemClock(), session="s", run="r", config=agent.config, history=History.of(), emit=noop
+        clock=SystemClock(), session="s", run="r", config=config, history=History.of(), emit=noop
     )
-    request = RunTool(id="r", call="c", tool="told", arguments=json.dumps(arguments))
-    return await agent._runner(request, scene)  # as a session does
+    return (await runner(request, scene)).content
+
+
+async def ran(world: World, command: str, *, network: bool = False, seconds: float = 20.0) -> str:
+    names = " ".join(f"{name}={quote(value)}" for name, value in world.names.items())
+    config = config_of(world, network=network)
+    return await performed(world, "bash", config, command=f"export {names}\n{command}", timeout=seconds)
 
 
 def left_of(mark: str) -> list[str]:
@@ -199,10 +194,7 @@ def left_of(mark: str) -> list[str]:
 @pytest.mark.parametrize("name", ESCAPES)
 async def test_nothing_gets_out(name: str, world: World, until: Any) -> None:
     before, mark = world.state(), uuid.uuid4().hex
-    try:
-        said = await ran(world, f"export MARK={mark}\n{ESCAPES[name]}")
-    except TimeoutError as error:
-        said = str(error)
+    said = await ran(world, f"export MARK={mark}\n{ESCAPES[name]}")
     assert "WIN" not in said.replace("W' + 'IN", "").replace("echo WIN", "")
     assert SECRET not in said
     assert world.state() == before
@@ -223,9 +215,8 @@ async def test_a_program_works_in_its_folders_and_has_a_tmp_of_its_own(world: Wo
 async def test_each_directory_of_the_agent_is_writable(world: World) -> None:
     more = world.out / "more"
     more.mkdir()
-    agent = Agent(model="openai:gpt-5", tools=[told], cwd=world.work, directories=[more], sandbox=Sandbox())
-    ended = await performed(agent, {"words": ["sh", "-c", f"echo x > {more}/made; echo y > {world.out}/new"]})
-    assert "Read-only file system" in ended.content
+    words = ["sh", "-c", f"echo x > {more}/made; echo y > {world.out}/new"]
+    assert "Read-only file system" in await performed(world, "told", config_of(world), words=words)
     assert ((more / "made").exists(), (world.out / "new").exists()) == (True, False)
 
 
@@ -235,38 +226,75 @@ async def test_the_network_is_there_where_it_is_wanted(world: World) -> None:
         == "open\n[exit code 0]"
     )
     assert world.heard()
-    # Sockets in the file system are not, or the one of a container engine would open all.
-    assert "WIN" not in await ran(world, ESCAPES["unix socket"], network=True)
+    # Sockets of the machine are not: that of a container engine would open all.
+    for name in ("unix socket", "unix socket own folder", "unix abstract", "unix datagrams"):
+        assert "Operation not permitted" in await ran(world, ESCAPES[name], network=True)
     assert not world.heard()
+
+
+async def test_a_program_speaks_with_those_that_it_starts(world: World) -> None:
+    command = (
+        """python3 -c "import asyncio; print(asyncio.run(asyncio.sleep(0, 'looped')))"; echo piped | cat"""
+    )
+    assert await ran(world, command) == "looped\npiped\n[exit code 0]"
 
 
 async def test_a_command_ends_in_time_with_all_that_it_started(world: World, until: Any) -> None:
     mark = uuid.uuid4().hex
-    with pytest.raises(TimeoutError, match="ended after 1 s; until then it said:\nbegun"):
-        await bash(context(world), f"export MARK={mark}; echo begun; setsid sleep 1000 & sleep 1000", 1.0)
+    said = await ran(world, f"export MARK={mark}; echo begun; setsid sleep 1000 & sleep 1000", seconds=1.0)
+    assert "ended after 1 s; until then it said:\nbegun" in said
     await until(lambda: not left_of(mark))
-
-
-async def test_what_git_would_run_outside_stays_as_it_is(world: World) -> None:
-    await ran(world, "git init -q")
-    said = await ran(world, "echo x > .git/hooks/pre-commit; git config core.pager x; touch a; git add a")
-    assert said.endswith("[exit code 0]")
-    git = world.work / ".git"
-    assert ((git / "hooks" / "pre-commit").exists(), "pager" in (git / "config").read_text()) == (
-        False,
-        False,
-    )
-    assert (git / "index").exists()
 
 
 async def test_a_link_that_a_rule_denies_is_masked_where_it_leads(world: World) -> None:
     (world.work / "prod.env").symlink_to(world.out / "kept")
     assert "kept" not in (await ran(world, "cat prod.env $OUT/kept")).replace("out/kept", "")
     (world.work / "all.env").symlink_to("..")
-    with pytest.raises(
-        ValueError, match=r"all\.env', which is the folder that the agent works in, or holds it"
-    ):
-        await ran(world, "true")
+    assert "all.env', which is, or holds, the folder that the agent works in" in await ran(world, "true")
+
+
+async def test_a_path_below_a_masked_folder_needs_no_mask_of_its_own(world: World) -> None:
+    (world.work / "a.env").symlink_to("secrets/key")
+    assert (
+        await ran(world, "cat a.env; ls secrets; echo $?")
+        == "cat: a.env: No such file or directory\n0\n[exit code 0]"
+    )
+
+
+async def test_where_a_glob_may_match_anywhere_nothing_runs(world: World) -> None:
+    config = config_of(world)
+    rule = Rule(verdict="deny", tool="read", where=(("path", "/*/key"),))
+    said = await performed(world, "told", attrs.evolve(config, rules=(rule,)), words=["touch", "ran"])
+    assert "cannot look everywhere for what '/*/key' denies; name a folder" in said
+    assert not (world.work / "ran").exists()
+
+
+@pytest.mark.parametrize("place", ["/", "/proc", "/sys/kernel", "/dev/shm", "/run"])  # noqa: S108  # refused
+async def test_what_is_the_kernels_is_no_folder_to_write_in(place: str) -> None:
+    with pytest.raises(ValueError, match=f"in '{place}' they must not"):
+        await sandbox.sandboxed(["true"], sandbox=Sandbox(), directories=[Path(place)], denied=[], store=[])
+
+
+async def test_a_folder_that_became_a_link_is_not_written_in(world: World) -> None:
+    made = ToolRunner([told], cwd=world.work)
+    world.work.rename(world.work.with_name("old"))
+    world.work.symlink_to(world.out)
+    request = RunTool(id="r", call="c", tool="told", arguments=json.dumps({"words": ["touch", "new"]}))
+    scene = PerformContext(
+        clock=SystemClock(), session="s", run="r", config=config_of(world), history=History.of(), emit=noop
+    )
+    assert "is a link to" in (await made(request, scene)).content
+    assert not (world.out / "new").exists()
+
+
+async def test_bubblewrap_is_not_looked_for_where_a_program_may_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (world.work / "bwrap").write_text(f"#!/bin/sh\ntouch {world.out}/new\n")
+    (world.work / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{world.work}:{os.environ['PATH']}")
+    assert await ran(world, "echo ran") == "ran\n[exit code 0]"
+    assert not (world.out / "new").exists()
 
 
 @pytest.mark.parametrize("bound", ["MOST_SEEN", "MOST_MASKED"])
@@ -274,8 +302,7 @@ async def test_more_than_can_be_masked_is_an_error_and_runs_nothing(
     bound: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, bound, 2)
-    with pytest.raises(ValueError, match=r"2 at most; let these globs name whole folders: \*\.env"):
-        await ran(world, "touch ran")
+    assert "let these globs name whole folders: *.env" in await ran(world, "touch ran")
     assert not (world.work / "ran").exists()
 
 
@@ -283,16 +310,15 @@ async def test_more_than_can_be_masked_is_an_error_and_runs_nothing(
 
 
 def test_an_agent_is_not_made_where_there_is_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    sandbox._fault.cache_clear()  # asked once in a process
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match=r"bwrap is not installed; install bubblewrap 0\.8 or later"):
-        Agent(model="openai:gpt-5", sandbox=Sandbox())
-    sandbox._fault.cache_clear()  # as above
+    monkeypatch.setattr(sandbox, "_PROGRAMS", "/nowhere")
+    # Another one than in other tests: a process tries each once.
+    with pytest.raises(ConfigError, match=r"bwrap is in none of /nowhere; install bubblewrap 0\.8 or later"):
+        Agent(model="openai:gpt-5", sandbox=Sandbox(tmp=123_456))
 
 
 async def test_a_context_without_the_sandbox_of_its_agent_runs_nothing(world: World) -> None:
     with pytest.raises(ValueError, match="this context was made without one"):
-        await bash(attrs.evolve(context(world), in_sandbox=None), "touch ran")
+        await bash(ToolContext(cwd=world.work, deps=None, config=config_of(world)), "touch ran")
     assert not (world.work / "ran").exists()
 
 

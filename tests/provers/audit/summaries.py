@@ -23,7 +23,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.records import ReplaceHistory
 from turnwheel.effects.requests import CallModel, Purpose, Transcript
 from turnwheel.states.compacting import SMALLER_TRIES, WHOLE_SUMMARY
-from turnwheel.states.rules.standing import SUMMARY_PREFIX
+from turnwheel.states.rules.compaction import SUMMARY_PREFIX
 from turnwheel.states.state import Compacting, CompactReason
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def _carried(effect: ReplaceHistory, now: Transition, view: ViewBook) -> list[st
     before, lines = now.memory.conversation.standing, effect.standing
     said = [" ".join(message.text.split()) for message in view.messages if message.role is Role.USER]
     said += [" ".join(each.content.split()) for message in view.messages for each in message.results]
-    faults = [f"{effect} drops what people said"] if lines[: len(before)] != before else []
+    holds = now.config.compaction.standing
+    faults = [f"{effect} drops what people said"] if holds and not {*before} <= {*lines} else []
     faults += [f"{line!r} is in no summary" for line in lines if f"- {line}" not in effect.head[0].text]
     return faults + [f"who said {line!r}?" for line in lines if not any(line in text for text in said)]
 
