@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 Tools = list[Tool[..., Any]]
 
 # A table of settings without tables in it.
-T = TypeVar("T", ModelSpec, Limits, Policy, Retries, Compaction, Loops)
+T = TypeVar("T", ModelSpec, Limits, Policy, Retries, Compaction, Loops, Sandbox)
 
 
 @final

@@ -210,10 +210,13 @@ def _ceiling(options: RunOptions, before: Config | None) -> PermissionMode:
 
 
 def _sandbox(options: RunOptions, before: Config | None) -> Sandbox | None:
+    """The sandbox that was set, over that of the session; `--no-sandbox` leaves it."""
+    kept = None if before is None else before.sandbox
     if options.sandbox is False:
         return None
-    told = options.settings.sandbox or (before and before.sandbox)
-    return told or (Sandbox() if options.sandbox else None)
+    if options.settings.sandbox is not None:
+        return options.settings.over("sandbox", kept or Sandbox())
+    return kept or (Sandbox() if options.sandbox else None)
 
 
 def _policy(options: RunOptions, before: Config | None, ceiling: PermissionMode) -> Policy:

@@ -480,8 +480,8 @@ class Session(Displayed):
         names the approver, in free words. Raises `UnknownRequest` where the question is not open, and
         `ArgumentError` for an invalid decision.
         """
-        # Checked before anything is read: a mistake of the caller does not depend on the state.
         await look_at(self._environment.clock)
+        # Checked before the session is read: a mistake of the caller does not depend on its state.
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()

@@ -48,7 +48,8 @@ _REPLACED = ("/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108  # an empty 
 _NO_PLACE = _REPLACED[2:]
 
 # Limits of each process: of its data in KiB, and no core, which the kernel would hand to a program outside.
-_WITH_LIMITS = 'ulimit -d "$1" && ulimit -c 0 && shift && exec "$@"'
+# The program is a child, since the first process of a namespace is deaf to its own signals.
+_WITH_LIMITS = 'ulimit -d "$1" && ulimit -c 0 && shift && { "$@"; exit; }'
 
 
 def check_sandbox(sandbox: Sandbox) -> None:
@@ -150,6 +151,8 @@ def _mounts(sandbox: Sandbox, roots: Sequence[str]) -> list[str]:
     sized = ["--size", str(sandbox.tmp), "--tmpfs"]
     words = [
         *("--die-with-parent", "--unshare-user", "--unshare-all", "--disable-userns", "--cap-drop", "ALL"),
+        # Without a process of its own between, which a machine whose first process reaps none would keep.
+        "--as-pid-1",
         *(["--share-net"] if sandbox.network else []),
         *("--ro-bind", "/", "/"),
         # To root the kernel's settings are writable without any capability.
@@ -180,6 +183,7 @@ class _Masks:
     def __init__(self, globs: Sequence[str], roots: Sequence[str]) -> None:
         self._globs = globs
         self._roots = roots
+        self._inside = f"{roots[0]}/"
         self._match = _any_of(globs)
         # All that is in a folder is matched where a glob takes any ending.
         self._match_all = _any_of([glob for glob in globs if glob.endswith("*")])
@@ -215,7 +219,9 @@ class _Masks:
         self._seen += 1
         if self._seen > MOST_SEEN or (not self._seen % 1000 and monotonic() > self._ends):
             self._refuse(f"has looked at {self._seen:,} paths for those that rules deny")
-        names = spelled(path, self._roots[0])
+        # As `spelled`, which takes ten times as long.
+        inside = path.startswith(self._inside)
+        names = (path, path[len(self._inside) :]) if inside else spelled(path, self._roots[0])
         if not any(self._match(name) or (is_folder and self._match_all(f"{name}/")) for name in names):
             return False
         # What a link leads to is what a rule is about that denies the link.

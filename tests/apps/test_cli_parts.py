@@ -22,12 +22,13 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from turnwheel import Approve, ApproveAlways, Deny
+from turnwheel import Approve, ApproveAlways, Config, Deny, ModelSpec, Policy, Settings
 from turnwheel.apps.chat.commands import ParsedLine, PromptLine, parse_line
 from turnwheel.apps.chat.key_decoder import EditKey, KeyDecoder
 from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
 from turnwheel.apps.chat.questions import Questions, effective_decision
 from turnwheel.apps.chat.raw_input import Keyboard
+from turnwheel.apps.cli.build_settings import settings_for
 from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
 from turnwheel.apps.cli.run_options import RunOptions
@@ -40,6 +41,7 @@ from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
 from turnwheel.apps.terminal.screen import Dock, Screen
 from turnwheel.apps.terminal.spend_format import money
+from turnwheel.effects.config import AutoAllow, Sandbox
 from turnwheel.effects.errors import ConfigError, UnknownRequest, UnknownRun
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested
@@ -442,3 +444,32 @@ def test_what_is_written_above_a_dock_goes_on_where_it_was(
         screen.line("below")
         assert seen() == [*rows, "below", "status", "> typed"]
     assert seen() == [*rows, "below"]
+
+
+# The sandbox
+
+
+@pytest.mark.parametrize(
+    ("flag", "told", "before", "expected"),
+    [
+        (None, None, None, None),
+        (True, None, None, Sandbox()),
+        (None, {"network": True}, None, Sandbox(network=True)),
+        (False, {"network": True}, None, None),
+        (None, None, Sandbox(tmp=5), Sandbox(tmp=5)),
+        (True, None, Sandbox(tmp=5), Sandbox(tmp=5)),
+        (False, None, Sandbox(tmp=5), None),
+        (None, {"network": True}, Sandbox(tmp=5), Sandbox(network=True, tmp=5)),
+    ],
+)
+def test_a_session_keeps_its_sandbox_until_it_is_told_to_leave_it(
+    *, flag: bool | None, told: dict[str, Any] | None, before: Sandbox | None, expected: Sandbox | None
+) -> None:
+    model, policy = ModelSpec(name="openai:gpt-5"), Policy(auto_allow=AutoAllow.SANDBOXED)
+    settings = Settings() if told is None else Settings.load(env={}, sandbox=told)
+    options = RunOptions(store=Path("x.db"), settings=settings, sandbox=flag)
+    config = before and Config(model=model, sandbox=before, policy=policy)
+    found = settings_for(options, config, base_url=None)
+    assert found.sandbox == expected
+    allows = AutoAllow.SANDBOXED if config and flag is not False else AutoAllow.NOTHING
+    assert found.policy.auto_allow is allows
