@@ -9,7 +9,7 @@
 #   make screenshots the pictures of docs/console.md, taken anew in Chromium
 #   make behaviours the page of behaviours, written again from their list and tests
 #   make bench      how long a step takes          ARGS is handed on
-#   make bench-served  what a thousand readers add to the delay of a server's notices
+#   make bench-served  what a thousand readers add to the delay of a server's notices, and what holds it up
 #   make prove      the promises, in every state that a small world can reach
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
@@ -100,6 +100,7 @@ bench: $(INSTALLED) .cache/floor/installed
 
 bench-served: $(INSTALLED)
 	$(BIN)/python -m benchmarks.served $(ARGS)
+	$(BIN)/python -m benchmarks.stalls
 
 .cache/floor/installed: requirements.lock
 	rm -rf .cache/floor

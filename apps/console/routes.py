@@ -27,6 +27,7 @@ from ...engine.core.codec import TAG, converter
 from ...engine.inspect.archive import bisect, costs, explain, replay
 from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Posted
+from ...performers.slices import Slices
 from ...performers.worker_pool import finish
 from ..cli.scenario_export import scenario_of
 from ..server.bodies import Listing
@@ -184,13 +185,13 @@ class ConsoleRoutes:
     async def outline(self, call: HttpCall) -> Listing[OutlineStep]:
         """The steps from one on, in a few words each."""
         steps, following = await self._part(call)
-        return Listing(items=[outline_step(step) for step in steps], next=following)
+        return Listing(items=[outline_step(step) async for step in Slices(steps)], next=following)
 
     @operation("GET", f"{ONE_SESSION}/notices", gives=Listing[NoticeBody], parameters=PART_PARAMETERS)
     async def notices(self, call: HttpCall) -> Listing[NoticeBody]:
         """The notices of the steps from one on, as the events of the session have them."""
         steps, following = await self._part(call)
-        items = [body for step in steps for body in notice_bodies(step)]
+        items = [body async for step in Slices(steps) for body in notice_bodies(step)]
         return Listing(items=items, next=following)
 
     async def _part(self, call: HttpCall) -> tuple[list[ReplayedStep], int | None]:
