@@ -12,6 +12,7 @@ INTERRUPTED_BEFORE = "interrupted before it came in"
 SKIPPED_AFTER_STEER = "Skipped: the user said something new, which comes next."
 SKIPPED_AFTER_DENIAL = "Skipped: a person denied another call of this message."
 DENIED = "Denied by the user. Do not try this again without asking."
+NOT_ANSWERED = "Denied: nobody answered within"
 OVER_BUDGET = "Cancelled: the budget of this run is used up."
 CUT_OFF = "Not run: the answer ended before its calls could be trusted."
 MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
@@ -106,4 +107,4 @@ def not_carried(lines: int, room: int) -> str:
 def not_answered(seconds: float) -> str:
     """The result of a call whose question was not answered in time."""
     # Without its last sentence a model would ask again at once, and wait as long once more.
-    return f"Denied: nobody answered within {seconds:g} s. Do not try this again without asking."
+    return f"{NOT_ANSWERED} {seconds:g} s. Do not try this again without asking."

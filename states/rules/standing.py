@@ -53,7 +53,7 @@ _AROUND = "\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb*_ .!"
 # How results begin that are denials, and no person's words.
 _DENIALS = (
     *("Denied by a rule: ", "Denied by a hook: ", "Denied: the permission mode is "),
-    *(model_messages.DENIED, model_messages.not_answered(0.0)[:20]),
+    *(model_messages.DENIED, model_messages.NOT_ANSWERED),
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from turnwheel.effects.messages import Message, Outcome, Role, ToolResult, user
 from turnwheel.states.rules.compaction import summary_message
+from turnwheel.states.rules.model_messages import not_answered
 from turnwheel.states.rules.standing import HEADING, MOST_OF_MESSAGE, NOTED, SECTION, standing
 
 
@@ -91,6 +92,7 @@ def test_a_text_of_blanks_is_read_as_one_of_words() -> None:
     [
         told("Never pay."),
         told("Denied by a rule: do not.", Outcome.DENIED),
+        told(not_answered(5.0), Outcome.DENIED),
         Message(role=Role.ASSISTANT, parts=user("I must not.").parts),
     ],
 )
