@@ -364,7 +364,7 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
     ended = await context.run((shell, "-c", _READ_AND_RUN), seconds=seconds, given=os.fsencode(command))
     # What the shell says itself, or what was to start it.
     said = ended.output + ended.errors
-    output = said if ended.output.endswith("\n") or not ended.output else f"{said}\n"
+    output = said if said.endswith("\n") or not said else f"{said}\n"
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"
         raise TimeoutError(msg)

@@ -102,18 +102,20 @@ class ToolContext(Generic[D_co]):
         *keep* bytes are kept, half from its beginning and half from its end. What it started ends with it.
         Raises `OSError` where it cannot be started, and `ValueError` where it cannot be run in the sandbox.
         """
+        inherited: tuple[int, ...] = ()
         if self.in_sandbox is not None:
-            words, inherited = await self.in_sandbox(command)
-            try:
-                return await run(
-                    words, cwd=self.cwd, seconds=seconds, given=given, keep=keep, descriptors=(inherited,)
-                )
-            finally:
-                os.close(inherited)
-        if self.config is not None and self.config.sandbox is not None:
+            command, calls = await self.in_sandbox(command)
+            inherited = (calls,)
+        elif self.config is not None and self.config.sandbox is not None:
             msg = "the agent has a sandbox, and this context was made without one; make it with a ToolRunner"
             raise ValueError(msg)
-        return await run(command, cwd=self.cwd, seconds=seconds, given=given, keep=keep)
+        try:
+            return await run(
+                command, cwd=self.cwd, seconds=seconds, given=given, keep=keep, descriptors=inherited
+            )
+        finally:
+            for descriptor in inherited:
+                os.close(descriptor)
 
     def progress(self, text: str) -> None:
         """

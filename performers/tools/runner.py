@@ -149,8 +149,7 @@ class ToolRunner:
         """What gives the words that run a program of *tool* in the sandbox of *config*, if it has one."""
         if config.sandbox is None:
             return None
-        from .inspection import denied_globs  # noqa: PLC0415  # most agents have no sandbox
-        from .sandbox import sandboxed  # noqa: PLC0415  # as above
+        from .sandbox import sandboxed  # noqa: PLC0415  # most agents have none
 
         # The files of the store are no tool's business, wherever they are: sessions of others are in them.
         kept = tuple([glob for glob in config.protected if glob.startswith("/")])
@@ -158,7 +157,8 @@ class ToolRunner:
             sandboxed,
             sandbox=config.sandbox,
             directories=self._roots,
-            denied=denied_globs(tool, config.rules, str(self._roots[0])),
+            tool=tool,
+            rules=config.rules,
             store=kept,
         )
 

@@ -26,7 +26,8 @@ from typing import NoReturn, final
 
 from ...effects.config import Sandbox
 from ...effects.errors import ConfigError
-from .inspection import is_below, linked, spelled
+from ...effects.permissions import Rule
+from .inspection import denied_globs, is_below, linked, spelled
 from .seccomp import opened_filter
 
 # Not by the variable PATH, in which a folder may stand that programs in the sandbox can write.
@@ -86,17 +87,23 @@ async def sandboxed(
     *,
     sandbox: Sandbox,
     directories: Sequence[Path],
-    denied: Sequence[str],
+    tool: str,
+    rules: Sequence[Rule],
     store: Sequence[str],
 ) -> tuple[list[str], int]:
     """
     The words that run *command* in *sandbox*, in the first of *directories*, all of which it may write.
 
-    Beside them a descriptor that they inherit, for the caller to close. Masked are the paths that a glob of
-    *denied* matches, and the files of the *store*. Raises `ValueError` where that cannot be done.
+    Beside them a descriptor that they inherit, for the caller to close. Masked are the paths that *rules*
+    deny to *tool*, and the files of the *store*. Raises `ValueError` where that cannot be done.
     """
+    roots = [*map(str, directories)]
+
+    def prepared() -> tuple[list[str], int]:
+        return _prepared(command, sandbox, roots, denied_globs(tool, rules, roots[0]), store)
+
     # A walk of a large tree takes a while, in which other sessions go on.
-    return await asyncio.to_thread(_prepared, command, sandbox, [*map(str, directories)], denied, store)
+    return await asyncio.to_thread(prepared)
 
 
 def _prepared(
@@ -114,11 +121,11 @@ def _prepared(
         _check_root(root)
     masked = _Masks(denied, roots).found() if denied else []
     masked += [path for each in store for path in glob(each)]  # noqa: PTH207  # a whole path, escaped
-    shown = [path for path in masked if not _is_replaced(path, roots)]
+    shown = {path for path in masked if not _is_replaced(path, roots)}
     words = [program, *_mounts(sandbox, roots)]
     # In order, and none below another one, where there would be nothing to mount it on.
-    for path in sorted(set(shown)):
-        if not any(is_below(path, other) for other in shown if other != path):
+    for path in sorted(shown):
+        if shown.isdisjoint(map(str, Path(path).parents)):
             words += _mask(path)
     limits = ["/bin/sh", "-c", _WITH_LIMITS, "sh", str(sandbox.memory // 1024)]
     try:

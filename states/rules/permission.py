@@ -232,16 +232,14 @@ class PermissionPolicy:
             if self._protects(spec) and (why := protection(self.protected, spec, arguments, finding)):
                 return Judgement(Verdict.ASK, Basis.TOOL, why)
             return Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
-        doubt, is_sandboxed = doubt_of(spec, finding), self.allows_sandboxed and spec.sandboxed
+        is_sandboxed = self.allows_sandboxed and spec.sandboxed
+        named = [rule for rule in self._rules_and_grants if rule.verdict is Verdict.ALLOW]
+        # A person who expects no question, by the sandbox or by a rule, wonders why there is one.
+        doubt = doubt_of(spec, finding) if is_sandboxed or inspected(named, spec) else ""
         is_known = not spec.command or finding.command(spec.command) is not None
         if is_sandboxed and is_known and not doubt and spec.approval is not Approval.ALWAYS:
             return Judgement(Verdict.ALLOW, Basis.TOOL, "it runs in the sandbox")
-        # A person who expects no question, by the sandbox or by a rule, wonders why there is one.
-        why = _why_asked(spec)
-        named = [rule for rule in self._rules_and_grants if rule.verdict is Verdict.ALLOW]
-        if doubt and (is_sandboxed or inspected(named, spec)):
-            why = f"{why}; {doubt}"
-        return Judgement(Verdict.ASK, Basis.TOOL, why)
+        return Judgement(Verdict.ASK, Basis.TOOL, "; ".join(filter(None, [_why_asked(spec), doubt])))
 
 
 def _why_asked(spec: ToolSpec) -> str:

@@ -74,7 +74,7 @@ def standing(summary: str, messages: Iterable[Message], before: tuple[str, ...],
     All lines together have *most* characters. What the model quoted and has no room stays in the summary.
     """
     head, section, tail = _parted(summary)
-    quotes = [_sentences(line) for line in section[:MOST_QUOTES]]
+    quotes = [[part.strip(_AROUND) for part in _sentences(line)] for line in section[:MOST_QUOTES]]
     lines = dict.fromkeys(before if most else ())
     room, left_out = most - sum(map(len, lines)), 0
     quoted: set[int] = set()
@@ -118,11 +118,11 @@ def _parted(summary: str) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
 
 
 def _is_quoted(sentence: str, quote: Sequence[str]) -> bool:
-    """Whether *quote* has *sentence*, or is the most of it."""
-    bare, parts = sentence.strip(_AROUND), [part.strip(_AROUND) for part in quote]
-    if not bare or bare in parts:
+    """Whether *quote*, bare sentences, has *sentence*, or is the most of it."""
+    bare = sentence.strip(_AROUND)
+    if not bare or bare in quote:
         return bool(bare)
-    return len(parts) == 1 and parts[0] in bare and 2 * len(parts[0]) > len(bare)
+    return len(quote) == 1 and quote[0] in bare and 2 * len(quote[0]) > len(bare)
 
 
 def _sentences(text: str) -> list[str]:

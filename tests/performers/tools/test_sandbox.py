@@ -272,7 +272,9 @@ async def test_where_a_glob_may_match_anywhere_nothing_runs(world: World) -> Non
 @pytest.mark.parametrize("place", ["/", "/proc", "/sys/kernel", "/dev/shm", "/run"])  # noqa: S108  # refused
 async def test_what_is_the_kernels_is_no_folder_to_write_in(place: str) -> None:
     with pytest.raises(ValueError, match=f"in '{place}' they must not"):
-        await sandbox.sandboxed(["true"], sandbox=Sandbox(), directories=[Path(place)], denied=[], store=[])
+        await sandbox.sandboxed(
+            ["true"], sandbox=Sandbox(), directories=[Path(place)], tool="", rules=[], store=[]
+        )
 
 
 async def test_a_folder_that_became_a_link_is_not_written_in(world: World) -> None:
