@@ -10,13 +10,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from decimal import Decimal
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, get_args
 
 import cattrs
 import msgspec
-from cattrs.gen import make_dict_unstructure_fn
-from cattrs.strategies import configure_tagged_union
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
 from ... import effects, states
 from ...effects.validators import MAX_ENTRY
@@ -26,27 +25,28 @@ from ..journal.entries import Entry
 
 TAG = "type"
 
-# Every closed union that is stored or sent, innermost first: its members are converted with the hooks that
-# exist when it is configured.
-UNIONS: tuple[Any, ...] = (
-    effects.Piece,
-    effects.Part,
-    effects.Decision,
-    effects.View,
-    effects.Change,
-    states.Timer | Forever,
-    effects.SetThinking | AsConfigured,
-    effects.SetInstructions | NotBegun,
-    states.Phase,
-    states.Stage,
-    states.CompactStage,
-    effects.Event,
-    effects.Post,
-    effects.Request,
-    effects.Record,
-    effects.Notice,
-    states.State,
-    Entry,
+# Every closed union that is stored or sent.
+UNIONS: frozenset[Any] = frozenset(
+    (
+        effects.Piece,
+        effects.Part,
+        effects.Decision,
+        effects.View,
+        effects.Change,
+        states.Timer | Forever,
+        effects.SetThinking | AsConfigured,
+        effects.SetInstructions | NotBegun,
+        states.Phase,
+        states.Stage,
+        states.CompactStage,
+        effects.Event,
+        effects.Post,
+        effects.Request,
+        effects.Record,
+        effects.Notice,
+        states.State,
+        Entry,
+    )
 )
 
 
@@ -58,11 +58,13 @@ MOST_DIGITS = 30
 # with a dozen tools has some kilobytes.
 MOST_CONFIGS, LARGEST_CONFIG = 64, 65_536
 
-# In this order: a generated hook takes in the hooks of its fields as they are at that moment.
-# The settings of a run, the inner classes first.
-SETTINGS = (
-    *(effects.ToolSpec, effects.Limits, effects.Price, effects.ModelSpec, effects.Policy, effects.Retries),
-    *(effects.Compaction, effects.Loops, effects.Rule, effects.HookSpec, effects.ChildSpec, effects.Config),
+# The settings of a run.
+SETTINGS: frozenset[Any] = frozenset(
+    {
+        *(effects.ToolSpec, effects.Limits, effects.Price, effects.ModelSpec, effects.Policy),
+        *(effects.Retries, effects.Compaction, effects.Loops, effects.Rule, effects.HookSpec),
+        *(effects.ChildSpec, effects.Config),
+    }
 )
 
 
@@ -87,32 +89,71 @@ def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
     return made
 
 
-def _unstructure_passed_on(value: effects.AgentNoticed) -> dict[str, Any]:
-    # `converter` is looked up at the call: it is made below, with this very hook in it.
-    return {"call": value.call, "notice": converter.unstructure(value.notice, effects.Notice)}
+@cache
+def _config_reader() -> Callable[..., effects.Config]:
+    return make_dict_structure_fn(effects.Config, converter)
 
 
-def _structure_passed_on(value: dict[str, Any], _: type[effects.AgentNoticed]) -> effects.AgentNoticed:
-    return effects.AgentNoticed(call=value["call"], notice=structure(value["notice"], effects.Notice))
+def new_config(value: dict[str, Any]) -> effects.Config:
+    """The configuration that the plain *value* is."""
+    return _config_reader()(value, effects.Config)
 
 
 @lru_cache(MOST_CONFIGS)
 def _shared_config(text: bytes) -> effects.Config:
     """The configuration that *text* is; equal texts are one object."""
-    return new_config(msgspec.json.decode(text), effects.Config)
+    return new_config(msgspec.json.decode(text))
 
 
 def _structure_config(value: dict[str, Any], _: type[effects.Config]) -> effects.Config:
     # Each run of a journal has one, and the sessions of a process have few: as text it is found forty times
     # as quick as it is made.
     text = msgspec.json.encode(value)
-    return _shared_config(text) if len(text) <= LARGEST_CONFIG else new_config(value, effects.Config)
+    return _shared_config(text) if len(text) <= LARGEST_CONFIG else new_config(value)
+
+
+def _unstructure_settings(kind: type) -> Callable[[Any], dict[str, Any]]:
+    # In full: a default that changes one day must not change the settings of an old run.
+    return make_dict_unstructure_fn(kind, converter)
+
+
+# What cattrs offers for tagged unions generates the hooks of all members at once, which takes longer than a
+# short command does its work in. Here each is generated when it is first needed.
+
+
+def _unstructure_union(union: Any) -> Callable[[Any], dict[str, Any]]:  # noqa: ANN401  # a union is no type to a type checker
+    """What makes a member of *union* plain, tagged with the name of its class."""
+    tags = {member: member.__name__ for member in get_args(union)}
+
+    def unstructure(value: object) -> dict[str, Any]:
+        kind: Any = type(value)
+        tag = tags[kind]
+        plain: dict[str, Any] = _writer(kind)(value)
+        plain[TAG] = tag
+        return plain
+
+    return unstructure
+
+
+def _structure_union(union: Any) -> Callable[[dict[str, Any], Any], object]:  # noqa: ANN401  # as above
+    """What makes a member of *union* of a tagged plain value."""
+    members = {member.__name__: member for member in get_args(union)}
+
+    def structure(value: dict[str, Any], _: object) -> object:
+        value = value.copy()
+        # Without a default: an unknown tag is an error, and never read as some other event.
+        kind = members[value.pop(TAG)]
+        return _reader(kind)(value, kind)
+
+    return structure
 
 
 # One for the whole process: generating the hooks costs more than the rest of the engine's set-up.
 # An unknown key is refused: passing over a field of a newer version would lose what it says.
 # Defaults are left out: most fields have theirs, and a journal has an entry for each step.
 converter = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
+_writer = cache(converter.get_unstructure_hook)
+_reader = cache(converter.get_structure_hook)
 # As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
 converter.register_unstructure_hook(Decimal, str)
 converter.register_structure_hook(Decimal, _structure_decimal)
@@ -121,17 +162,10 @@ converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value)
 converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(value))
 converter.register_unstructure_hook(effects.Rope, _unstructure_rope)
 converter.register_structure_hook(effects.Rope, _structure_rope)
-for settings in SETTINGS:
-    # In full: a default that changes one day must not change the settings of an old run.
-    converter.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, converter))
-new_config: Callable[..., effects.Config] = converter.get_structure_hook(effects.Config)
+converter.register_unstructure_hook_factory(SETTINGS.__contains__, _unstructure_settings)
 converter.register_structure_hook(effects.Config, _structure_config)
-# A notice may hold a notice, so its hooks cannot wait for those of the union.
-converter.register_unstructure_hook(effects.AgentNoticed, _unstructure_passed_on)
-converter.register_structure_hook(effects.AgentNoticed, _structure_passed_on)
-for union in UNIONS:
-    # Without a default class: an unknown tag is an error, and never read as some other event.
-    configure_tagged_union(union, converter, tag_name=TAG)
+converter.register_unstructure_hook_factory(UNIONS.__contains__, _unstructure_union)
+converter.register_structure_hook_factory(UNIONS.__contains__, _structure_union)
 
 # The errors of the converter for JSON of another shape. Found by trial: damaged JSON reaches constructors and
 # validators, which raise errors of their own. An entry that nests deeply enough exhausts the stack.
