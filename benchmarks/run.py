@@ -49,6 +49,22 @@ print(json.dumps({"httpx": there - begun, "turnwheel": time.process_time() - the
 """
 
 
+# CPU of the interpreter's start is taken off: what is left is what the command line adds.
+COMMAND = """
+import json, resource, subprocess, sys
+def cpu(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+commands = {"help": ["--help"], "sessions": ["sessions", "--store", "no such file"]}
+for words in commands.values():
+    cpu("-m", "turnwheel.apps.cli", *words)
+bare = cpu("-c", "")
+print(json.dumps({name: cpu("-m", "turnwheel.apps.cli", *words) - bare for name, words in commands.items()}))
+"""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """The arguments of each measure, and the number of repetitions."""
@@ -173,6 +189,11 @@ def imports(cache: str) -> Figures:
     return figures_of("-c", IMPORT, PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=cache)
 
 
+def commands(cache: str) -> Figures:
+    """CPU of short commands beyond that of a bare interpreter, with bytecode in *cache*."""
+    return figures_of("-c", COMMAND, PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=cache)
+
+
 def counted() -> dict[str, Figures]:
     """The calls of each measure of `benchmarks.calls`, and their bound."""
     counts = json.loads(output_of("-m", "benchmarks.calls"))
@@ -202,6 +223,7 @@ def collect(sizes: Sizes, floor: str) -> Results:
             add(OURS, "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
             add(OURS, "store", figures_of("-m", "benchmarks.store", *map(str, sizes.store)))
             add(OURS, "import", imports(cache))
+            add(OURS, "command", commands(cache))
             if not number:  # it takes half a minute, and its bar is far away
                 add(OURS, "long", figures_of("-m", "benchmarks.long", str(sizes.long)))
                 add(OURS, "waiting", figures_of("-m", "benchmarks.waiting", str(sizes.waiting)))
@@ -364,6 +386,8 @@ def parts(report: Report) -> None:
         report.alone(name, "µs", itemgetter(key), "pure")
     report.alone("import httpx", "s", itemgetter("httpx"), "import")
     report.alone("import turnwheel after it", "s", itemgetter("turnwheel"), "import", "0.12 s")
+    report.alone("turnwheel --help", "s", itemgetter("help"), "command", "0.15 s")
+    report.alone("turnwheel sessions, of none", "s", itemgetter("sessions"), "command", "0.25 s")
     report.rows.append(Row("distributions installed", "", float(distributions()), bar="15"))
 
 

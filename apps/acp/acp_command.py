@@ -17,7 +17,7 @@ from ..server.serve_command import NOT_SERVED
 from ..stand_in.server import CLI_PACE
 
 
-@click.command(short_help="Serve the agent to an editor, over ACP.")
+@click.command()
 @for_serve
 def acp(**options: Any) -> Exit:  # noqa: ANN401  # as click has it
     """

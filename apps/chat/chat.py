@@ -20,7 +20,8 @@ from ...effects.messages import Role
 from ...effects.notices import Notice, RunEnded, RunStarted
 from ...effects.requests import AskApproval
 from ...performers.base import Performer
-from ..cli.exit_codes import MEANINGS, Exit, exit_for
+from ..cli.ending_codes import exit_for
+from ..cli.exit_codes import MEANINGS, Exit
 from ..cli.run_options import RunOptions
 from ..cli.workspace import Workspace, apply_choices, open_workspace
 from ..stand_in.server import CLI_PACE

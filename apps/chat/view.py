@@ -23,7 +23,8 @@ from ...effects.notices import (
     RunEnded,
 )
 from ...states.context import Mail
-from ..cli.exit_codes import Exit, exit_for
+from ..cli.ending_codes import exit_for
+from ..cli.exit_codes import Exit
 from ..cli.json_lines import JsonLines
 from ..cli.option_types import ALL
 from ..cli.run_options import Output, RunOptions

@@ -2,57 +2,105 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import importlib
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO, final
+from typing import Any, NamedTuple, TextIO, final
 
-import attrs
 import click
 
 from ...effects.errors import TurnwheelError
-from ..acp.acp_command import acp
-from ..chat.chat import ChatCommand
-from ..chat.commands import HELP
-from ..server.serve_command import serve
 from ..terminal.sanitize import clean
-from . import remote_commands, session_commands, time_commands
-from .exit_codes import Exit, exit_for_error, table
-from .options import for_chat, for_run, run_options_of
-from .run_command import RunCommand
-from .settings_command import settings
-from .workspace import resolve_newest, session_exists
+from .exit_codes import Exit, exit_for_error
+
+
+@final
+class CommandPlace(NamedTuple):
+    """Where a command is: its *name*, the *module* below `apps` that has it, and its *line* of the help."""
+
+    name: str
+    module: str
+    line: str
+
+
+# Commands are imported when they are run: most of them need the engine, which takes longer to import than the
+# help to write.
+SECTIONS: Mapping[str, Sequence[CommandPlace]] = {
+    "Work": (
+        CommandPlace("run", "cli.run_command", "Run an agent on a prompt, or continue a session."),
+        CommandPlace("chat", "chat.chat_command", "Talk to an agent, and type while it works."),
+        CommandPlace("serve", "server.serve_command", "Serve the agent over HTTP, with sessions for many."),
+        CommandPlace("acp", "acp.acp_command", "Serve the agent to an editor, over ACP."),
+    ),
+    "Sessions": (
+        CommandPlace("sessions", "cli.list_command", "List the sessions."),
+        CommandPlace("title", "cli.session_commands", "Show or set a session's title."),
+        CommandPlace("runs", "cli.session_commands", "Show the runs of a session, and where it stands."),
+        CommandPlace("branch", "cli.session_commands", "Continue a session from the end of one of its runs."),
+        CommandPlace("fork", "cli.fork_command", "Copy a session, or its first steps."),
+        CommandPlace("usage", "cli.session_commands", "Show the usage of a session, by model and child."),
+        CommandPlace("export", "cli.session_commands", "Write a session as one JSON document."),
+        CommandPlace("delete", "cli.session_commands", "Delete sessions, with their children."),
+        CommandPlace("prune", "cli.session_commands", "Delete old sessions."),
+    ),
+    "What it did": (
+        CommandPlace("replay", "cli.time_commands", "Show what a session did, step by step."),
+        CommandPlace(
+            "bisect", "cli.time_commands", "Find the first step where two sessions or versions differ."
+        ),
+    ),
+    "From another terminal": (
+        CommandPlace("approve", "cli.remote_commands", "Approve an open question."),
+        CommandPlace("deny", "cli.remote_commands", "Deny an open question."),
+        CommandPlace("send", "cli.remote_commands", "Queue a prompt."),
+        CommandPlace("steer", "cli.remote_commands", "Steer an unfinished run."),
+        CommandPlace(
+            "control", "cli.remote_commands", "Change the settings of a session and of its unfinished run."
+        ),
+        CommandPlace("cancel", "cli.remote_commands", "Cancel one call; the run goes on."),
+        CommandPlace("interrupt", "cli.remote_commands", "Stop a run; the text so far is kept."),
+        CommandPlace(
+            "questions", "cli.remote_commands", "Show the open questions of a session and its children."
+        ),
+        CommandPlace(
+            "why", "cli.remote_commands", "Explain a call: its verdict, its answer and its outcome."
+        ),
+    ),
+    "Settings": (
+        CommandPlace("settings", "cli.settings_command", "Show the settings of a run that would begin here."),
+    ),
+}
 
 
 @final
 class _Commands(click.Group):
-    """All commands, in sections; a reader of the output may close it at any time."""
+    """The commands of `SECTIONS`, each imported on first use; a reader of the output may leave."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  # as click has it
-        super().__init__(*args, **more)
-        self.sections: dict[str, list[click.Command]] = {}
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # as click has it
+        """The names of all commands."""
+        return [place.name for places in SECTIONS.values() for place in places]
 
-    def section(self, name: str, *commands: click.Command) -> None:
-        """Add *commands* to the section *name* of the help."""
-        self.sections.setdefault(name, []).extend(commands)
-        for command in commands:
-            self.add_command(command)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # as above
+        """The command *cmd_name*, or None where there is none of this name."""
+        for place in [place for places in SECTIONS.values() for place in places]:
+            if place.name == cmd_name:
+                module = importlib.import_module(f"...{place.module}", __name__)
+                command: click.Command = getattr(module, place.name)
+                return command
+        return None
 
     def format_commands(
         self,
-        ctx: click.Context,  # noqa: ARG002  # as click has it
+        ctx: click.Context,  # noqa: ARG002  # as above
         formatter: click.HelpFormatter,
     ) -> None:
         """List the commands by section."""
-        room = formatter.width - 6 - max(map(len, self.commands))
-        for name, commands in self.sections.items():
+        for name, places in SECTIONS.items():
             with formatter.section(name):
-                formatter.write_dl(
-                    [(command.name or "", command.get_short_help_str(room)) for command in commands]
-                )
+                formatter.write_dl([(place.name, place.line) for place in places])
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  # as click has it
         """Run the command."""
@@ -66,52 +114,6 @@ class _Commands(click.Group):
 @click.version_option(package_name="turnwheel", message="%(prog)s %(version)s")
 def turnwheel() -> None:
     """Run an agent in this terminal, and manage its sessions."""
-
-
-@click.command(
-    short_help="Run an agent on a prompt, or continue a session.", epilog=f"\b\nExit codes:\n{table()}"
-)
-@for_run
-def run(**options: Any) -> Exit:  # noqa: ANN401  # the options, as click has them
-    """
-    Run an agent on PROMPT (- reads it from stdin), or continue a session.
-
-    Without --model, --base-url or a key in the environment, a scripted stand-in answers. Ctrl-C stops the run
-    and keeps the text so far. A run with a question rests until you resume it, if no person can answer here.
-    """
-    return asyncio.run(_run(options))
-
-
-async def _run(options: dict[str, Any]) -> Exit:
-    return await RunCommand(await resolve_newest(run_options_of(options))).do()
-
-
-@click.command(
-    short_help="Talk to an agent, and type while it works.", epilog=f"\b\nWhat can be typed:\n{HELP}"
-)
-@for_chat
-def chat(**options: Any) -> Exit:  # noqa: ANN401  # as above
-    """
-    Talk to an agent, in the new or stored session ID.
-
-    You can type while it works: a line waits for its turn, and a line that begins with ! is read now. Lines
-    may also come from a pipe, and --json prints notices for programs.
-    """
-    return asyncio.run(_chat(options))
-
-
-async def _chat(options: dict[str, Any]) -> Exit:
-    chosen = await resolve_newest(run_options_of(options))
-    if chosen.session is not None and await session_exists(chosen.store, chosen.session):
-        chosen = attrs.evolve(chosen, resume=chosen.session, session=None)
-    return await ChatCommand(chosen).do()
-
-
-turnwheel.section("Work", run, chat, serve, acp)
-turnwheel.section("Sessions", *session_commands.SESSION_COMMANDS)
-turnwheel.section("What it did", *time_commands.TIME_COMMANDS)
-turnwheel.section("From another terminal", *remote_commands.REMOTE_COMMANDS)
-turnwheel.section("Settings", settings)
 
 
 def call(arguments: Sequence[str] | None) -> int:

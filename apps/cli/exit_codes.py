@@ -7,7 +7,6 @@ from enum import IntEnum
 from typing import Final, final
 
 from ...effects.errors import CallerError
-from ...effects.notices import DoneReason
 
 
 @final
@@ -49,28 +48,6 @@ MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.TERMINATED: "terminated by SIGTERM; the run can be resumed",
 }
 """The meaning of each code."""
-
-BY_REASON: Final[Mapping[DoneReason, Exit]] = {
-    DoneReason.END_TURN: Exit.ENDED,
-    DoneReason.STOP_SEQUENCE: Exit.ENDED,
-    DoneReason.REFUSAL: Exit.REFUSED,
-    DoneReason.MAX_TOKENS: Exit.MAX_TOKENS,
-    DoneReason.MAX_TURNS: Exit.MAX_TURNS,
-    DoneReason.TOKEN_BUDGET: Exit.BUDGET,
-    DoneReason.MAX_BUDGET: Exit.BUDGET,
-    DoneReason.TIME_BUDGET: Exit.BUDGET,
-    DoneReason.INTERRUPTED: Exit.INTERRUPTED,
-    DoneReason.ABORTED: Exit.FAILED,
-    DoneReason.BLOCKED: Exit.BLOCKED,
-    DoneReason.LOOP_DETECTED: Exit.LOOP,
-    DoneReason.ERROR: Exit.FAILED,
-}
-"""The code for each reason that a run can end with."""
-
-
-def exit_for(reason: DoneReason | None) -> Exit:
-    """The code for a run that ended with *reason*; None means that it rests on a question."""
-    return Exit.RESTING if reason is None else BY_REASON[reason]
 
 
 def exit_for_error(error: Exception) -> Exit:

@@ -16,13 +16,12 @@ from ...performers.stores.place import StorePlace
 from ..terminal.sanitize import clean
 from .options import (
     MODE,
-    store,
     text_of,
     with_all,
 )
 from .remote_commands import SESSION
 from .remote_session import with_session
-from .run_options import default_store
+from .stores import default_store, store
 
 REPLACEMENT_OPTIONS = ("model", "mode", "answer", "approve", "deny")
 """The options that replace a step; at most one of them counts."""
@@ -39,7 +38,7 @@ _in_place = with_all(
 )
 
 
-@click.command(short_help="Copy a session, or its first steps.")
+@click.command()
 @SESSION
 @click.argument("new", metavar="[NEW]", required=False)
 @_in_place

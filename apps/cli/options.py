@@ -12,8 +12,6 @@ import click
 
 from ...effects.permissions import PermissionMode, Verdict
 from ...effects.validators import MAX_PROMPT, within
-from ...performers.stores.place import store_place
-from ...performers.stores.postgres.address import DatabaseAddress
 from .apply_settings import apply_settings
 from .option_types import (
     amount,
@@ -27,33 +25,14 @@ from .run_options import (
     BUILT_IN,
     Output,
     RunOptions,
-    default_store,
 )
+from .stores import store
 
 MODE = click.Choice([mode.value for mode in PermissionMode])
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
-
-
-class _StorePlaceType(click.Path):
-    """A file or the address of a database."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # as click has it
-        place = store_place(value)
-        return place if isinstance(place, DatabaseAddress) else super().convert(value, param, ctx)
-
-
-def store(function: F) -> F:
-    """The option `--store`, which every command has."""
-    return click.option(
-        "--store",
-        type=_StorePlaceType(dir_okay=False, path_type=Path),
-        default=default_store,
-        show_default="$TURNWHEEL_STORE, or turnwheel/sessions.db in the state directory",
-        help="The file of the sessions, or the address of their database: postgresql://...",
-    )(function)
 
 
 def read(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], object]:

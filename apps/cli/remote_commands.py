@@ -37,10 +37,10 @@ from .option_types import thinking, where
 from .options import (
     MODE,
     read,
-    store,
     text_of,
 )
 from .remote_session import RemoteSession, open_remote
+from .stores import store
 
 SESSION = click.argument("session", metavar="ID")
 CALL = click.argument("call", metavar="CALL")
@@ -220,7 +220,3 @@ def why(store: StorePlace, session: str, call: str, *, json_lines: bool) -> None
     else:
         for line in report_lines(found):
             click.echo(line)
-
-
-REMOTE_COMMANDS = (approve, deny, send, steer, control, cancel, interrupt, questions, why)
-"""The commands of this module."""

@@ -43,7 +43,8 @@ from .option_types import (
     resolve_question,
     short,
 )
-from .workspace import answerer, open_for_reading, stored_config
+from .stores import open_for_reading
+from .workspace import answerer, stored_config
 
 T = TypeVar("T")
 

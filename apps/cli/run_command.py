@@ -7,6 +7,8 @@ import sys
 from contextlib import aclosing, suppress
 from typing import Any, final
 
+import click
+
 from ...effects.errors import ConfigError
 from ...effects.notices import (
     AgentNoticed,
@@ -28,14 +30,17 @@ from ..terminal.recovery_notes import batch_calls, open_questions, recovery_line
 from ..terminal.screen import Screen
 from ..terminal.signals import Signals
 from ..terminal.terminal import Terminal
-from .exit_codes import MEANINGS, Exit, exit_for
+from .ending_codes import exit_for
+from .exit_codes import MEANINGS, Exit, table
 from .json_lines import JsonLines
+from .options import for_run, run_options_of
 from .run_options import Output, RunOptions
 from .workspace import (
     Workspace,
     answerer,
     apply_choices,
     open_workspace,
+    resolve_newest,
 )
 
 
@@ -206,3 +211,19 @@ class RunCommand:
 
     def _again(self, workspace: Workspace) -> str:
         return self.options.again("run --resume", workspace.session.id)
+
+
+@click.command(epilog=f"\b\nExit codes:\n{table()}")
+@for_run
+def run(**options: Any) -> Exit:  # noqa: ANN401  # the options, as click has them
+    """
+    Run an agent on PROMPT (- reads it from stdin), or continue a session.
+
+    Without --model, --base-url or a key in the environment, a scripted stand-in answers. Ctrl-C stops the run
+    and keeps the text so far. A run with a question rests until you resume it, if no person can answer here.
+    """
+    return asyncio.run(_run(options))
+
+
+async def _run(options: dict[str, Any]) -> Exit:
+    return await RunCommand(await resolve_newest(run_options_of(options))).do()

@@ -16,7 +16,7 @@ from ...effects.config import Config, ModelSpec, Price
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import DEFAULT_MODEL, shown_url
-from ...performers.stores.place import StorePlace, store_place
+from ...performers.stores.place import StorePlace
 from ...performers.tools.builtin import builtin_tools
 from ...performers.tools.names import misfit
 from ...settings import Settings
@@ -24,6 +24,7 @@ from ...settings.reading import FILE
 from ..stand_in.script import MODELS, STAND_IN_MODEL
 from ..terminal.sanitize import clean, without_password
 from .option_types import HookOption
+from .stores import default_store
 
 STAND_IN = f"openai:{STAND_IN_MODEL}"
 """The model without any key."""
@@ -131,15 +132,6 @@ class RunOptions:
         if self.settings_file is not None:
             words += ["--settings", shlex.quote(str(self.settings_file))]
         return clean(" ".join(words))
-
-
-def default_store() -> StorePlace:
-    """The default place of the sessions."""
-    path = os.environ.get("TURNWHEEL_STORE", "").strip()
-    if path:
-        return store_place(path)
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "turnwheel" / "sessions.db"
 
 
 def _session_problem(options: RunOptions) -> str:

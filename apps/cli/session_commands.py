@@ -14,20 +14,18 @@ import click
 from ...effects.errors import ConfigError, UnknownSession
 from ...engine.inspect import archive
 from ...engine.inspect.archive import costs
-from ...engine.inspect.listing import NOTES, listed
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
 from ..terminal.call_summary import number
 from ..terminal.sanitize import clean, in_escapes, whole_name
 from ..terminal.screen import Screen
-from . import run_table, session_table, usage_table
-from .fork_command import fork
 from .option_types import span
-from .options import read, store, text_of
+from .options import read, text_of
 from .remote_commands import SESSION
 from .remote_session import with_session
-from .workspace import with_store
+from .stores import store, with_store
+from .tables import run_table, usage_table
 
 T = TypeVar("T")
 
@@ -43,28 +41,10 @@ def _print_rows(rows: Iterable[Mapping[str, object]]) -> None:
         click.echo(json.dumps(row))
 
 
-# List and name
+# Name
 
 
-@click.command(short_help="List the sessions.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many, those active last.")
-@store
-@AS_LINES
-def sessions(store: StorePlace, limit: int | None, *, json_lines: bool) -> None:
-    """
-    List the sessions, last active first, with the state and the usage of each.
-
-    Children and forks stand below the session they come from.
-    """
-    rows = with_store(store, lambda kept: listed(kept, limit))
-    found = [one for one in rows if not one.session.endswith(NOTES)]
-    if json_lines:
-        _print_rows(session_table.as_plain(one) for one in found)
-    else:
-        session_table.listing(found, Screen(sys.stdout))
-
-
-@click.command(short_help="Show or set a session's title.")
+@click.command()
 @SESSION
 @click.argument("text", metavar="[TEXT]", required=False)
 @store
@@ -83,7 +63,7 @@ def title(store: StorePlace, session: str, text: str | None) -> None:
 # Move where they stand
 
 
-@click.command(short_help="Show the runs of a session, and where it stands.")
+@click.command()
 @SESSION
 @store
 @AS_LINES
@@ -100,7 +80,7 @@ def runs(store: StorePlace, session: str, *, json_lines: bool) -> None:
         run_table.listing(found, Screen(sys.stdout))
 
 
-@click.command(short_help="Continue a session from the end of one of its runs.")
+@click.command()
 @SESSION
 @click.argument("run", metavar="RUN")
 @store
@@ -122,11 +102,11 @@ def branch(store: StorePlace, session: str, run: str) -> None:
 # Costs
 
 
-@click.command(name="usage", short_help="Show the usage of a session, by model and child.")
+@click.command()
 @SESSION
 @store
 @click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
-def usage_(store: StorePlace, session: str, *, as_json: bool) -> None:
+def usage(store: StorePlace, session: str, *, as_json: bool) -> None:
     """Show the usage of session ID on all branches: its models, its title and its children."""
     found = with_store(store, lambda kept: costs(kept, session))
     if as_json:
@@ -138,7 +118,7 @@ def usage_(store: StorePlace, session: str, *, as_json: bool) -> None:
 # Export and delete
 
 
-@click.command(short_help="Write a session as one JSON document.")
+@click.command()
 @SESSION
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write it to this file."
@@ -175,7 +155,7 @@ def export(store: StorePlace, session: str, output: Path | None, *, scenario: bo
         click.echo(document)
 
 
-@click.command(short_help="Delete sessions, with their children.")
+@click.command()
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store
@@ -200,7 +180,7 @@ def delete(store: StorePlace, sessions: tuple[str, ...], *, yes: bool) -> None:
         _print(f"deleted {whole_name(session)}{children}")
 
 
-@click.command(short_help="Delete old sessions.")
+@click.command()
 @click.option(
     "--older-than",
     "age",
@@ -222,7 +202,3 @@ def prune(store: StorePlace, age: float, *, unfinished: bool) -> None:
         _print(f"deleted {whole_name(session)}")
     if not gone:
         _print("no session is that old")
-
-
-SESSION_COMMANDS = (sessions, title, runs, branch, fork, usage_, export, delete, prune)
-"""The commands of this module."""

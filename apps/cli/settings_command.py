@@ -21,7 +21,8 @@ from ...settings.keys import ANY_TEXT, NONE_WORD, SECRET, fields_of, is_area
 from ..terminal.sanitize import HIDDEN, without_password
 from ..terminal.screen import Screen
 from .build_settings import settings_for
-from .run_options import RunOptions, default_store
+from .run_options import RunOptions
+from .stores import default_store
 
 GLOB_TABLE = tuple[tuple[str, str], ...]
 """The type of a setting that is a table of globs."""

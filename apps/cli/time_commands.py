@@ -25,10 +25,9 @@ from ..terminal.sanitize import in_escapes
 from ..terminal.screen import Screen
 from . import step_view
 from .exit_codes import Exit
-from .options import store
 from .remote_commands import SESSION
 from .step_view import Shown
-from .workspace import with_store
+from .stores import store, with_store
 
 STEP = click.IntRange(min=0)
 """The type of a step's number."""
@@ -37,7 +36,7 @@ THIS_VERSION = "this turnwheel"
 """The name of this version, next to the version that wrote the journal."""
 
 
-@click.command(short_help="Show what a session did, step by step.")
+@click.command()
 @SESSION
 @click.option(
     "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="The first step to show."
@@ -114,7 +113,7 @@ async def _drawn(kept: Store, session: str, first: int, last: int | None, pictur
     return picture_of(steps[first : None if last is None else last + 1], picture)
 
 
-@click.command(short_help="Find the first step where two sessions or versions differ.")
+@click.command()
 @SESSION
 @click.argument("other", metavar="[OTHER]", required=False)
 @click.option(
@@ -164,7 +163,3 @@ def bisect(
         names = (session, other) if other is not None else (ran, THIS_VERSION)
         step_view.parting(found, names, Screen(sys.stdout))
     return Exit.ENDED if found is None else Exit.DIFFERS
-
-
-TIME_COMMANDS = (replay, bisect)
-"""The commands of this module."""

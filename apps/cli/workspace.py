@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -22,18 +21,17 @@ from ...engine.session.session import Session
 from ...performers.base import Performer
 from ...performers.stores.base import Store
 from ...performers.stores.memory import MemoryStore
-from ...performers.stores.place import StorePlace, open_place
-from ...performers.stores.postgres.address import DatabaseAddress
+from ...performers.stores.place import StorePlace
 from ...states.context import NotBegun
 from ..stand_in.server import StandIn
 from ..terminal.sanitize import one_line
 from .build_settings import agent_for
 from .run_options import (
     RunOptions,
-    default_store,
     is_stand_in,
     model_of,
 )
+from .stores import open_for_reading, open_store
 
 T = TypeVar("T")
 
@@ -81,32 +79,6 @@ class Workspace:
     def waits(self) -> bool:
         """Whether questions have a deadline, so that a run need not rest on them."""
         return self.agent.config.policy.answer_within is not None
-
-
-def open_store(place: StorePlace) -> Store:
-    """The store at *place*; the default directory is created for its owner only."""
-    if isinstance(place, Path) and place == default_store():
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return open_place(place)
-
-
-def open_for_reading(place: StorePlace) -> Store:
-    """The store at *place* for a command that only looks up sessions; a missing file is not created."""
-    there = isinstance(place, DatabaseAddress) or place.exists()
-    return open_store(place) if there else MemoryStore()
-
-
-def with_store(place: StorePlace, act: Callable[[Store], Awaitable[T]]) -> T:
-    """The result of *act* on the store at *place*."""
-
-    async def work() -> T:
-        kept = open_for_reading(place)
-        try:
-            return await act(kept)
-        finally:
-            await kept.close()
-
-    return asyncio.run(work())
 
 
 def answerer(where: str) -> str:

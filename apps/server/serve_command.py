@@ -52,7 +52,7 @@ def tenants_of(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-@click.command(short_help="Serve the agent over HTTP, with sessions for many.")
+@click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port", default=0, type=click.IntRange(0, 65_535), show_default=True, help="0 takes any free one."

@@ -15,7 +15,8 @@ from ...effects.notices import (
     RunEnded,
     ToolStarted,
 )
-from ..cli.exit_codes import Exit, exit_for
+from ..cli.ending_codes import exit_for
+from ..cli.exit_codes import Exit
 from ..cli.option_types import short
 from .call_summary import essence
 from .countdown import wait_lines

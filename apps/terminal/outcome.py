@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...effects.notices import DoneReason
 from ...engine import Result, Session
 from ...states.rules.permission import RUN_AGAIN
-from ..cli.exit_codes import MEANINGS, exit_for
+from ..cli.ending_codes import exit_for
+from ..cli.exit_codes import MEANINGS
 from ..cli.option_types import ALL, short
 from ..cli.run_options import RunOptions
 from .call_summary import essence, number

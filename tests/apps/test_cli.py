@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import click
 import pytest
 
 from turnwheel import DoneReason, Settings, SQLiteStore
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.commands import turnwheel
+from turnwheel.apps.cli.ending_codes import BY_REASON
 from turnwheel.apps.cli.event_text import WORDS, told
-from turnwheel.apps.cli.exit_codes import BY_REASON, MEANINGS, Exit, table
+from turnwheel.apps.cli.exit_codes import MEANINGS, Exit, table
 from turnwheel.apps.cli.run_options import RunOptions, model_of
 from turnwheel.effects import (
     events,
@@ -39,6 +41,8 @@ from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal import entries
 
 pytestmark = pytest.mark.usefixtures("folder")
+CLICK = click.Context(turnwheel)
+COMMANDS = {name: turnwheel.get_command(CLICK, name) for name in turnwheel.list_commands(CLICK)}
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
 Runs = Callable[..., tuple[int, str, str]]
 
@@ -87,13 +91,14 @@ def test_help_and_docs_show_every_exit_code_command_and_option(runs: Runs) -> No
     assert [text for text in table().splitlines() if text not in out or text not in PAGE] == []
     options = {
         option
-        for command in turnwheel.commands.values()
+        for command in COMMANDS.values()
+        if command is not None
         for parameter in command.params
         for option in parameter.opts
         if option.startswith("--")
     }
     assert {option for option in options if f"`{option}" not in PAGE} == set()
-    assert {name for name in turnwheel.commands if f"`turnwheel {name}" not in PAGE} == set()
+    assert {name for name in COMMANDS if f"`turnwheel {name}" not in PAGE} == set()
 
 
 def test_help_in_a_chat_is_the_help_of_the_command(runs: Runs) -> None:

@@ -32,9 +32,9 @@ from turnwheel.apps.cli.build_settings import settings_for
 from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
 from turnwheel.apps.cli.run_options import RunOptions
-from turnwheel.apps.cli.run_table import branches, resolve_run as meant_run
-from turnwheel.apps.cli.session_table import age, family_order
-from turnwheel.apps.cli.workspace import open_store
+from turnwheel.apps.cli.stores import open_store
+from turnwheel.apps.cli.tables.run_table import branches, resolve_run as meant_run
+from turnwheel.apps.cli.tables.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, argument_rows, card
 from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary
 from turnwheel.apps.terminal.notice_lines import decision_text

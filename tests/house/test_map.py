@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 from house.source import EVERYTHING, MODULES, PACKAGE, ROOT, module_of, name, tree
 from packaging.requirements import Requirement
@@ -26,6 +27,7 @@ from turnwheel.states.batch.batch import Phase
 from turnwheel.states.state import State
 from turnwheel.states.table import IGNORED, TABLE
 
+COMMAND_LINE = click.Context(command_line)
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 PAGES = (CONTRIBUTING, GLOSSARY, ROOT / "README.md")
@@ -160,7 +162,7 @@ def words() -> frozenset[str]:
     """Words besides the names of Python: labels of the table, their stages, commands, vocabularies."""
     labels = {label for row in TABLE for label in (row.state, row.target)} | set(IGNORED)
     stages = {label.partition(".")[2] for label in labels}
-    return frozenset({*labels, *stages, *command_line.commands, *VOCABULARIES})
+    return frozenset({*labels, *stages, *command_line.list_commands(COMMAND_LINE), *VOCABULARIES})
 
 
 # What is named
@@ -210,7 +212,7 @@ def is_argument_of_make(argument: str) -> bool:
 
 def is_subcommand(subcommand: str, *arguments: str) -> bool:
     """Whether turnwheel has *subcommand*, and that has the options among *arguments*."""
-    command = command_line.commands.get(subcommand)
+    command = command_line.get_command(COMMAND_LINE, subcommand)
     if command is None:
         return False
     options = {option for parameter in command.params for option in parameter.opts}

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from ..terminal.sanitize import one_line
-from ..terminal.screen import Screen
+from ...terminal.sanitize import one_line
+from ...terminal.screen import Screen
 
 GAP = "  "
 """The space between two columns."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from ...effects.errors import UnknownRun
-from ...engine.inspect.run_tree import RunInfo
-from ..terminal.sanitize import clean
-from ..terminal.screen import INDENT, Screen
-from ..terminal.spend_format import cell, figures
+from ....effects.errors import UnknownRun
+from ....engine.inspect.run_tree import RunInfo
+from ...terminal.sanitize import clean
+from ...terminal.screen import INDENT, Screen
+from ...terminal.spend_format import cell, figures
 from .columns import show
 from .session_table import age
 

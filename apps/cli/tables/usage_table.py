@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...effects.usage import Spent
-from ...engine.inspect.costs import Costs
-from ..terminal.call_summary import duration
-from ..terminal.sanitize import clean, one_line, whole_name
-from ..terminal.screen import INDENT, Screen
-from ..terminal.spend_format import figures, money
+from ....effects.usage import Spent
+from ....engine.inspect.costs import Costs
+from ...terminal.call_summary import duration
+from ...terminal.sanitize import clean, one_line, whole_name
+from ...terminal.screen import INDENT, Screen
+from ...terminal.spend_format import figures, money
 from .columns import show
 
 USAGE_HEADINGS = ("account", "turns", "in", "cached", "out", "active", "cost")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...engine.inspect.listing import Listed
-from ...engine.journal.summary import SessionStatus, SessionSummary
-from ..terminal.call_summary import number
-from ..terminal.sanitize import whole_name
-from ..terminal.screen import INDENT, Screen
-from ..terminal.spend_format import cell, figures
+from ....engine.inspect.listing import Listed
+from ....engine.journal.summary import SessionStatus, SessionSummary
+from ...terminal.call_summary import number
+from ...terminal.sanitize import whole_name
+from ...terminal.screen import INDENT, Screen
+from ...terminal.spend_format import cell, figures
 from .columns import show
 
 SESSION_HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
