@@ -41,4 +41,5 @@ from .stores.postgres.store import PostgresStore as PostgresStore
 from .stores.sqlite import SQLiteStore as SQLiteStore
 from .tools.builtin import builtin_tools as builtin_tools
 from .tools.decorator import Tool as Tool, ToolContext as ToolContext, tool as tool
-from .tools.runner import ErrorResult as ErrorResult, ToolRunner as ToolRunner
+from .tools.returned import ErrorResult as ErrorResult
+from .tools.runner import ToolRunner as ToolRunner

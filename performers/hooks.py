@@ -23,9 +23,9 @@ from ..effects.errors import ArgumentError, ConfigError
 from ..effects.hooks import ABOUT_TOOLS, OnError
 from ..effects.validators import MAX_CALL_ARGUMENTS, once
 from .base import Clock, PerformContext, SystemClock, warn, warn_blocked
-from .tools.decorator import unusable
+from .callables import unusable
 from .tools.process import ProcessEnd, run
-from .tools.runner import error_text, truncate
+from .tools.returned import error_text, truncate
 from .worker_pool import GRACE, WorkerPool
 
 # Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call.

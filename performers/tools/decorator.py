@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from textwrap import dedent
-from types import SimpleNamespace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    ParamSpec,
-    TypeVar,
-    Unpack,
-    final,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, final, overload
 
 import attrs
 import msgspec
 
-from ...effects import Config, History, Secrets, ToolDefinitionError, ToolSpec
+from ...effects import Config, History, Secrets, ToolSpec
 from ...effects.secrets import ANY, arguments_in, flags_in, secrets_in
 from ..base import FullResult, no_full_result, noop
+from ..callables import unusable
+from .docstring import parse_docstring
 from .options import ToolOptions
 from .process import MAX_OUTPUT, ProcessEnd, run
+from .schema import json_schema, model_of
+from .signature import definition_error, read_parameters
 
 if TYPE_CHECKING:
     from ...effects.permissions import Rule
@@ -126,153 +115,8 @@ class ToolContext(Generic[D_co]):
         self.emit(text)
 
 
-# What a docstring says to a model: its first paragraph, and a text for each parameter.
-
-
-# The first paragraph ends at an empty line, a Google-style heading such as ``Returns:``, or a reST field.
-_END_OF_SUMMARY = re.compile(r"^(?:\s*$|[A-Z][a-z]+(?: [A-Za-z][a-z]+)?:\s*$|:\w+[^:\n]*:)", re.MULTILINE)
-
-# The lines below ``Args:``, which are indented or empty.
-_SECTION = re.compile(r"^(?:Args|Arguments|Parameters):[ \t]*((?:\n(?:[ \t].*)?)*)$", re.MULTILINE)
-
-# ``path (str): where it is``, the type being optional; what follows belongs to it up to the next one.
-_ENTRY = re.compile(r"^(\w+)[ \t]*(?:\(.*?\))?[ \t]*:", re.MULTILINE)
-
-# ``:param str path: where it is``, the type being optional, and the indented lines below it.
-_FIELD = re.compile(
-    r"^:(?:param|parameter|arg|argument)[ \t]+(?:[^:\n]*[ \t])?(\w+)[ \t]*:(.*(?:\n[ \t].*)*)", re.MULTILINE
-)
-
-
-def parse_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
-    """The first paragraph of *doc* on one line, and the descriptions of its parameters by name."""
-    text = inspect.cleandoc(doc or "")
-    described: list[tuple[str, str]] = _FIELD.findall(text)
-    for section in _SECTION.findall(text):
-        _, *parts = _ENTRY.split(dedent(section))
-        described += zip(parts[::2], parts[1::2], strict=True)
-    summary = _END_OF_SUMMARY.split(text, maxsplit=1)[0]
-    return _on_one_line(summary), {name: _on_one_line(told) for name, told in described}
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(filter(None, map(str.strip, text.splitlines())))
-
-
-# From a function's signature to what a model may pass: a struct that decodes it and a JSON Schema of it.
-
-
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-# The way out of every refused type.
-_USE = (
-    "use str, int, float, bool, None, list, dict, Literal, an Enum, or a dataclass, attrs class or "
-    "msgspec.Struct of these"
-)
-
-_REF = "#/$defs/"
-
 # ``{name}`` in the key of a resource.
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
-
-def _schema_of(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401  # any class
-    """The JSON Schema of the pydantic model *kind*; what it refers to goes to *defs*."""
-    # Known by what it can do: pydantic need not be there.
-    if not hasattr(kind, "model_json_schema"):
-        raise NotImplementedError
-    schema: dict[str, Any] = kind.model_json_schema(ref_template=f"{_REF}{kind.__name__}.{{model}}")
-    defs |= {f"{kind.__name__}.{name}": each for name, each in schema.pop("$defs", {}).items()}
-    return schema
-
-
-def _model_of(kind: Any, value: object) -> Any:  # noqa: ANN401  # any class
-    """The pydantic model *kind* of the JSON *value*."""
-    return kind.model_validate_json(msgspec.json.encode(value), strict=True)
-
-
-def unusable(function: object, returned: str) -> str:
-    """Why *function* cannot be a tool or a hook, which return one *returned*; empty where it can."""
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        return "it is no function; write one that calls it"
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        return f"it yields; return one {returned}"
-    return ""
-
-
-def definition_error(function: Callable[..., object], problem: str) -> ToolDefinitionError:
-    """The error that says why *function* cannot be a tool."""
-    name = getattr(function, "__qualname__", None) or repr(function)
-    return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
-
-
-def read_parameters(function: Callable[..., object]) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
-    """
-    A struct that decodes what a model wrote for *function*, and the names of the parameters we fill in.
-
-    Raises `ToolDefinitionError` where a model could not fill in a parameter.
-    """
-    fields: list[tuple[str, Any, Any]] = []
-    injected: list[str] = []
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError, NameError) as error:
-        raise definition_error(function, f"its signature cannot be read: {error}") from error
-    for parameter in signature.parameters.values():
-        if parameter.kind not in _NAMED:
-            shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
-            problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
-            raise definition_error(function, problem)
-        hint = _hint(function, parameter)
-        if hint is ToolContext or get_origin(hint) is ToolContext:
-            injected.append(parameter.name)
-        else:
-            _check(function, parameter.name, hint)
-            fields.append((parameter.name, hint, _default(parameter.default)))
-    try:
-        struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
-    except (TypeError, ValueError) as error:
-        raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
-    return struct, tuple(injected)
-
-
-def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
-    """The type of *parameter*."""
-    name = parameter.name
-    if parameter.annotation is inspect.Parameter.empty:
-        raise definition_error(function, f"parameter {name!r} has no type; annotate it")
-    # Evaluated by itself: a name of another parameter that only type checkers know would fail them all.
-    holder = SimpleNamespace(__annotations__={name: parameter.annotation})
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
-    try:
-        return get_type_hints(holder, scope, include_extras=True)[name]
-    except Exception as error:  # an annotation is any code
-        problem = f"the type {parameter.annotation!r} of parameter {name!r} cannot be evaluated ({error})"
-        raise definition_error(
-            function, f"{problem}; import or define it at the top of the module"
-        ) from error
-
-
-def _check(function: Callable[..., object], name: str, hint: object) -> None:
-    """Refuse a type *hint* that has no JSON."""
-    try:
-        # By itself, since an error of the whole signature names no parameter.
-        msgspec.json.schema_components([hint], schema_hook=partial(_schema_of, defs={}))
-    except Exception as error:  # msgspec looks into classes of any making
-        *_, reason = str(error).splitlines() or [type(error).__name__]
-        raise definition_error(
-            function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}"
-        ) from error
-
-
-def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
-    """*value* as a struct takes it: a filled list or dict is copied for every call."""
-    if value is inspect.Parameter.empty:
-        return msgspec.NODEFAULT
-    # msgspec copies an empty list or dict by itself and refuses a filled one.
-    if type(value).__hash__ is None and value:
-        return msgspec.field(default_factory=partial(copy.deepcopy, value))
-    return value
 
 
 def _resource_keys(
@@ -306,47 +150,6 @@ def _names(function: Callable[..., object], names: Iterable[object]) -> Iterator
         if not isinstance(name, str):
             raise definition_error(function, f"a name is text, not {name!r}")
         yield name
-
-
-def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
-    """
-    The JSON Schema of *struct* as text, an object with the parameters as its properties.
-
-    Types within are written where they are used, since not every provider follows references; only one
-    that contains itself stays a reference. A description given by `msgspec.Meta` goes before *descriptions*.
-    """
-    more: dict[str, Any] = {}
-    hook, name = partial(_schema_of, defs=more), f"{_REF}{{name}}"
-    (reference,), defs = msgspec.json.schema_components([struct], schema_hook=hook, ref_template=name)
-    defs |= more
-    own = defs[reference["$ref"].removeprefix(_REF)]
-    del own["title"]  # the name of a struct that the model has no use for
-    for name, property_ in own["properties"].items():
-        if name in descriptions:
-            property_.setdefault("description", descriptions[name])
-    kept: set[str] = set()
-
-    def inline(node: Any, inside: tuple[str, ...]) -> Any:  # noqa: ANN401  # a part of a schema
-        """*node* with references replaced by what they name; those that lead back *inside* go to *kept*."""
-        match node:
-            case {"$ref": str(ref), **beside} if (name := ref.removeprefix(_REF)) in defs:
-                if name not in inside:
-                    return inline(defs[name], (*inside, name)) | beside
-                kept.add(name)
-                return node
-            case dict():
-                return {key: inline(value, inside) for key, value in node.items()}
-            case list():
-                return [inline(item, inside) for item in node]
-            case _:
-                return node
-
-    schema, written = inline(own, ()), dict[str, Any]()
-    while missing := sorted(kept - written.keys()):
-        written |= {name: inline(defs[name], (name,)) for name in missing}
-    if written:
-        schema["$defs"] = written
-    return msgspec.json.encode(schema).decode()
 
 
 P = ParamSpec("P")
@@ -414,7 +217,7 @@ class Tool(Generic[P, R_co]):
         kind: Any = msgspec.structs.fields(struct)[0].type if self.whole else struct
         # Several providers send no text at all for a call without arguments.
         try:
-            decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=_model_of)
+            decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=model_of)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
             raise ValueError(self._complaint(error)) from error
         given = struct.__struct_fields__
@@ -476,7 +279,7 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
     """The tool that calls *function*; with a *schema*, its one parameter takes all arguments."""
     if problem := unusable(function, "value, and report with ToolContext.progress meanwhile"):
         raise definition_error(function, problem)
-    struct, injected = read_parameters(function)
+    struct, injected = read_parameters(function, ToolContext)
     if schema is not None and len(struct.__struct_fields__) != 1:
         raise definition_error(function, "it must have one parameter, for all arguments of the schema")
     summary, described = parse_docstring(inspect.getdoc(function))

@@ -1,35 +1,28 @@
 """
-`ToolRunner` performs `RunTool`; and the result that a model gets of any value and any error.
+`ToolRunner` performs `RunTool`.
 
 Theory of operation. A tool is work beside us that can be left behind: it can be asked to stop, and nothing
 makes it. So our own cancellation is never passed on as such. It is an order to stop the tool, after which
 there is still an answer to give: the tool may have done its work.
-
-Values and exceptions come from code of any quality. Their `repr` and `__str__` may raise in turn, they may
-contain themselves, and they may have ten megabytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import re
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import cast, final
+from typing import final
 
-import attrs
-import msgspec
-
-from ...effects import Binary, Config, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
+from ...effects import Config, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec
 from ...effects.validators import once
 from ..base import PerformContext, warn, warn_blocked
 from ..worker_pool import GRACE, Work, WorkerPool
 from .decorator import InSandbox, Tool, ToolContext
 from .paths import roots
+from .returned import ToolEnd, end_of_error, end_of_value, truncate
 
 # Characters of one report that a tool makes while it runs.
 MAX_PROGRESS = 50_000
@@ -41,20 +34,6 @@ MAX_RESULT = 1_000_000
 
 # Characters, at most, of the line with which a tool that returns a part says how to go on.
 NOTE = 100
-
-# Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most.
-MAX_FILE_BYTES = 750_000
-
-# Bytes of all files of a result.
-MAX_FILES_BYTES = 5 * MAX_FILE_BYTES
-
-# Files of a result: of more in one request, some providers take small pictures only.
-MAX_RESULT_FILES = 20
-
-# Characters of a file's name: what a file system takes.
-_MAX_NAME = 255
-
-_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @final
@@ -211,140 +190,7 @@ class ToolRunner:
         return end
 
 
-@final
-@attrs.frozen
-class ErrorResult:
-    """
-    What a tool returns that failed: the model reads *value*, as it would any result, and it is an error.
-
-    It is for what the tool expects; an exception is for what it does not.
-    """
-
-    value: object
-
-
-@final
-@attrs.frozen
-class ToolEnd:
-    """How a tool ended, the text a model reads of it and the files that go with it."""
-
-    outcome: Outcome
-    content: str = ""
-    files: tuple[Binary, ...] = ()
-
-
 def _end_of_fault(request: RunTool, session: str, error: BaseException) -> ToolEnd:
     if not isinstance(error, asyncio.CancelledError):
         warn(session, "a tool raised", error, tool=request.tool, call=request.call)
     return end_of_error(error)
-
-
-def end_of_error(error: BaseException) -> ToolEnd:
-    """The end of a tool that raised *error*: an exception, a cancellation, or what should end a process."""
-    if isinstance(error, asyncio.CancelledError):
-        return ToolEnd(Outcome.CANCELLED)
-    if isinstance(error, Exception):
-        return ToolEnd(Outcome.ERROR, f"Tool raised an exception: {error_text(error)}")
-    return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error_text(error, named=True)}")
-
-
-def error_text(error: BaseException, *, named: bool = False) -> str:
-    """
-    The text of *error* and of what it groups; the name of its type where it has none or refuses.
-
-    *named* has that name before the text. A `KeyError` always has: its text is the key and no more.
-    """
-    kind = type(error).__name__
-    try:
-        text = str(error)
-        if isinstance(error, BaseExceptionGroup):
-            text += ": " + "; ".join(map(error_text, error.exceptions))
-    except BaseException as another:  # noqa: BLE001  # __str__ is any code
-        return f"{kind}, whose message cannot be shown ({type(another).__name__})"
-    if not text:
-        return kind
-    return f"{kind}: {text}" if named or isinstance(error, KeyError) else text
-
-
-def end_of_value(value: object) -> ToolEnd:
-    """
-    The end of a tool that returned *value*: a `Binary`, a list or tuple with some among it, or anything else.
-
-    An `ErrorResult` of any of these is an error.
-
-    Each `Binary` becomes a file, and where it stood the text says what it is, or why it was left out. Raises
-    `TypeError` for one that cannot be written down, and for what should have been awaited.
-    """
-    if isinstance(value, ErrorResult):
-        return attrs.evolve(end_of_value(value.value), outcome=Outcome.ERROR)
-    # A list without a file in it is data, and goes to the model as one JSON text.
-    mixed = isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value)
-    parts = cast("Iterable[object]", value if mixed else [value])
-    texts: list[str] = []
-    files: list[Binary] = []
-    for part in parts:
-        if not isinstance(part, Binary):
-            texts.append(as_text(part))
-            continue
-        file = _writable(part.media_type, part.data, part.name)
-        label = f"{file.media_type}, {len(file.data):,} bytes{f', {file.name!r}' if file.name else ''}"
-        problem = _misfit(file, files)
-        texts.append(f"[left out: {label}; {problem}]" if problem else f"[{label}]")
-        files += [] if problem else [file]
-    return ToolEnd(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
-
-
-def _writable(media_type: object, data: object, name: object) -> Binary:
-    """A file as every journal and provider takes it; nothing has checked the tool's own."""
-    if not isinstance(data, bytes | bytearray | memoryview):
-        msg = f"the data of a Binary must be bytes; got {type(data).__name__}"
-        raise TypeError(msg)
-    if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
-        msg = f"the media type of a Binary must be such as 'image/png'; got {media_type!r}"
-        raise TypeError(msg)
-    return Binary(media_type=media_type, data=bytes(data), name=clean(str(name))[:_MAX_NAME])
-
-
-def _misfit(file: Binary, files: list[Binary]) -> str:
-    """Why *file* cannot go along with *files*; empty where it can."""
-    size = len(file.data)
-    # Providers refuse a request with an empty file in it. The file would stay in the history, so every later
-    # request of the conversation would fail, too.
-    if not size:
-        return "it is empty"
-    if size > MAX_FILE_BYTES:
-        return f"the limit for a file is {MAX_FILE_BYTES:,} bytes"
-    if size + sum(len(other.data) for other in files) > MAX_FILES_BYTES:
-        return f"the limit for all files of a result is {MAX_FILES_BYTES:,} bytes"
-    if len(files) == MAX_RESULT_FILES:
-        return f"the limit for a result is {MAX_RESULT_FILES} files"
-    return ""
-
-
-def as_text(value: object) -> str:
-    """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
-    if value is None or isinstance(value, str):
-        return str(value or "")  # of a subclass, such as an enum's, only the text
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()  # else Python warns that it was never awaited
-        msg = "it returned something to be awaited: declare the tool with 'async def'"
-        raise TypeError(msg)
-    try:
-        return msgspec.json.encode(value).decode()
-    except Exception:  # noqa: BLE001  # of a type without JSON, or too deep
-        return repr(value)
-
-
-def truncate(text: str, limit: int) -> str:
-    """
-    *text* with at most about *limit* characters kept, from its beginning and its end, and fit for UTF-8.
-
-    What is cut from the middle is counted in its place. Lone surrogates, as in file names that are not
-    UTF-8, become question marks.
-    """
-    if len(text) > limit:
-        head, tail = limit - limit // 2, limit // 2
-        gone = len(text) - limit
-        text = f"{text[:head]}\n[... {gone:,} characters cut ...]\n{text[len(text) - tail :]}"
-    return clean(text)

@@ -53,7 +53,8 @@ from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.performers.tools.builtin import bash, edit, grep, ls, read
 from turnwheel.performers.tools.decorator import ToolContext
-from turnwheel.performers.tools.runner import ToolRunner, end_of_value
+from turnwheel.performers.tools.returned import end_of_value
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import Executing
 from turnwheel.testing.scripted import ScriptedModel, says

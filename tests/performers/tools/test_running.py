@@ -27,7 +27,8 @@ from turnwheel.effects.requests import RunTool
 from turnwheel.performers import worker_pool
 from turnwheel.performers.base import PassThroughNotice, PerformContext
 from turnwheel.performers.tools.decorator import Tool, ToolContext, tool
-from turnwheel.performers.tools.runner import ErrorResult, ToolRunner
+from turnwheel.performers.tools.returned import ErrorResult
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.performers.worker_pool import MAX_THREADS
 
 

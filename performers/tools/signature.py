@@ -1,0 +1,101 @@
+"""From the signature of a function to a struct that decodes what a model wrote for it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, get_origin, get_type_hints
+
+import msgspec
+
+from ...effects import ToolDefinitionError
+from .schema import schema_of
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+# The way out of every refused type.
+_USE = (
+    "use str, int, float, bool, None, list, dict, Literal, an Enum, or a dataclass, attrs class or "
+    "msgspec.Struct of these"
+)
+
+
+def definition_error(function: Callable[..., object], problem: str) -> ToolDefinitionError:
+    """The error that says why *function* cannot be a tool."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
+
+
+def read_parameters(
+    function: Callable[..., object], context: type
+) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
+    """
+    A struct that decodes what a model wrote for *function*, and the names of the parameters we fill in.
+
+    Parameters of the type *context* are filled in. Raises `ToolDefinitionError` where a model could not pass one
+    of the others.
+    """
+    fields: list[tuple[str, Any, Any]] = []
+    injected: list[str] = []
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise definition_error(function, f"its signature cannot be read: {error}") from error
+    for parameter in signature.parameters.values():
+        if parameter.kind not in _NAMED:
+            shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
+            problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
+            raise definition_error(function, problem)
+        hint = _hint(function, parameter)
+        if context in (hint, get_origin(hint)):
+            injected.append(parameter.name)
+        else:
+            _check(function, parameter.name, hint)
+            fields.append((parameter.name, hint, _default(parameter.default)))
+    try:
+        struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+    except (TypeError, ValueError) as error:
+        raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
+    return struct, tuple(injected)
+
+
+def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
+    """The type of *parameter*."""
+    name = parameter.name
+    if parameter.annotation is inspect.Parameter.empty:
+        raise definition_error(function, f"parameter {name!r} has no type; annotate it")
+    # Evaluated by itself: a name of another parameter that only type checkers know would fail them all.
+    holder = SimpleNamespace(__annotations__={name: parameter.annotation})
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return get_type_hints(holder, scope, include_extras=True)[name]
+    except Exception as error:  # an annotation is any code
+        problem = f"the type {parameter.annotation!r} of parameter {name!r} cannot be evaluated ({error})"
+        raise definition_error(
+            function, f"{problem}; import or define it at the top of the module"
+        ) from error
+
+
+def _check(function: Callable[..., object], name: str, hint: object) -> None:
+    """Refuse a type *hint* that has no JSON."""
+    try:
+        # By itself, since an error of the whole signature names no parameter.
+        msgspec.json.schema_components([hint], schema_hook=partial(schema_of, defs={}))
+    except Exception as error:  # msgspec looks into classes of any making
+        *_, reason = str(error).splitlines() or [type(error).__name__]
+        raise definition_error(
+            function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}"
+        ) from error
+
+
+def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
+    """*value* as a struct takes it: a filled list or dict is copied for every call."""
+    if value is inspect.Parameter.empty:
+        return msgspec.NODEFAULT
+    # msgspec copies an empty list or dict by itself and refuses a filled one.
+    if type(value).__hash__ is None and value:
+        return msgspec.field(default_factory=partial(copy.deepcopy, value))
+    return value
