@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, final, overload
 
 import attrs
 import msgspec
@@ -112,6 +112,10 @@ class ToolContext(Generic[D_co]):
 
         Progress after the call was answered, of a tool that did not stop in time, is dropped.
         """
+        # From another thread the mistake would come up in the event loop, far from its cause.
+        if not isinstance(cast("object", text), str):
+            msg = f"progress is text; got {type(text).__name__}: {text!r}"
+            raise TypeError(msg)
         self.emit(text)
 
 

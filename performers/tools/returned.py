@@ -17,6 +17,7 @@ import attrs
 import msgspec
 
 from ...effects import Binary, Outcome, clean
+from .plain import NoJSON, json_text
 
 # Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most.
 MAX_FILE_BYTES = 750_000
@@ -29,6 +30,9 @@ MAX_RESULT_FILES = 20
 
 # Characters of a file's name: what a file system takes.
 _MAX_NAME = 255
+
+# The way out for a value without a JSON form.
+_RETURN = "text, a number, a list, a dict, a dataclass, an attrs class, a pydantic model, or a Binary"
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 
@@ -55,10 +59,17 @@ class ToolEnd:
     files: tuple[Binary, ...] = ()
 
 
+@final
+class UnusableResult(TypeError):
+    """A tool returned a value that a model cannot be shown; the text is for the model."""
+
+
 def end_of_error(error: BaseException) -> ToolEnd:
     """The end of a tool that raised *error*: an exception, a cancellation, or what should end a process."""
     if isinstance(error, asyncio.CancelledError):
         return ToolEnd(Outcome.CANCELLED)
+    if isinstance(error, UnusableResult):
+        return ToolEnd(Outcome.ERROR, str(error))
     if isinstance(error, Exception):
         return ToolEnd(Outcome.ERROR, f"Tool raised an exception: {error_text(error)}")
     return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error_text(error, named=True)}")
@@ -82,17 +93,18 @@ def error_text(error: BaseException, *, named: bool = False) -> str:
     return f"{kind}: {text}" if named or isinstance(error, KeyError) else text
 
 
-def end_of_value(value: object) -> ToolEnd:
+def end_of_value(tool: str, value: object) -> ToolEnd:
     """
-    The end of a tool that returned *value*: a `Binary`, a list or tuple with some among it, or anything else.
+    The end of *tool*, which returned *value*: a `Binary`, a list or tuple with some in it, or anything else.
 
     An `ErrorResult` of any of these is an error.
 
     Each `Binary` becomes a file, and where it stood the text says what it is, or why it was left out. Raises
-    `TypeError` for one that cannot be written down, and for what should have been awaited.
+    `UnusableResult` for a value without a JSON form, and `TypeError` for a `Binary` that cannot be written
+    down and for a value that should have been awaited.
     """
     if isinstance(value, ErrorResult):
-        return attrs.evolve(end_of_value(value.value), outcome=Outcome.ERROR)
+        return attrs.evolve(end_of_value(tool, value.value), outcome=Outcome.ERROR)
     # A list without a file in it is data, and goes to the model as one JSON text.
     mixed = isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value)
     parts = cast("Iterable[object]", value if mixed else [value])
@@ -100,7 +112,7 @@ def end_of_value(value: object) -> ToolEnd:
     files: list[Binary] = []
     for part in parts:
         if not isinstance(part, Binary):
-            texts.append(as_text(part))
+            texts.append(_text(tool, part))
             continue
         file = _writable(part.media_type, part.data, part.name)
         label = f"{file.media_type}, {len(file.data):,} bytes{f', {file.name!r}' if file.name else ''}"
@@ -137,19 +149,35 @@ def _misfit(file: Binary, files: list[Binary]) -> str:
     return ""
 
 
-def as_text(value: object) -> str:
-    """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
-    if value is None or isinstance(value, str):
-        return str(value or "")  # of a subclass, such as an enum's, only the text
+def _text(tool: str, value: object) -> str:
+    """*value* that *tool* returned, as text: a string as it is, None as nothing, others as JSON."""
+    if value is None or type(value) is str:
+        return value or ""
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()  # else Python warns that it was never awaited
         msg = "it returned something to be awaited: declare the tool with 'async def'"
         raise TypeError(msg)
+    kind = type(value)
     try:
-        return msgspec.json.encode(value).decode()
-    except Exception:  # noqa: BLE001  # of a type without JSON, or too deep
-        return repr(value)
+        text = json_text(value)
+    except NoJSON as error:
+        inside = "" if error.kind is kind else f" with {_noun(error.kind)} in it"
+        problem = f"{inside}, which has no JSON form"
+    except RecursionError:
+        problem = " that contains itself, or is nested too deep"
+    except Exception as error:  # noqa: BLE001  # methods of *value* are any code
+        problem = f", which cannot be written as JSON: {error_text(error)}"
+    else:
+        # A text of a type of its own, such as an enum's, and bytes that are text: without quotes.
+        return str(msgspec.json.decode(text)) if text.startswith('"') else text
+    msg = f"tool {tool!r} returned {_noun(kind)}{problem}; return {_RETURN}"
+    raise UnusableResult(msg)
+
+
+def _noun(kind: type) -> str:
+    name = kind.__name__
+    return f"{'an' if name[:1].lower() in {*'aeiou'} else 'a'} {name}"
 
 
 def truncate(text: str, limit: int) -> str:

@@ -156,7 +156,7 @@ class ToolRunner:
             work = self._pool.start(
                 partial(tool.function, **arguments),
                 name,
-                end_of_value,
+                partial(end_of_value, request.tool),
                 partial(_end_of_fault, request, context.session),
                 partial(warn_blocked, context.session, "a tool blocked the event loop", about),
             )

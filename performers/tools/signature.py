@@ -35,8 +35,8 @@ def read_parameters(
     """
     A struct that decodes what a model wrote for *function*, and the names of the parameters we fill in.
 
-    Parameters of the type *context* are filled in. Raises `ToolDefinitionError` where a model could not pass one
-    of the others.
+    Parameters of the type *context* are filled in. Raises `ToolDefinitionError` for a parameter that no model
+    could pass.
     """
     fields: list[tuple[str, Any, Any]] = []
     injected: list[str] = []

@@ -176,7 +176,7 @@ async def result_of(value: object, **settings: Any) -> tuple[str, list[str]]:
 
 
 def files(*sizes: int) -> tuple[str, list[int]]:
-    end = end_of_value([Binary(media_type="image/png", data=bytes(size)) for size in sizes])
+    end = end_of_value("look", [Binary(media_type="image/png", data=bytes(size)) for size in sizes])
     return end.content, [len(file.data) for file in end.files]
 
 
