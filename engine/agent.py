@@ -28,7 +28,7 @@ from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.processes import machine
 from ..performers.stores.base import Store, checked_store
 from ..performers.tools.choice import ToolChoice, offer
-from ..performers.tools.decorator import Tool
+from ..performers.tools.decorator import Tool, bound
 from ..performers.tools.inspection import Inspector
 from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
@@ -91,7 +91,7 @@ def _specs(models: Iterable[str | effects.ModelSpec]) -> tuple[effects.ModelSpec
 
 
 def _tools(tools: Iterable[object]) -> tuple[Tool[..., Any], ...]:
-    return cast("tuple[Tool[..., Any], ...]", _made_with("tool", Tool, tools))
+    return bound(cast("tuple[Tool[..., Any], ...]", _made_with("tool", Tool, tools)))
 
 
 def _hooks(hooks: Iterable[object]) -> tuple[HostHook[Any], ...]:

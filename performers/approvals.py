@@ -13,6 +13,7 @@ import attrs
 from .. import effects
 from ..effects import validators
 from .base import PerformContext
+from .callables import is_async
 from .worker_pool import WorkerPool
 
 DECISIONS = frozenset(get_args(effects.Decision))
@@ -30,9 +31,8 @@ async def ask(
     Raises `ArgumentError` for an answer that is no decision: the question stays open, and the run stops.
     """
     question = located(request, scene.session, scene.run, scene.config)
-    call = getattr(approver, "__call__", None)  # noqa: B004  # of an object it is what may be async
     decision: object
-    if inspect.iscoroutinefunction(approver) or inspect.iscoroutinefunction(call):
+    if is_async(approver):
         decision = approver(question)
     else:
         # It may ask at a terminal: in the event loop it would hold up every session.

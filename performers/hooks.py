@@ -23,7 +23,7 @@ from ..effects.errors import ArgumentError, ConfigError
 from ..effects.hooks import ABOUT_TOOLS, OnError
 from ..effects.validators import MAX_CALL_ARGUMENTS, once
 from .base import Clock, PerformContext, SystemClock, warn, warn_blocked
-from .callables import unusable
+from .callables import is_async, name_of, unusable
 from .tools.process import ProcessEnd, run
 from .tools.returned import error_text, truncate
 from .worker_pool import GRACE, WorkerPool
@@ -108,7 +108,7 @@ class HostHook(Generic[HookResult_co]):
     @property
     def is_async(self) -> bool:
         """Whether the function is to be awaited; others run in a thread."""
-        return inspect.iscoroutinefunction(self.function)
+        return is_async(self.function)
 
 
 def hook(
@@ -133,7 +133,7 @@ def hook(
 
     def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
-        called = function.__name__ if name is None else name
+        called = name_of(function) if name is None else name
         return HostHook(_spec(at, called, tool, where, timeout, on_error), function)
 
     return make
@@ -412,7 +412,10 @@ def _are_strings(*values: object) -> bool:
 
 def _check_definition(function: Callable[[HookCall], object]) -> None:
     """Refuse what cannot be called with a `HookCall`, or is no function at all."""
-    problem = unusable(function, "HookAnswer, or None")
+    if isinstance(function, HostHook):
+        problem = "it is a hook already"
+    else:
+        problem = unusable(function, "HookAnswer, or None")
     if not problem:
         try:
             inspect.signature(function).bind(None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -13,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 import attrs
 import msgspec
 
-from ...effects import Config, History, Secrets, ToolSpec
+from ...effects import ArgumentError, Config, History, Secrets, ToolDefinitionError, ToolSpec
 from ...effects.secrets import ANY, arguments_in, flags_in, secrets_in
 from ..base import FullResult, no_full_result, noop
-from ..callables import unusable
+from ..callables import doc_of, is_async, name_of, unusable
 from .docstring import parse_docstring
 from .options import ToolOptions
 from .process import MAX_OUTPUT, ProcessEnd, run
 from .schema import json_schema, model_of
-from .signature import definition_error, read_parameters
+from .signature import definition_error, is_method, read_parameters
 
 if TYPE_CHECKING:
     from ...effects.permissions import Rule
@@ -170,6 +169,7 @@ class Tool(Generic[P, R_co]):
     *spec* is what the loop and the model know of it. *parameters* decodes its arguments; those that are
     *injected* get the context. *plain* are names that are no secrets of its, in its arguments and in what it
     returns. *whole*: its one parameter takes all arguments, as a tool's does that was made `from_schema`.
+    *unbound*: it was made in the body of a class, and an object of the class has the tool that can be called.
     """
 
     spec: ToolSpec
@@ -178,6 +178,7 @@ class Tool(Generic[P, R_co]):
     plain: tuple[str, ...] = ()
     injected: tuple[str, ...] = attrs.field(default=(), repr=False)
     whole: bool = False
+    unbound: bool = False
 
     @staticmethod
     def from_schema(
@@ -195,10 +196,17 @@ class Tool(Generic[P, R_co]):
         """Call the function."""
         return self.function(*args, **kwargs)
 
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R_co]:
+        """The tool of *instance*, where this one stands in its class as a method."""
+        function: Any = self.function
+        if not self.unbound or (instance is None and not isinstance(function, classmethod)):
+            return self
+        return attrs.evolve(self, function=function.__get__(instance, owner), unbound=False)
+
     @property
     def is_async(self) -> bool:
         """Whether the function is to be awaited; others run in a thread."""
-        return inspect.iscoroutinefunction(self.function)
+        return is_async(self.function)
 
     def spec_with(self, secrets: Secrets) -> ToolSpec:
         """What the loop knows of it where an agent takes for a secret what *secrets* says."""
@@ -281,12 +289,18 @@ def tool(
 
 def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options: ToolOptions) -> Tool[P, R]:
     """The tool that calls *function*; with a *schema*, its one parameter takes all arguments."""
+    if isinstance(function, Tool):
+        msg = f"{function.spec.name!r} cannot be a tool: it is a tool already; use it as it is"
+        raise ToolDefinitionError(msg)
+    if isinstance(function, staticmethod):
+        function = function.__func__
     if problem := unusable(function, "value, and report with ToolContext.progress meanwhile"):
         raise definition_error(function, problem)
-    struct, injected = read_parameters(function, ToolContext)
+    unbound = is_method(function)
+    struct, injected = read_parameters(function, ToolContext, of_method=unbound)
     if schema is not None and len(struct.__struct_fields__) != 1:
         raise definition_error(function, "it must have one parameter, for all arguments of the schema")
-    summary, described = parse_docstring(inspect.getdoc(function))
+    summary, described = parse_docstring(doc_of(function))
     text = json_schema(struct, described) if schema is None else json.dumps(schema)
     # No name and no description are those of the function; only no timeout means none.
     told: dict[str, Any] = {
@@ -297,13 +311,25 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
     if "resources" in told:
         told["resources"] = tuple(_resource_keys(function, told["resources"], arguments))
     _declare(function, told, arguments)
-    settings: dict[str, Any] = {"name": function.__name__, "description": summary, "schema": text, **told}
+    settings: dict[str, Any] = {"name": name_of(function), "description": summary, "schema": text, **told}
     try:
         spec = ToolSpec(**settings)
     except (TypeError, ValueError) as error:
         raise definition_error(function, str(error.args[0])) from error
     hidden = _secrets(function, secrets, none, text)
-    return Tool(attrs.evolve(spec, secrets=hidden), function, struct, none, injected, schema is not None)
+    spec = attrs.evolve(spec, secrets=hidden)
+    return Tool(spec, function, struct, none, injected, whole=schema is not None, unbound=unbound)
+
+
+def bound(tools: Iterable[Tool[P, R]]) -> tuple[Tool[P, R], ...]:
+    """*tools*; raises `ArgumentError` for one that was taken from a class, and not from an object."""
+    found = tuple(tools)
+    for each in found:
+        if each.unbound:
+            where = getattr(each.function, "__qualname__", each.spec.name)
+            msg = f"tool {each.spec.name!r}: {where} is a method; take it from an object, as in Desk().search"
+            raise ArgumentError(msg)
+    return found
 
 
 def _declare(function: Callable[..., object], told: dict[str, Any], arguments: Iterable[str]) -> None:

@@ -126,7 +126,7 @@ def _names(kind: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401  # any cla
     """For each field of *kind* its key in JSON and the name of its attribute."""
     if issubclass(kind, msgspec.Struct):
         return tuple(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
-    if issubclass(kind, tuple):
+    if hasattr(kind, "_fields"):
         return tuple([(name, name) for name in kind._fields])
     if dataclasses.is_dataclass(kind):
         return tuple([(field.name, field.name) for field in dataclasses.fields(kind)])

@@ -20,7 +20,7 @@ from ...effects import Config, Outcome, RunTool, ToolFinished, ToolProgressed, T
 from ...effects.validators import once
 from ..base import PerformContext, warn, warn_blocked
 from ..worker_pool import GRACE, Work, WorkerPool
-from .decorator import InSandbox, Tool, ToolContext
+from .decorator import InSandbox, Tool, ToolContext, bound
 from .paths import roots
 from .returned import ToolEnd, end_of_error, end_of_value, truncate
 
@@ -59,7 +59,7 @@ class ToolRunner:
         max_result: int = MAX_RESULT,
         grace: float = GRACE,
     ) -> None:
-        found = tuple(tools)
+        found = bound(tools)
         once("tools", [tool.spec.name for tool in found])
         self._tools = {tool.spec.name: tool for tool in found}
         self._roots = roots(cwd, directories)

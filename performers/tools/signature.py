@@ -12,6 +12,7 @@ from typing import Any, get_origin, get_type_hints
 import msgspec
 
 from ...effects import ToolDefinitionError
+from ..callables import code_of, name_of
 from .schema import schema_of
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -25,26 +26,22 @@ _USE = (
 
 def definition_error(function: Callable[..., object], problem: str) -> ToolDefinitionError:
     """The error that says why *function* cannot be a tool."""
-    name = getattr(function, "__qualname__", None) or repr(function)
+    name = getattr(function, "__qualname__", None) or name_of(function)
     return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
 
 
 def read_parameters(
-    function: Callable[..., object], context: type
+    function: Callable[..., object], context: type, *, of_method: bool = False
 ) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
     """
     A struct that decodes what a model wrote for *function*, and the names of the parameters we fill in.
 
-    Parameters of the type *context* are filled in. Raises `ToolDefinitionError` for a parameter that no model
-    could pass.
+    The first parameter *of_method* is the object, and no model passes it. Parameters of the type *context*
+    are filled in. Raises `ToolDefinitionError` for a parameter that no model could pass.
     """
     fields: list[tuple[str, Any, Any]] = []
     injected: list[str] = []
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError, NameError) as error:
-        raise definition_error(function, f"its signature cannot be read: {error}") from error
-    for parameter in signature.parameters.values():
+    for parameter in _parameters(function)[of_method:]:
         if parameter.kind not in _NAMED:
             shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
             problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
@@ -56,10 +53,30 @@ def read_parameters(
             _check(function, parameter.name, hint)
             fields.append((parameter.name, hint, _default(parameter.default)))
     try:
-        struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+        struct = msgspec.defstruct(name_of(function), fields, forbid_unknown_fields=True, kw_only=True)
     except (TypeError, ValueError) as error:
         raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
     return struct, tuple(injected)
+
+
+def is_method(function: object) -> bool:
+    """Whether *function*, as it stands in a class, takes an object or the class before its arguments."""
+    if isinstance(function, classmethod):
+        return True
+    first = next(iter(_parameters(function)), None) if inspect.isfunction(function) else None
+    # In the body of a class a method is a plain function, which only the name of this parameter tells.
+    return first is not None and first.name == "self" and first.annotation is inspect.Parameter.empty
+
+
+def _parameters(function: object) -> list[inspect.Parameter]:
+    """The parameters of *function* that a caller passes: without those that a partial has bound."""
+    called: Any = code_of(function) if isinstance(function, classmethod) else function
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError, NameError) as error:
+        raise definition_error(called, f"its signature cannot be read: {error}") from error
+    bound = function.keywords if isinstance(function, partial) else {}
+    return [parameter for name, parameter in signature.parameters.items() if name not in bound]
 
 
 def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
@@ -69,7 +86,7 @@ def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
         raise definition_error(function, f"parameter {name!r} has no type; annotate it")
     # Evaluated by itself: a name of another parameter that only type checkers know would fail them all.
     holder = SimpleNamespace(__annotations__={name: parameter.annotation})
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    scope = getattr(inspect.unwrap(code_of(function)), "__globals__", {})
     try:
         return get_type_hints(holder, scope, include_extras=True)[name]
     except Exception as error:  # an annotation is any code

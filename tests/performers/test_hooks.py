@@ -130,9 +130,10 @@ async def _streaming(_: HookCall) -> AsyncIterator[int]:
         (_keyword, ["'_keyword'", "one argument"]),
         (_yielding, ["'_yielding'", "return one HookAnswer"]),
         (_streaming, ["'_streaming'", "return one HookAnswer"]),
-        (functools.partial(_two, more=1), ["_two", "write one that calls it"]),
-        (Noon, ["'Noon'", "write one that calls it"]),
-        (guard, ["HostHook", "write one that calls it"]),
+        (functools.partial(_none), ["_none", "one argument"]),
+        (Noon, ["'Noon'", "it is a class; write a function that calls it"]),
+        (Noon(), ["Noon", "it is not callable; write a function that calls it"]),
+        (guard, ["HostHook", "it is a hook already"]),
     ],
 )
 def test_what_cannot_be_asked_is_refused(function: Any, parts: list[str]) -> None:

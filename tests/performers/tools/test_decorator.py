@@ -337,6 +337,9 @@ def test_wrong_arguments_are_explained_to_the_model(arguments: str, complaint: s
 class Picky:
     """Whatever is no type of data."""
 
+    def yielding(self, number: int) -> Iterator[int]:
+        yield number
+
 
 def _positional(number: int, /) -> None: ...
 def _many(*numbers: int) -> None: ...
@@ -369,9 +372,14 @@ async def _streaming(number: int) -> AsyncIterator[int]:
         (_unnatural, ["'_unnatural'", "'OnlyForCheckers'", "'number'", "at the top of the module"]),
         (_yielding, ["'_yielding'", "return one value"]),
         (_streaming, ["'_streaming'", "return one value"]),
-        (double, ["write one that calls it"]),
-        (functools.partial(wait, "a"), ["write one that calls it"]),
-        (Picky, ["'Picky'", "write one that calls it"]),
+        (double, ["'double'", "it is a tool already; use it as it is"]),
+        (Picky, ["'Picky'", "it is a class; write a function that calls it"]),
+        (
+            cast("Callable[..., object]", "look"),
+            ["'str'", "it is not callable; write a function that calls it"],
+        ),
+        (functools.partial(_streaming, 1), ["'_streaming'", "return one value"]),
+        (Picky.yielding, ["return one value"]),
     ],
 )
 def test_functions_no_model_could_call_are_refused(function: Callable[..., object], parts: list[str]) -> None:
