@@ -17,9 +17,10 @@ from ...effects.secrets import ANY, arguments_in, flags_in, secrets_in
 from ..base import FullResult, no_full_result, noop
 from ..callables import doc_of, is_async, name_of, unusable
 from .docstring import parse_docstring
+from .forms import placed, read_form
 from .options import ToolOptions
 from .process import MAX_OUTPUT, ProcessEnd, run
-from .schema import json_schema, model_of
+from .schema import json_schema
 from .signature import definition_error, is_method, read_parameters
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class Tool(Generic[P, R_co]):
         kind: Any = msgspec.structs.fields(struct)[0].type if self.whole else struct
         # Several providers send no text at all for a call without arguments.
         try:
-            decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=model_of)
+            decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=read_form)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
             raise ValueError(self._complaint(error)) from error
         given = struct.__struct_fields__
@@ -242,7 +243,10 @@ class Tool(Generic[P, R_co]):
         schema = {"properties": (), "required": (), **json.loads(self.spec.schema)}
         must = schema["required"]
         takes = ", ".join(name if name in must else f"{name} (optional)" for name in schema["properties"])
-        return f"Invalid arguments for tool {self.spec.name!r}: {kind}{error}; it takes: {takes or 'nothing'}"
+        problem = placed(str(error))
+        return (
+            f"Invalid arguments for tool {self.spec.name!r}: {kind}{problem}; it takes: {takes or 'nothing'}"
+        )
 
 
 @overload
@@ -259,8 +263,8 @@ def tool(
     """
     Make a function, sync or async, a tool: ``@tool`` or ``@tool(side_effect="read_only", timeout=5)``.
 
-    The schema comes from the annotations, which may be anything `msgspec` decodes, constraints in
-    `msgspec.Meta` included. The docstring's first paragraph is the description; its ``Args:`` section or its
+    The schema comes from the annotations: what `msgspec` decodes, models of pydantic, paths, unions of
+    classes. Constraints and descriptions in `Annotated` count, of `msgspec`, annotated_types or pydantic. The docstring's first paragraph is the description; its ``Args:`` section or its
     ``:param x:`` fields describe the parameters. A parameter annotated `ToolContext` is filled in by us.
 
     It may return text, a `Binary` (a picture, a PDF), or a list or tuple with several of both: the model sees

@@ -5,15 +5,20 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import msgspec
 
 from ...effects import ToolDefinitionError
 from ..callables import code_of, name_of
-from .schema import schema_of
+from .forms import Translation, is_of_pydantic, schema_of
+from .returned import error_text
+
+# Types whose values no call can change.
+_SIMPLE = (str, int, float, type(None), Enum)
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -41,6 +46,7 @@ def read_parameters(
     """
     fields: list[tuple[str, Any, Any]] = []
     injected: list[str] = []
+    translation = Translation()
     for parameter in _parameters(function)[of_method:]:
         if parameter.kind not in _NAMED:
             shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
@@ -50,8 +56,8 @@ def read_parameters(
         if context in (hint, get_origin(hint)):
             injected.append(parameter.name)
         else:
-            _check(function, parameter.name, hint)
-            fields.append((parameter.name, hint, _default(parameter.default)))
+            hint, default = _of_field(hint, parameter.default)
+            fields.append((parameter.name, _translated(function, parameter.name, hint, translation), default))
     try:
         struct = msgspec.defstruct(name_of(function), fields, forbid_unknown_fields=True, kw_only=True)
     except (TypeError, ValueError) as error:
@@ -96,23 +102,42 @@ def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
         ) from error
 
 
-def _check(function: Callable[..., object], name: str, hint: object) -> None:
-    """Refuse a type *hint* that has no JSON."""
+def _translated(function: Callable[..., object], name: str, hint: object, translation: Translation) -> Any:  # noqa: ANN401  # a type form
+    """The type *hint* of the parameter *name* as msgspec decodes it; refuses one that has no JSON."""
+    try:
+        form = translation.of(hint)
+    except Exception as error:  # metadata and models are any code
+        raise definition_error(function, f"parameter {name!r} {error_text(error)}") from error
     try:
         # By itself, since an error of the whole signature names no parameter.
-        msgspec.json.schema_components([hint], schema_hook=partial(schema_of, defs={}))
+        schema_of(form, {})
     except Exception as error:  # msgspec looks into classes of any making
         *_, reason = str(error).splitlines() or [type(error).__name__]
         raise definition_error(
             function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}"
         ) from error
+    return form
+
+
+def _of_field(hint: Any, default: Any) -> tuple[Any, Any]:  # noqa: ANN401  # a type form, any value
+    """The type and the default of a parameter, also where pydantic's `Field` says either."""
+    annotated: Any = Annotated
+    if is_of_pydantic(default) and hasattr(default, "default_factory"):
+        hint, default = annotated[hint, default], inspect.Parameter.empty
+    if default is inspect.Parameter.empty:
+        for field in filter(is_of_pydantic, getattr(hint, "__metadata__", ())):
+            if getattr(field, "default_factory", None) is not None:
+                return hint, msgspec.field(default_factory=field.default_factory)
+            value = getattr(field, "default", ...)
+            if value is not ... and type(value).__name__ != "PydanticUndefinedType":
+                default = value
+    return hint, _default(default)
 
 
 def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
-    """*value* as a struct takes it: a filled list or dict is copied for every call."""
+    """*value* as a struct takes it: a list, a dict or any object is copied for every call."""
     if value is inspect.Parameter.empty:
         return msgspec.NODEFAULT
-    # msgspec copies an empty list or dict by itself and refuses a filled one.
-    if type(value).__hash__ is None and value:
-        return msgspec.field(default_factory=partial(copy.deepcopy, value))
-    return value
+    if isinstance(value, _SIMPLE):
+        return value
+    return msgspec.field(default_factory=partial(copy.deepcopy, value))
