@@ -264,8 +264,9 @@ def tool(
     Make a function, sync or async, a tool: ``@tool`` or ``@tool(side_effect="read_only", timeout=5)``.
 
     The schema comes from the annotations: what `msgspec` decodes, models of pydantic, paths, unions of
-    classes. Constraints and descriptions in `Annotated` count, of `msgspec`, annotated_types or pydantic. The docstring's first paragraph is the description; its ``Args:`` section or its
-    ``:param x:`` fields describe the parameters. A parameter annotated `ToolContext` is filled in by us.
+    classes. Constraints and descriptions in `Annotated` count, of `msgspec`, annotated_types or pydantic. The
+    docstring's first paragraph is the description; its ``Args:`` section or its ``:param x:`` fields describe
+    the parameters. A parameter annotated `ToolContext` is filled in by us.
 
     It may return text, a `Binary` (a picture, a PDF), or a list or tuple with several of both: the model sees
     the files, of `MAX_FILE_BYTES` bytes each at most, beside the text. Any other value is shown as JSON.

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, NewType, Union, final, get_args, get_origin
 
@@ -364,25 +364,37 @@ def _joined(members: Sequence[Any]) -> Any:  # noqa: ANN401  # any type forms
     union = _union[tuple(members)]
     if _is_decodable(union):
         return union
-    return _form("Union", partial(_first_that_fits, members), partial(_any_of, members))
+    union = _AnyOf(members)
+    return _form("Union", union.read, union.schema)
 
 
-def _any_of(members: Sequence[Any], defs: Defs) -> dict[str, Any]:
-    return {"anyOf": [schema_of(member, defs) for member in members]}
+@final
+class _AnyOf:
+    """A union of types that msgspec cannot tell apart."""
 
+    def __init__(self, members: Sequence[Any]) -> None:
+        self._members = members
 
-def _first_that_fits(members: Sequence[Any], value: object) -> object:
-    """*value* as the first of *members* that takes it; those that know most of its keys are asked first."""
-    # A class takes an object with more keys than it has fields, and would take those of another class.
-    keys: set[str] = {str(key) for key in value} if isinstance(value, dict) else set()
-    problems: list[str] = []
-    for member in sorted(members, key=lambda member: -len(keys & _keys_of(member))):
-        try:
-            return _decoded(member, value)
-        except Exception as error:  # noqa: BLE001  # of a member that does not fit
-            problems.append(error_text(error))
-    msg = f"Expected one of {len(members)} types: {'; or '.join(problems)}"
-    raise ValueError(msg)
+    @cached_property
+    def _known(self) -> list[tuple[Any, set[str]]]:
+        """The members, each with the keys that it has fields for."""
+        return [(member, _keys_of(member)) for member in self._members]
+
+    def schema(self, defs: Defs) -> dict[str, Any]:
+        return {"anyOf": [schema_of(member, defs) for member in self._members]}
+
+    def read(self, value: object) -> object:
+        """*value* as the first member that takes it; those that know most of its keys are asked first."""
+        # A class takes an object with more keys than it has fields, and would take those of another class.
+        keys = {str(key) for key in value} if isinstance(value, dict) else set[str]()
+        problems: list[str] = []
+        for member, _ in sorted(self._known, key=lambda known: -len(keys & known[1])):
+            try:
+                return _decoded(member, value)
+            except Exception as error:  # noqa: BLE001  # of a member that does not fit
+                problems.append(error_text(error))
+        msg = f"Expected one of {len(self._members)} types: {'; or '.join(problems)}"
+        raise ValueError(msg)
 
 
 def _keys_of(member: Any) -> set[str]:  # noqa: ANN401  # any type form

@@ -24,8 +24,8 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 # The way out of every refused type.
 _USE = (
-    "use str, int, float, bool, None, list, dict, Literal, an Enum, or a dataclass, attrs class or "
-    "msgspec.Struct of these"
+    "use str, int, float, bool, None, list, dict, Literal, an Enum, a date, a Path, or a dataclass, "
+    "attrs class, TypedDict, NamedTuple, msgspec.Struct or pydantic model of these"
 )
 
 
@@ -53,7 +53,8 @@ def read_parameters(
             problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
             raise definition_error(function, problem)
         hint = _hint(function, parameter)
-        if context in (hint, get_origin(hint)):
+        bare = hint.__origin__ if get_origin(hint) is Annotated else hint
+        if context in (bare, get_origin(bare)):
             injected.append(parameter.name)
         else:
             hint, default = _of_field(hint, parameter.default)

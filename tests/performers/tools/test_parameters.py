@@ -390,6 +390,12 @@ def test_a_description_beside_the_type_goes_before_the_docstring() -> None:
     assert found["path"] == {"type": "string", "format": "path", "description": "A path."}
 
 
+def test_a_context_with_metadata_is_still_filled_in() -> None:
+    made = taking(Annotated[ToolContext[int], "Not for the model."])
+    assert json.loads(made.spec.schema)["properties"] == {}
+    assert made.bind("{}", CONTEXT) == {"value": CONTEXT}
+
+
 def test_a_type_that_contains_itself_is_a_reference() -> None:
     found = json.loads(taking(Knot).spec.schema)
     inner = found["$defs"]["Knot"]["properties"]
