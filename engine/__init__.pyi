@@ -33,7 +33,7 @@ from .journal.summary import (
     SessionSummary as SessionSummary,
 )
 from .session.completed_texts import Delivery as Delivery
-from .session.environment import Result as Result, Titles as Titles
+from .session.environment import OnHostError as OnHostError, Result as Result, Titles as Titles
 from .session.handle import Handle as Handle
 from .session.run_stream import OnLeave as OnLeave
 from .session.session import Session as Session

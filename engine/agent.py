@@ -20,6 +20,7 @@ from ..performers.approvals import Approver, ask, refuse
 from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
+from ..performers.logs import FaultLog
 from ..performers.models.errors import without_login
 from ..performers.models.prices import PriceList, priced
 from ..performers.models.rate_limits import RateLimit
@@ -35,11 +36,11 @@ from ..performers.tools.runner import ToolRunner
 from ..performers.worker_pool import WorkerPool
 from ..states.rules.hooks import told
 from .session.completed_texts import Delivery
-from .session.environment import Drain, Environment, Result, Titles
+from .session.environment import Drain, Environment, OnHostError, Result, Titles
 
 if TYPE_CHECKING:
     from ..performers.models.transport import Client
-    from ..performers.redactor import SecretNames
+    from ..performers.redactor import Redactor, SecretNames
     from ..performers.secrets import Vault
     from .session.session import Session
 
@@ -277,6 +278,9 @@ class Agent:
     *titles* says how sessions get titles, *watch* what subscribers get. *secrets* names what is redacted;
     *vault* keeps the values, by default in memory.
 
+    Exceptions of tools, hooks, approvers and performers are logged, and are answers that a run goes on with.
+    With *on_error* "raise", for tests, the first one ends the work and is raised to the caller.
+
     *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
     A session keeps the rules of its earlier runs that deny or ask, but for those that are *lifted*.
@@ -326,6 +330,7 @@ class Agent:
     # Of the agent and not of a session: a session that is opened again in this process finds its secrets.
     vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
     approver: Approver | None = None
+    on_error: OnHostError = attrs.field(default=OnHostError.REPORT, converter=OnHostError)
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
     retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
@@ -369,17 +374,18 @@ class Agent:
         from ..performers.redactor import Redactor  # noqa: PLC0415  # see above
         from .session.session import Session  # noqa: PLC0415  # see above
 
+        # One redactor, which all performers of the session share.
+        redactor = Redactor(name, self.vault, self._secret_names)
         environment = Environment(
             config=self.config,
             # The fallback is the weakest: a caller's own performer or approver replaces it. Without one, all
             # sessions share the mapping: thousands of them may wait in one process.
             performers={**fallback, **self._performers} if fallback else self._performers,
-            # One redactor, which all performers of the session share.
-            redactor=Redactor(name, self.vault, self._secret_names),
+            redactor=redactor,
             clock=clock_of(self.clock, store),
             new_id=_new_id,
             # Without hooks closing a session stays free of an await.
-            ended=self._session_ended if self.hooks else None,
+            ended=partial(self._session_ended, redactor) if self.hooks else None,
             titles=self.titles,
             watch=self.watch,
             at_work=self._at_work,
@@ -389,6 +395,7 @@ class Agent:
             worker=self.worker,
             # A host that asks models itself has its own keys.
             ready=noop if effects.CallModel in self.performers else self._models.ready,
+            on_error=self.on_error,
         )
         return Session(name, environment, store, fresh=fresh)
 
@@ -424,10 +431,11 @@ class Agent:
             made[effects.CallModel] = partial(offer, self.tools_for, known, made[effects.CallModel])
         return made
 
-    async def _session_ended(self, session: str, reason: str) -> None:
+    async def _session_ended(self, redactor: Redactor, session: str, reason: str) -> None:
         """Run the hooks for the end of a session."""
         # No request of a machine, and so no answer: the session is closed, and a fault could change nothing.
-        await self._host.tell(effects.Hook.SESSION_END, told(reason=reason), session)
+        faults = FaultLog(session=session, redact=redactor.logged)
+        await self._host.tell(effects.Hook.SESSION_END, told(reason=reason), faults)
 
     async def run(self, prompt: str) -> Result:
         """

@@ -10,6 +10,7 @@ The driver decides nothing: the order of the inbox and the machine do.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
@@ -23,7 +24,8 @@ import attrs
 from ..effects import Effect
 from ..effects.errors import ArgumentError, NoPerformer, WorldError
 from ..effects.events import Answer, Entered, Event, ModelStreamed, joined
-from ..effects.requests import AskApproval, Cancel, Request, SetTimer, orders_in
+from ..effects.notices import RunStarted
+from ..effects.requests import AskApproval, Cancel, Request, RunTool, SetTimer, orders_in
 from ..performers.answers import check_answer, failed_answer
 from ..performers.base import (
     LEAVING,
@@ -32,11 +34,10 @@ from ..performers.base import (
     PerformContext,
     Performers,
     SystemClock,
-    logger,
     no_full_result,
     noop,
-    warn,
 )
+from ..performers.logs import FaultLog, Redact, listens, warn, write
 from ..performers.stores.base import Store
 from .core.machine import Machine, Step, error_line, ignored, is_deadline
 
@@ -122,7 +123,7 @@ class Inbox:
         self._news = asyncio.Event()
         self.closed = False
         # What it was closed for, if anything went wrong.
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         # How many of those that wait, from the first on, are let in whatever *admits* says; None for all.
         self._urgent: int | None = 0
         # Whether the reader is to look at the driver's state.
@@ -153,7 +154,7 @@ class Inbox:
         self._woken = True
         self._news.set()
 
-    def close(self, error: Exception | None = None) -> None:
+    def close(self, error: BaseException | None = None) -> None:
         """Give out no event any more; the driver raises *error*. Only the first call counts."""
         if not self.closed:
             self.closed, self.error = True, error
@@ -214,7 +215,9 @@ class Driver:
 
     *journal* keeps the steps; *session* and *store* are for logs and performers. *full_result* finds the full
     text of truncated results. *rested* is called each time the run rests. *entry* is the number of the
-    journal's entry that the latest effects come from, None for those of a takeover.
+    journal's entry that the latest effects come from, None for those of a takeover. *redact* takes the
+    secrets out of what is logged. With *raises*, what the host's code raises ends the work, and `next` raises
+    it.
 
     A performer with a method ``resting(request)`` does lasting work, such as a child agent with a journal of
     its own: it may rest, it may answer None to go on later, and it is begun even to be stopped.
@@ -230,6 +233,8 @@ class Driver:
     store: Store | None = None
     rested: Callable[[], None] = noop
     entry: int | None = None
+    redact: Redact | None = None
+    raises: bool = False
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
     # Lasting work that answered None: no task has it, and its request is still open.
     _left: dict[str, Request] = attrs.field(factory=dict, init=False)
@@ -237,8 +242,9 @@ class Driver:
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
-    # Logs a step; made when the run begins.
-    _log: Callable[[Event, tuple[Effect, ...]], None] | None = attrs.field(default=None, init=False)
+    # Logs a step; made when the run begins, as is what takes the failures of performers.
+    _log: StepLog | None = attrs.field(default=None, init=False)
+    _faults: FaultLog = attrs.field(factory=FaultLog, init=False)
 
     def post(self, event: Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
@@ -315,7 +321,12 @@ class Driver:
 
     def begin(self, first: tuple[Effect, ...]) -> tuple[Effect, ...] | None:
         """Perform *first*, as `steps` says; they are returned to be shown, None where the inbox is closed."""
-        self._log = step_log(self.session, self.machine)
+        run = self.machine.memory.run
+        ends = partial(self._raise, asyncio.get_running_loop()) if self.raises else None
+        self._faults = FaultLog(session=self.session, run=run, redact=self.redact, ends=ends)
+        if (log := step_log(self.session, self.machine)) is not None:
+            self._log = log
+            log("RunOpened" if any(isinstance(each, RunStarted) for each in first) else "TakenOver", first)
         self._begun = False
         if self.inbox.waiting and self._hold is Hold.NOTHING:
             # Inputs from before the takeover may cancel what *first* would begin: they come first.
@@ -354,7 +365,7 @@ class Driver:
         if not ignored(step.effects):
             self.entry = await self.journal.keep(step)
         if self._log is not None:
-            self._log(event, step.effects)
+            self._log(type(event).__name__, step.effects)
         if self.inbox.closed:
             self._performed(step.effects)
         else:
@@ -393,9 +404,9 @@ class Driver:
     def _failure(self, event: Event, error: Exception) -> Step:
         """The end of the run with *error*, which a handler raised on *event*."""
         # Raised, it would leave a session that fails in this way each time it is gone on with.
-        if (log := logger(self.session)) is not None:
-            state, kind = self.machine.state.label, type(event).__name__
-            log.error("a handler failed", event_type=kind, state=state, exc_info=error)
+        state, kind = self.machine.state.label, type(event).__name__
+        about = {"session": self.session, "run": self.machine.memory.run, "event_type": kind, "state": state}
+        warn("a handler failed", error, self.redact, level=logging.ERROR, **about)
         return self.machine.failure(event, error_line(error))
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
@@ -468,6 +479,7 @@ class Driver:
                 store=self.store,
                 state=self.machine.state,
                 memory=self.machine.memory,
+                faults=self._faults,
             )
             task = asyncio.ensure_future(performer(request, scene))
             # Stored before the task can run: `_ended` looks it up.
@@ -493,37 +505,71 @@ class Driver:
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
             if not task.cancelled():
-                warn(self.session, "a performer raised", error, request=type(request).__name__)
+                self._raised(request, error)
             answer = failed_answer(request, error, now)
         elif task.result() is None and work.resting is not None:
             # A child that was drained. Its questions stay open, and the next owner goes on with it.
             self._left[request.id], answer = request, None
         else:
-            answer = check_answer(request, task.result(), now)
+            answer = check_answer(request, task.result(), now, partial(self._raised, request))
         if answer is None:
             # One request fewer is running, so the run may rest now: the reader has to look.
             self.inbox.wake()
         else:
             self.inbox.put(answer)
 
+    def _raised(self, request: Request, error: BaseException) -> None:
+        """Log that the performer of *request* raised *error*, or end the work with it."""
+        about = {"request": type(request).__name__}
+        fault = "a performer raised"
+        if isinstance(request, RunTool | AskApproval):
+            about |= {"tool": request.tool, "call": request.call}
+        if isinstance(request, AskApproval):
+            fault = "an approver raised"
+        self._faults.raised(fault, error, **about)
 
-def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None] | None:
-    """What logs the steps of one run: pieces of a stream at debug level, else at info; None without a log."""
-    plain = logger(session)
-    if plain is None:
+    def _raise(self, loop: asyncio.AbstractEventLoop, error: BaseException, log: Callable[[], None]) -> None:
+        """Have `next` raise *error*, unless it raises another one: this one is logged then."""
+        # Before the answer that is made of it comes, which would be journaled.
+        with suppress(RuntimeError):  # a thread that has no loop
+            if asyncio.get_running_loop() is loop:
+                self._close_with(error, log)
+                return
+        try:
+            loop.call_soon_threadsafe(self._close_with, error, log)
+        except RuntimeError:  # the loop is closed, and with it the run
+            log()
+
+    def _close_with(self, error: BaseException, log: Callable[[], None]) -> None:
+        if self.inbox.closed:
+            log()
+        else:
+            self.inbox.close(error)
+
+
+# Takes the name of what led to a step, and its effects.
+StepLog = Callable[[str, tuple[Effect, ...]], None]
+
+
+def step_log(session: str, machine: Machine) -> StepLog | None:
+    """
+    What logs the steps of one run; None where no line of it would be read.
+
+    Pieces of a stream are logged at debug level, all else at info.
+    """
+    if not listens(logging.INFO):
         return None
-    # Once for the run: binding costs more than a line.
-    log, numbers = plain.bind(run=machine.memory.run), count(1)
+    whose, numbers = {"session": session, "run": machine.memory.run}, count(1)
 
-    def step(event: Event, effects: tuple[Effect, ...]) -> None:
+    def step(cause: str, effects: tuple[Effect, ...]) -> None:
         # Types only: contents may hold secrets, and the journal has them.
-        say = log.debug if isinstance(event, ModelStreamed) else log.info
-        say(
-            "step",
-            step=next(numbers),
-            event_type=type(event).__name__,
-            state=machine.state.label,
-            effects=[type(effect).__name__ for effect in effects],
-        )
+        about = {
+            **whose,
+            "step": next(numbers),
+            "event_type": cause,
+            "state": machine.state.label,
+            "effects": [type(effect).__name__ for effect in effects],
+        }
+        write(logging.DEBUG if cause == ModelStreamed.__name__ else logging.INFO, "step", about)
 
     return step

@@ -14,6 +14,7 @@ from .hooks import (
     hook as hook,
 )
 from .instructions import InstructionReader as InstructionReader
+from .logs import FaultLog as FaultLog
 from .models.anthropic import AnthropicMessages as AnthropicMessages
 from .models.encoding import transcript as transcript
 from .models.http import Endpoint as Endpoint, HTTPModel as HTTPModel, HTTPOptions as HTTPOptions

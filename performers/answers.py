@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import assert_never
 
 import attrs
@@ -13,6 +14,7 @@ from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
 from ..effects.requests import AskApproval, Request, SetTimer
 from ..states.rules import model_messages
+from .base import noop
 
 # The events that answer each type of request.
 ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
@@ -27,11 +29,13 @@ ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
 }
 
 
-def check_answer(request: Request, answer: events.Answer | None, at: float) -> Event | None:
+def check_answer(
+    request: Request, answer: events.Answer | None, at: float, misfit: Callable[[TypeError], object] = noop
+) -> Event | None:
     """
     *answer* as the event that *request* waits for; a failure where the performer gave anything else.
 
-    None answers a question only: the approver leaves it to another one.
+    *misfit* is told of that one. None answers a question only: the approver leaves it to another one.
     """
     if answer is None and isinstance(request, AskApproval):
         return None
@@ -39,6 +43,7 @@ def check_answer(request: Request, answer: events.Answer | None, at: float) -> E
     if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
         return _marked_again(request, answer)
     fault = TypeError(f"the performer of {type(request).__name__} answered {request.id} with {answer!r}")
+    misfit(fault)
     return failed_answer(request, fault, at)
 
 

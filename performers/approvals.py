@@ -48,9 +48,12 @@ async def ask(
 
 
 def _as_it_is(value: object) -> object:
-    # An exit of the approver is none of the process.
-    exits = isinstance(value, BaseException) and not isinstance(value, Exception)
-    return RuntimeError(repr(value)) if exits else value
+    if isinstance(value, BaseException) and not isinstance(value, Exception):
+        # An exit of the approver is none of the process.
+        exits = RuntimeError(repr(value))
+        exits.__cause__ = value
+        return exits
+    return value
 
 
 async def refuse(request: effects.AskApproval, scene: PerformContext) -> effects.ApprovalGiven:

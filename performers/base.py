@@ -9,9 +9,8 @@ it can and still returns its answer, so that what was really used and done is kn
 from __future__ import annotations
 
 import asyncio
-import sys
+import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
@@ -19,6 +18,7 @@ import attrs
 
 from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed, SetTimer, TimerFired
 from ..effects.errors import WorldError
+from .logs import FaultLog, write
 from .steady import LOGGED_FROM, LOOK_EVERY, SLEW, elapsed, wall_time
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ class SystemClock:
 
     def _log(self, ahead: float) -> None:
         steady, off = self._steady, abs(ahead) > LOGGED_FROM
-        if off and not steady.logged and (log := logger()) is not None:
+        if off and not steady.logged:
             fault = "the wall clock was set; this process goes on by its own time"
             if self._store is not None:
                 fault = "the clock of the store was set; this process goes on by its own time"
                 if not steady.looked:
                     fault = "the wall clock is off; deadlines are judged by the clock of the store"
-            log.warning(fault, ahead=round(ahead, 3))
+            write(logging.WARNING, fault, {"ahead": round(ahead, 3)})
         steady.logged = off
 
 
@@ -149,7 +149,8 @@ class PerformContext:
     *emit* takes the events that come before the answer, such as `ModelStreamed`, and `PassThroughNotice`s;
     it never blocks. *full_result* finds the whole result of a call by its id, of which the history may hold
     the beginning and the end; None where there is none. *store* keeps the session, if any does. *state* and
-    *memory* are the run's own as the work begins; None outside a run.
+    *memory* are the run's own as the work begins; None outside a run. *faults* takes failures of the host's
+    code.
     """
 
     session: str
@@ -162,6 +163,9 @@ class PerformContext:
     store: Store | None = None
     state: State | None = None
     memory: Memory | None = None
+    faults: FaultLog = attrs.field(
+        default=attrs.Factory(lambda self: FaultLog(session=self.session, run=self.run), takes_self=True)
+    )
 
 
 class Performer(Protocol[R_contra]):
@@ -178,28 +182,3 @@ class Performer(Protocol[R_contra]):
 
 # The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`.
 Performers = Mapping[type, Performer[Any]]
-
-
-def logger(session: str = "") -> Any:  # noqa: ANN401  # whatever structlog was configured with
-    """The log of *session*, or of the process; None before the host called `structlog.configure`."""
-    # A library logs nothing unasked. A host that has not imported structlog has not configured it, and need
-    # not wait for the import.
-    structlog = sys.modules.get("structlog")
-    if structlog is None or not structlog.is_configured():
-        return None
-    log = structlog.get_logger("turnwheel")
-    return log.bind(session=session) if session else log
-
-
-def warn(session: str, fault: str, error: BaseException, **about: str) -> None:
-    """Log a warning that code raised *error*: *fault*, what it is *about*, and the traceback."""
-    if (log := logger(session)) is not None:
-        # The frames and the type, not the text: that may hold a secret, and is redacted where it is kept.
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        log.warning(fault, error=type(error).__name__, traceback=frames, **about)
-
-
-def warn_blocked(session: str, fault: str, about: dict[str, str], seconds: float) -> None:
-    """Log a warning that the host's code, as *fault* and *about* say, kept the event loop for *seconds*."""
-    if (log := logger(session)) is not None:
-        log.warning(fault, seconds=round(seconds, 3), **about)

@@ -22,8 +22,9 @@ from ..effects import FireHook, Hook, HookAnswer, HookAnswered, HookSaid, HookSp
 from ..effects.errors import ArgumentError, ConfigError
 from ..effects.hooks import ABOUT_TOOLS, OnError
 from ..effects.validators import MAX_CALL_ARGUMENTS, once
-from .base import Clock, PerformContext, SystemClock, warn, warn_blocked
+from .base import Clock, PerformContext, SystemClock
 from .callables import is_async, name_of, unusable
+from .logs import FaultLog
 from .tools.process import ProcessEnd, run
 from .tools.returned import error_text, truncate
 from .worker_pool import GRACE, WorkerPool
@@ -212,7 +213,7 @@ class HookRunner:
         arguments = ""
         for name in request.names:
             call = partial(_filled, about, request.payload, arguments, scene.clock)
-            one = await self._ask(name, scene.session, call)
+            one = await self._ask(name, scene.faults, call)
             said.append(one)
             if one.answer.verdict is Verdict.DENY and request.hook in DENIABLE:
                 break  # no later hook could undo a denial, so none is asked
@@ -220,14 +221,18 @@ class HookRunner:
                 arguments = one.answer.arguments or arguments
         return HookAnswered(at=scene.clock.now(), request=request.id, said=tuple(said))
 
-    async def tell(self, hook: Hook, payload: str, session: str) -> tuple[HookSaid, ...]:
-        """Call every hook at *hook* with *payload*, JSON text, one after the other; return those at fault."""
-        call = partial(_filled, HookCall(hook=hook, session=session), payload, "", self._clock)
+    async def tell(self, hook: Hook, payload: str, faults: FaultLog) -> tuple[HookSaid, ...]:
+        """
+        Call every hook at *hook* with *payload*, JSON text, one after the other; return those at fault.
+
+        *faults* names the session.
+        """
+        call = partial(_filled, HookCall(hook=hook, session=faults.session), payload, "", self._clock)
         names = [name for name, each in self._hooks.items() if each.spec.matches(hook, "", {})]
-        said = [await self._ask(name, session, call) for name in names]
+        said = [await self._ask(name, faults, call) for name in names]
         return tuple([one for one in said if one.fault])
 
-    async def _ask(self, name: str, session: str, call: Callable[[], HookCall]) -> HookSaid:
+    async def _ask(self, name: str, faults: FaultLog, call: Callable[[], HookCall]) -> HookSaid:
         """The say of the hook *name*; raises nothing but our own cancellation."""
         asked = self._hooks.get(name)
         if asked is None:
@@ -238,13 +243,14 @@ class HookRunner:
             work = self._pool.start(
                 partial(asked, call()),
                 f"hook {name}" if is_async else None,
-                partial(checked_answer, name),
-                partial(_raised, name, session),
-                partial(warn_blocked, session, "a hook blocked the event loop", {"hook": name}),
+                partial(_answered, name, faults),
+                partial(_raised, name, faults),
+                partial(faults.blocked, "a hook blocked the event loop", {"hook": name}),
             )
             # Nothing stops a thread, so it gets no grace: waiting for it would only hold up the run.
             return await work.result(seconds, grace=GRACE if is_async else 0.0)
         except TimeoutError:
+            faults.failed("a hook took too long", hook=name, seconds=f"{seconds:g}")
             return _at_fault(name, f"it took longer than {seconds:g} s")
         except (RuntimeError, ValueError) as error:  # no thread to be had, or a payload that is none
             return _at_fault(name, f"it could not be asked: {error}")
@@ -262,6 +268,14 @@ def _filled(about: HookCall, payload: str, arguments: str, clock: Clock) -> Hook
     given, tool = told.get("tool_input"), str(told.get("tool_name", ""))
     given = given if isinstance(given, dict) else {}
     return attrs.evolve(about, tool=tool, arguments=given, payload=told, now=clock.now())
+
+
+def _answered(name: str, faults: FaultLog, answer: object) -> HookSaid:
+    said = checked_answer(name, answer)
+    if said.fault:
+        # Raised here only for its type: a host's mistake, as one that raises is.
+        faults.raised("a hook gave a wrong answer", TypeError(said.fault), hook=name)
+    return said
 
 
 def checked_answer(name: str, answer: object) -> HookSaid:
@@ -302,11 +316,11 @@ def _fault_in(answer: HookAnswer) -> str:
     return ""
 
 
-def _raised(name: str, session: str, error: BaseException) -> HookSaid:
+def _raised(name: str, faults: FaultLog, error: BaseException) -> HookSaid:
     if isinstance(error, asyncio.CancelledError):
         # Where we cancelled it, its answer is not read any more. So it did this itself.
         return _at_fault(name, "it cancelled itself")
-    warn(session, "a hook raised", error, hook=name)
+    faults.raised("a hook raised", error, hook=name)
     return _at_fault(name, f"it raised {error_text(error, named=True)}")
 
 

@@ -40,7 +40,8 @@ from ..effects.secrets import (
 from ..states.rules import model_messages
 from ..states.rules.schema import arguments_of, problem
 from . import secrets
-from .base import PassThroughNotice, PerformContext, Performer, Performers, logger, noop
+from .base import PassThroughNotice, PerformContext, Performer, Performers, noop
+from .logs import warn
 from .secrets import MemoryVault, Vault
 from .worker_pool import finish
 
@@ -210,9 +211,8 @@ class Redactor:
             async with asyncio.timeout(VAULT_TIMEOUT):
                 yield
         except Exception as error:  # noqa: BLE001  # a host's vault may raise anything
-            # The type only: the text of the error may hold the secret.
-            if (log := logger(self._session)) is not None:
-                log.warning(fault, reason=type(error).__name__)
+            # Without its text, which may hold the secret that is not known to this redactor any more.
+            warn(fault, error, session=self._session)
 
     async def arguments(self, tool: str, text: str) -> str:
         """
@@ -253,6 +253,20 @@ class Redactor:
         if self._shown or own:
             text = self.mask(text, own)
         return secrets.redact_text(text, self.names.of(tool), self.names.stems, self.redact)
+
+    def logged(self, text: str, own: Mapping[str, str] = NO_VALUES) -> str:
+        """
+        *text* for a log, without the known secrets and those with a secret name; *own* as for `output`.
+
+        Unlike `output` it remembers nothing, and may be called from any thread: a line of source such as
+        ``token = ask()`` is no secret that the session would have to mask from now on.
+        """
+        if not self.names.secrets.redact:
+            return text
+        # A copy, since the event loop may add to it meanwhile.
+        text = secrets.mask(text, dict(self._shown))
+        text = secrets.mask_words(text, own) if own else text
+        return secrets.redact_text(text, self.names.secrets, self.names.stems, lambda name, _: f"[{name}]")
 
     def with_files(
         self, tool: str, answer: events.ToolFinished, own: Mapping[str, str] = NO_VALUES
@@ -557,6 +571,9 @@ async def run_tool(
         if why:
             # The first try may have run in a process that is gone, where the values were known.
             return _finished(request, scene, why, Outcome.UNKNOWN if request.again else Outcome.ERROR)
+    if own:
+        faults = attrs.evolve(scene.faults, redact=partial(redactor.logged, own=own))
+        scene = attrs.evolve(scene, faults=faults)
     # Wrapping costs a context for each call, and most tools never emit.
     if tool not in silent:
         scene = attrs.evolve(scene, emit=partial(_emit_progress, redactor, tool, own, scene.emit))
@@ -566,6 +583,8 @@ async def run_tool(
         # A tool may quote its arguments in an error. Raised as it is, the driver would journal it.
         if (text := redactor.mask(str(error), own)) == str(error):
             raise
+        about = {"request": "RunTool", "tool": tool, "call": request.call}
+        scene.faults.raised("a performer raised", error, **about)
         crash = f"Tool execution crashed: {type(error).__name__}: {text}"
         return _finished(request, scene, crash, Outcome.CRASHED)
     if isinstance(answer, events.ToolFinished):

@@ -19,7 +19,7 @@ import psycopg
 
 from ...effects.errors import ConfigError, StoreError, TurnwheelError
 from ...engine.agent import Agent
-from ...performers.base import warn
+from ...performers.logs import warn
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -90,7 +90,7 @@ class TurnQueue:
                     await self._follow(agent, session)
                 except (TurnwheelError, psycopg.Error) as error:
                     # Not raised: the caller has to see what it raised itself.
-                    warn(id, "no turn was queued for what was written; queue one with wake", error)
+                    warn("no turn was queued for what was written; queue one with wake", error, session=id)
                 raise
             await self._follow(agent, session)
 

@@ -41,7 +41,8 @@ from psycopg.sql import SQL, Identifier
 from ...effects.errors import ConfigError, SessionBusy, SessionClosed, SessionGone
 from ...effects.validators import positive
 from ...engine.agent import Agent
-from ...performers.base import SystemClock, warn
+from ...performers.base import SystemClock
+from ...performers.logs import warn
 from ...performers.stores.base import checked_store
 from ..hosts.lapsed import LeaseWatch
 from ..hosts.tenant_bound import TenantBound
@@ -214,7 +215,7 @@ class AbsurdWorker:
         except psycopg.OperationalError as error:
             # The turns go on, and cannot tell how they end. Workers that would take them see that their
             # sessions are at work.
-            warn("absurd worker", "takes no turn until its database is back", error)
+            warn("the absurd worker takes no turn until its database is back", error)
             await self._pause(LOST_AGAIN)
         finally:
             beat.cancel()
@@ -254,7 +255,7 @@ class AbsurdWorker:
                         await asyncio.sleep(self.claim / BEATS)
                         await self._extend(connection)
             except psycopg.Error as error:
-                warn("absurd worker", "cannot extend the claims of its turns", error)
+                warn("the absurd worker cannot extend the claims of its turns", error)
             await asyncio.sleep(self.claim / BEATS)
 
     async def _extend(self, connection: psycopg.AsyncConnection) -> None:
@@ -270,7 +271,7 @@ class AbsurdWorker:
             # A claim lasts for several tries, where the connection is as good as before.
             if connection.closed:
                 raise
-            warn("absurd worker", "extends the claims of its turns later", error)
+            warn("the absurd worker extends the claims of its turns later", error)
 
     async def _claimed(self, connection: psycopg.AsyncConnection, turns: Sequence[_Turn]) -> set[str]:
         """The runs of those of *turns* that this worker still has; the others are not held any more."""
@@ -318,7 +319,7 @@ class AbsurdWorker:
             await client.work_batch(claim_timeout=self.claim)
         except psycopg.Error as error:
             # The session has done what it could, and the queue may not know it: then the turn comes again.
-            warn("absurd worker", "could not tell how a turn ended", error)
+            warn("the absurd worker could not tell how a turn ended", error)
         finally:
             self._turns.discard(turn)
 

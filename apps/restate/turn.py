@@ -21,7 +21,7 @@ import attrs
 
 from ...effects.errors import NewerVersion, StoreError
 from ...engine.session.poller import written
-from ...performers.base import warn
+from ...performers.logs import warn
 from ...performers.stores.base import Entries
 from . import asks
 from .asks import Accepted, Ask, AskAnswer, AskingStore, Bodies, Conflict, EndTurn, Given, StoreAsk
@@ -129,7 +129,7 @@ class TurnWork:
                 self._task.result()
             except NewerVersion as error:
                 # Restate would try this turn again with this code only; one that begins goes to the newest.
-                warn(self.name, "its turn is left to newer code", error)
+                warn("a turn is left to newer code", error, session=self.name)
                 return asks.encode([EndTurn(lengths={}, wake=NEWER_CODE)])
         return asks.encode(asked)
 

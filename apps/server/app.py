@@ -9,6 +9,7 @@ problem details. Sessions live in `OpenSessions`, and not in requests: a reader 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, TurnwheelError
 from ...engine.session.watching import position
-from ...performers.base import warn
+from ...performers.logs import warn
 from ...performers.stores.base import checked_store
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
@@ -152,7 +153,7 @@ class AgentServer:
             for each in names:
                 await self.opens.go_on(each)
         except TurnwheelError as error:
-            warn("", "not all sessions could be looked at for unfinished runs", error)
+            warn("not all sessions could be looked at for unfinished runs", error)
 
     async def __aexit__(self, *_: object) -> None:
         await self.drain()
@@ -337,7 +338,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         headers = None if error.headers is None else dict(error.headers)
         return _with_nosniff(problem(HTTPStatus(error.status_code), str(error.detail), headers))
-    warn("", "a request failed", error)
+    warn("a request failed", error, level=logging.ERROR)
     return _with_nosniff(problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the server; its log has more"))
 
 

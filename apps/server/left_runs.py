@@ -13,6 +13,7 @@ them.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from contextlib import suppress
@@ -25,7 +26,8 @@ from ...engine.inspect.listing import described
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Posted
 from ...engine.journal.summary import SessionStatus
-from ...performers.base import look_at, warn
+from ...performers.base import look_at
+from ...performers.logs import warn
 from ...performers.stores.base import MAX_OVERDUE
 from ..hosts.lapsed import LeaseWatch
 
@@ -94,7 +96,7 @@ class LeftRuns:
 
     def failed(self, session: str, error: TurnwheelError) -> None:
         """A run of *session* failed here with *error*: try again later, if it did not fail too often."""
-        warn(session, "a run in the background failed", error)
+        warn("a run in the background failed", error, level=logging.ERROR, session=session)
         debt = self._debts.setdefault(session, Debt())
         # The first time is no new try.
         debt.due = time.monotonic() + FIRST_PAUSE * 2**debt.failed if debt.failed < TRIES else math.inf
@@ -124,7 +126,7 @@ class LeftRuns:
         if debt.unreadable == why:
             debt.pause = min(2 * debt.pause, LONGEST_UNREADABLE)
         else:
-            warn(row.session, "a journal cannot be read; its run waits until that changes", error)
+            warn("a journal cannot be read; its run waits until that changes", error, session=row.session)
             debt.unreadable, debt.pause = why, UNREADABLE_PAUSE
         debt.due = time.monotonic() + debt.pause
 

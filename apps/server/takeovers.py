@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, final
 
 from ...effects.errors import JournalError, TurnwheelError, UnknownSession, WorldError
 from ...engine.inspect.listing import described
-from ...performers.base import warn
+from ...performers.logs import warn
 
 if TYPE_CHECKING:
     from ...engine.inspect.listing import Listed
@@ -52,7 +52,7 @@ class Takeovers:
                 # A store that fails now and then; what is left stays so until the next look.
                 pass
             except Exception as error:  # noqa: BLE001  # one session must not end this for all others
-                warn("", "a look at the runs that were left failed", error)
+                warn("a look at the runs that were left failed", error)
             # Not all servers at the same moment.
             pause = LOOK_EVERY * random.uniform(0.8, 1.2)  # noqa: S311  # nothing to guess
             await asyncio.sleep(pause)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import JournalError, WorldError
-from ...performers.base import logger, warn
+from ...performers.logs import warn
 from ...performers.slices import AT_ONCE, Slices
 from ..core.machine import Machine, calls_at
 from .fold import SessionState, branch_targets, fold, initial_state, read
@@ -81,8 +81,7 @@ async def find_state(
         state = await fold_in_slices(rest, session, begins.state, known)
     # If it is the entry and not the checkpoint that is wrong, the fold of all says so.
     except JournalError as error:
-        if (log := logger(session)) is not None:
-            log.warning("a checkpoint was passed over", error=str(error))
+        warn("a checkpoint was passed over", error, session=session)
         return None
     return FoundState(state, known + len(rest), entries.incarnation, begins, behind[len(rest) :])
 
@@ -175,7 +174,7 @@ class Checkpoints:
             self._chain = chain
         # Of any kind, a bug of ours too: the session can do without.
         except Exception as error:  # noqa: BLE001  # see above
-            warn(self._session, "a checkpoint was not kept", error)
+            warn("a checkpoint was not kept", error, session=self._session)
         finally:
             self._keeping = None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, final
 
 from ...effects import errors
-from ...performers.base import warn
+from ...performers.logs import warn
 from .refusals import check_models, check_not_child
 from .worker import RUNNING, Use, let_go
 
@@ -99,7 +100,11 @@ class Background:
 
     def _warn(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            warn(self.worker.id, "a run in the background failed", error)
+            worker = self.worker
+            machine = worker.log.state.machine
+            about = {"session": worker.id, "run": "" if machine is None else machine.memory.run}
+            redact = worker.environment.redact
+            warn("a run in the background failed", error, redact, level=logging.ERROR, **about)
 
     def check(self, *, prompted: bool) -> None:
         """Raise what is known at once of why nothing can be begun, with a prompt or without one."""

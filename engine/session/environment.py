@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...effects.records import Change, SetMode
     from ...effects.requests import AskApproval
     from ...performers.base import Clock, Performers
+    from ...performers.logs import Redact
     from ...performers.redactor import Redactor
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -41,6 +42,17 @@ class Titles(Choice):
     OFF = "off"
     INLINE = "inline"
     MODEL = "model"
+
+
+class OnHostError(Choice):
+    """
+    What becomes of an exception of the host's code: of a tool, a hook, an approver or a performer.
+
+    It is an answer that the run goes on with, and is logged; or it ends the work and is raised to the caller.
+    """
+
+    REPORT = "report"
+    RAISE = "raise"
 
 
 # Seconds between two looks at what other processes write. Half a second: a person who approves in another
@@ -64,7 +76,8 @@ class Environment:
     are names of tools without which a run goes on that had them, *lifted* rules of earlier runs that hold no
     more. A process that works on a session says so
     every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
-    raises `ConfigError` where a model that it is given the names of cannot be asked.
+    raises `ConfigError` where a model that it is given the names of cannot be asked. *on_error* says what
+    becomes of exceptions of the host's code.
     """
 
     config: Config
@@ -91,6 +104,12 @@ class Environment:
     worker: str = ""
     # Raises for models that cannot be asked here: a run is not begun for them.
     ready: Callable[..., None] = noop
+    on_error: OnHostError = OnHostError.REPORT
+
+    @property
+    def redact(self) -> Redact | None:
+        """What takes the secrets out of texts that are logged."""
+        return None if self.redactor is None else self.redactor.logged
 
 
 # Reasons after which a run counts as failed. After a limit, what it found is worth reading.

@@ -14,7 +14,8 @@ from ...effects.messages import StopReason, user
 from ...effects.notices import DoneReason
 from ...effects.requests import CallModel, Conversation, Purpose
 from ...effects.usage import Spent
-from ...performers.base import PerformContext, logger
+from ...performers.base import PerformContext
+from ...performers.logs import FaultLog
 from ...states.context import Context
 from ...states.rules.limits import SMALL_ANSWER, may_not_go_on
 from ...states.rules.token_estimates import message_size, usage_of
@@ -82,7 +83,7 @@ async def _title(log: SessionLog, environment: Environment, add: Add, ctx: Conte
             # Evaluated under the lock: a title that a person gave in the meantime stays.
             await add(lambda: attrs.evolve(found, title=log.state.title or found.title))
     except Exception as error:  # noqa: BLE001  # a title is never worth a failed run
-        _warn(log, f"{type(error).__name__}: {error}")
+        _faults(log, environment).report("no title", error)
 
 
 async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: int) -> Titled:
@@ -116,6 +117,7 @@ async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: in
         clock=clock,
         emit=hear,
         store=log.journal.store if log.journal.kept else None,
+        faults=_faults(log, environment),
     )
     answer = await ask(request, scene)
     # A host may replace the performer, and no driver checks this answer.
@@ -125,24 +127,24 @@ async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: in
     # A provider that broke off in the middle reports no usage, and is paid all the same: estimated then.
     usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
     spent = ctx.spent_on(request.model, usage, answer.seconds)
-    return Titled(at=answer.at, title=_read(log, answer, heard), spent=spent)
+    return Titled(at=answer.at, title=_read(scene.faults, answer, heard), spent=spent)
 
 
-def _read(log: SessionLog, answer: ModelFinished | ModelFailed, heard: list[Piece]) -> str:
+def _read(faults: FaultLog, answer: ModelFinished | ModelFailed, heard: list[Piece]) -> str:
     """The title in *answer*, of which *heard* was streamed before; empty where there is none."""
     # Not asked again: a title is not worth a second request to a provider in trouble.
     if isinstance(answer, ModelFailed):
-        _warn(log, f"{answer.failure}: {answer.message}")
+        faults.failed("no title", reason=f"{answer.failure}: {answer.message}")
         return ""
     # Cut off at the limit it is half a thought; a refusal would become the title.
     if answer.stop not in COMPLETE_STOPS:
-        _warn(log, f"the answer ended with {answer.stop}")
+        faults.failed("no title", reason=f"the answer ended with {answer.stop}")
         return ""
     # Reasoning is left out: some models think aloud before they answer.
     pieces = (*heard, *answer.pieces)
     return tidy("".join([piece.text for piece in pieces if isinstance(piece, TextPiece)]))
 
 
-def _warn(log: SessionLog, why: str) -> None:
-    if (out := logger(log.journal.session)) is not None:
-        out.warning("no title", reason=why)
+def _faults(log: SessionLog, environment: Environment) -> FaultLog:
+    # No run: it fails beside all of them, and ends none.
+    return FaultLog(session=log.journal.session, redact=environment.redact)

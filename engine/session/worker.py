@@ -38,7 +38,7 @@ from ..core.machine import in_sandbox_of, with_restrictions
 from ..driver import Driver, Inbox
 from ..journal.entries import HandedOver, Posted, Titled
 from .children import Children, ChildRunner
-from .environment import Titles
+from .environment import OnHostError, Titles
 from .feed import Feed
 from .lease import SessionLease
 from .polled import Polled
@@ -365,6 +365,8 @@ class Worker:
             rested=environment.rested,
             inbox=inbox,
             entry=entry,
+            redact=environment.redact,
+            raises=environment.on_error is OnHostError.RAISE,
         )
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):

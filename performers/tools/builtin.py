@@ -45,6 +45,9 @@ def builtin_tools() -> tuple[Tool[..., Any], ...]:
     return (read, write, edit, ls, glob, grep, bash, read_result)
 
 
+# What they raise for the model: a path that is not there, a pattern that is none.
+ANSWERS_BY = (OSError, ValueError)
+
 # One file: `read`, `write` and `edit`.
 
 # Larger files are not taken into memory; no model could read them anyway.
@@ -62,7 +65,7 @@ _PICTURES = {
 }
 
 
-@tool(side_effect="read_only", paths=["path"])
+@tool(side_effect="read_only", paths=["path"], expected=ANSWERS_BY)
 def read(
     context: ToolContext[object], path: str, offset: Positive | None = None, limit: Positive | None = None
 ) -> str | Binary:
@@ -119,7 +122,7 @@ def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str
     return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
 
 
-@tool(side_effect="idempotent", edits=True, paths=["path"])
+@tool(side_effect="idempotent", edits=True, paths=["path"], expected=ANSWERS_BY)
 def write(context: ToolContext[object], path: str, content: str) -> str:
     """
     Write a text file, in place of the one that may be there. Missing directories are made.
@@ -135,7 +138,7 @@ def write(context: ToolContext[object], path: str, content: str) -> str:
 
 
 # Not idempotent: where *new* contains *old*, a second run would replace it once more.
-@tool(side_effect="unsafe", edits=True, paths=["path"])
+@tool(side_effect="unsafe", edits=True, paths=["path"], expected=ANSWERS_BY)
 def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool = False) -> str:  # noqa: A002, FBT001, FBT002  # the model's words
     """
     Replace an exact piece of text in a file. It must occur once, unless all occurrences are to be replaced.
@@ -236,7 +239,7 @@ SEARCH_SECONDS = 20.0
 _SEARCH = Path(__file__).with_name("search.py")
 
 
-@tool(side_effect="read_only", paths=["path"])
+@tool(side_effect="read_only", paths=["path"], expected=ANSWERS_BY)
 def ls(context: ToolContext[object], path: str = ".") -> str:
     """
     List a directory. Directories end in /, symlinks in @.
@@ -262,7 +265,7 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
     return "\n".join(shown) or "[the directory is empty]"
 
 
-@tool(side_effect="read_only", paths=["path"], searches=True)
+@tool(side_effect="read_only", paths=["path"], searches=True, expected=ANSWERS_BY)
 async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> str:
     """
     Find files by name. A pattern without a slash matches at any depth; ** matches any number of directories.
@@ -275,7 +278,7 @@ async def glob(context: ToolContext[object], pattern: str, path: str = ".") -> s
     return found or "[no file matches]"
 
 
-@tool(side_effect="read_only", paths=["path"], searches=True)
+@tool(side_effect="read_only", paths=["path"], searches=True, expected=ANSWERS_BY)
 async def grep(context: ToolContext[object], pattern: str, path: str = ".", glob: str | None = None) -> str:
     """
     Search the lines of files with a regular expression of Python's. Binary files are left out.
@@ -347,7 +350,13 @@ _READ_AND_RUN = 'exec 2>&1; eval " $(cat)" </dev/null'
 CommandSeconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
 
-@tool(side_effect="unsafe", timeout=MAX_SECONDS + _MARGIN, command="command", sandboxed=True)
+@tool(
+    side_effect="unsafe",
+    timeout=MAX_SECONDS + _MARGIN,
+    command="command",
+    sandboxed=True,
+    expected=ANSWERS_BY,
+)
 async def bash(context: ToolContext[object], command: str, timeout: CommandSeconds | None = None) -> str:  # noqa: ASYNC109  # the model's word
     """
     Run a command in a shell, in the working directory. What it leaves in the background is ended with it.
@@ -380,7 +389,7 @@ CHARACTERS = 10_000
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
-@tool(name=READER, side_effect="read_only", approval="never", resources=())
+@tool(name=READER, side_effect="read_only", approval="never", resources=(), expected=ANSWERS_BY)
 async def read_result(
     context: ToolContext[object],
     id: str,  # noqa: A002  # the model's word

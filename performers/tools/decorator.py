@@ -170,7 +170,8 @@ class Tool(Generic[P, R_co]):
     *spec* is what the loop and the model know of it. *parameters* decodes its arguments; those that are
     *injected* get the context. *plain* are names that are no secrets of its, in its arguments and in what it
     returns. *whole*: its one parameter takes all arguments, as a tool's does that was made `from_schema`.
-    *unbound*: it was made in the body of a class, and an object of the class has the tool that can be called.
+    *expected* are exceptions that are answers to the model, and no failures of the tool. *unbound*: it was
+    made in the body of a class, and an object of the class has the tool that can be called.
     """
 
     spec: ToolSpec
@@ -179,6 +180,7 @@ class Tool(Generic[P, R_co]):
     plain: tuple[str, ...] = ()
     injected: tuple[str, ...] = attrs.field(default=(), repr=False)
     whole: bool = False
+    expected: tuple[type[Exception], ...] = attrs.field(default=(), repr=False)
     unbound: bool = False
 
     @staticmethod
@@ -282,8 +284,11 @@ def tool(
     none. *paths* are names of arguments that are paths, from the working directory, and *command* is that of
     one which a shell runs: permission rules judge them by what they reach and run. *searches*: it shows
     something of any file below its paths, as `grep` does. *sandboxed*: all that it does, it does in programs
-    that it runs with `ToolContext.run`, so the sandbox of an agent holds it. Raises `ToolDefinitionError`
-    where the function cannot be a tool.
+    that it runs with `ToolContext.run`, so the sandbox of an agent holds it.
+
+    *expected* are classes of exceptions that are answers to the model, such as ``[FileNotFoundError]``. All
+    others are failures of the tool: they are logged, and ``Agent(on_error="raise")`` raises them. Raises
+    `ToolDefinitionError` where the function cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -312,6 +317,7 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
         key: value for key, value in options.items() if value is not None or key == "timeout"
     }
     none, secrets = tuple(_names(function, told.pop("plain", ()))), told.pop("secrets", ())
+    expected = _exceptions(function, told.pop("expected", ()))
     arguments = json.loads(text).get("properties", ())
     if "resources" in told:
         told["resources"] = tuple(_resource_keys(function, told["resources"], arguments))
@@ -322,8 +328,8 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
     except (TypeError, ValueError) as error:
         raise definition_error(function, str(error.args[0])) from error
     hidden = _secrets(function, secrets, none, text)
-    spec = attrs.evolve(spec, secrets=hidden)
-    return Tool(spec, function, struct, none, injected, whole=schema is not None, unbound=unbound)
+    whole, spec = schema is not None, attrs.evolve(spec, secrets=hidden)
+    return Tool(spec, function, struct, none, injected, whole, expected, unbound)
 
 
 def bound(tools: Iterable[Tool[P, R]]) -> tuple[Tool[P, R], ...]:
@@ -335,6 +341,17 @@ def bound(tools: Iterable[Tool[P, R]]) -> tuple[Tool[P, R], ...]:
             msg = f"tool {each.spec.name!r}: {where} is a method; take it from an object, as in Desk().search"
             raise ArgumentError(msg)
     return found
+
+
+def _exceptions(function: Callable[..., object], kinds: object) -> tuple[type[Exception], ...]:
+    """*kinds* of exceptions; raises `ToolDefinitionError` for what is no class of them."""
+    if not isinstance(kinds, Iterable):
+        raise definition_error(function, f"expected lists classes of exceptions; got {kinds!r}")
+    listed = tuple(cast("Iterable[object]", kinds))
+    for kind in listed:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise definition_error(function, f"expected lists classes of exceptions; it has {kind!r}")
+    return cast("tuple[type[Exception], ...]", listed)
 
 
 def _declare(function: Callable[..., object], told: dict[str, Any], arguments: Iterable[str]) -> None:

@@ -22,7 +22,8 @@ from ...effects.permissions import Rule, Verdict, resolved
 from ...effects.secrets import PLACEHOLDER_MARK
 from ...states.rules.rule_fit import below
 from ...states.rules.schema import arguments_of
-from ..base import PerformContext, warn
+from ..base import PerformContext
+from ..logs import FaultLog
 from ..worker_pool import WorkerPool
 from .paths import as_listed, roots
 
@@ -46,19 +47,19 @@ class Inspector:
         finding = Finding()
         if spec is not None:
             given = arguments_of(request.arguments) or {}
-            looked = partial(_safely, scene.session, spec, given, self._cwd, request.globs)
+            looked = partial(_safely, scene.faults, spec, given, self._cwd, request.globs)
             finding = await self._pool.thread(looked).result()
         return CallInspected(at=scene.clock.now(), request=request.id, finding=finding)
 
 
 def _safely(
-    session: str, spec: ToolSpec, arguments: Mapping[str, object], cwd: str, globs: Iterable[str]
+    faults: FaultLog, spec: ToolSpec, arguments: Mapping[str, object], cwd: str, globs: Iterable[str]
 ) -> Finding:
     # What a model wrote may bring any reader down. Nothing found makes the call a question.
     try:
         return look(spec, arguments, cwd, globs)
     except Exception as error:  # noqa: BLE001  # as said
-        warn(session, "a call could not be looked at", error, tool=spec.name)
+        faults.report("a call could not be looked at", error, tool=spec.name)
         return Finding()
 
 

@@ -30,3 +30,4 @@ class ToolOptions(TypedDict, total=False):
     command: str
     searches: bool
     sandboxed: bool
+    expected: Iterable[type[Exception]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import final
 
 from ...effects import Config, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec
 from ...effects.validators import once
-from ..base import PerformContext, warn, warn_blocked
+from ..base import PerformContext
+from ..logs import FaultLog
 from ..worker_pool import GRACE, Work, WorkerPool
 from .decorator import InSandbox, Tool, ToolContext, bound
 from .paths import roots
@@ -111,7 +112,7 @@ class ToolRunner:
             in_sandbox=self._in_sandbox(request.tool, scene.config),
         )
         try:
-            end = await self._run(request, context)
+            end = await self._run(request, context, scene.faults)
         finally:
             answered = True
         ended = scene.clock.now()  # may be earlier than *started* on a clock that a test moves
@@ -141,7 +142,7 @@ class ToolRunner:
             store=kept,
         )
 
-    async def _run(self, request: RunTool, context: ToolContext[object]) -> ToolEnd:
+    async def _run(self, request: RunTool, context: ToolContext[object], faults: FaultLog) -> ToolEnd:
         """Find the tool, decode its arguments, start it, and see it to its end."""
         tool = self._tools.get(request.tool)
         if tool is None:
@@ -157,19 +158,22 @@ class ToolRunner:
                 partial(tool.function, **arguments),
                 name,
                 partial(end_of_value, request.tool),
-                partial(_end_of_fault, request, context.session),
-                partial(warn_blocked, context.session, "a tool blocked the event loop", about),
+                partial(_end_of_fault, faults, about, tool.expected),
+                partial(faults.blocked, "a tool blocked the event loop", about),
             )
         except RuntimeError as error:  # the system has no more threads
             return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error}")
         left = "may still be running" if tool.is_async else "its thread still runs"
-        return await self._watch(work, request.timeout, left)
+        odd = partial(faults.failed, "a tool cancelled itself", **about)
+        return await self._watch(work, request.timeout, left, odd)
 
-    async def _watch(self, work: Work[ToolEnd], seconds: float | None, left: str) -> ToolEnd:
+    async def _watch(
+        self, work: Work[ToolEnd], seconds: float | None, left: str, odd: Callable[[], None]
+    ) -> ToolEnd:
         """
         How *work* ended; it gets *seconds* and then the grace, and less when we are cancelled.
 
-        *left* is what the model reads of work that is abandoned.
+        *left* is what the model reads of work that is abandoned. *odd* logs that it cancelled itself.
         """
         reasons, ended = await work.outlast(seconds, self._grace), work.ended
         why, said = Outcome.CANCELLED, "Cancelled"
@@ -181,6 +185,7 @@ class ToolRunner:
         end = ToolEnd(Outcome.CANCELLED) if ended.cancelled() else ended.result()
         if end.outcome is Outcome.CANCELLED:
             if not reasons:  # we did not stop it
+                odd()
                 return ToolEnd(Outcome.CRASHED, "Tool execution crashed: it cancelled itself")
             return ToolEnd(why, said)
         if why is Outcome.TIMED_OUT:
@@ -190,7 +195,9 @@ class ToolRunner:
         return end
 
 
-def _end_of_fault(request: RunTool, session: str, error: BaseException) -> ToolEnd:
-    if not isinstance(error, asyncio.CancelledError):
-        warn(session, "a tool raised", error, tool=request.tool, call=request.call)
+def _end_of_fault(
+    faults: FaultLog, about: Mapping[str, str], expected: tuple[type[Exception], ...], error: BaseException
+) -> ToolEnd:
+    if not isinstance(error, (asyncio.CancelledError, *expected)):
+        faults.raised("a tool raised", error, **about)
     return end_of_error(error)

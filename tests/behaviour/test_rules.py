@@ -467,7 +467,7 @@ async def test_why_a_call_could_not_be_looked_at_is_logged(
     line = next(line for line in lines if line["log_level"] == "warning")
     assert (line["event"], line["tool"]) == ("a call could not be looked at", "read")
     assert line["error"] == "RecursionError"
-    assert ", in fail" in line["traceback"]
+    assert ", in fail" in line["exception"]
 
 
 class Place:

@@ -172,10 +172,10 @@ async def test_code_of_the_host_that_raises_is_logged_with_its_traceback() -> No
         ("a tool raised", "look"),
         ("a tool raised", "peek"),
         ("a hook raised", "review"),
-        ("a performer raised", "AskApproval"),
+        ("an approver raised", "pay"),
     ]
     assert {line["error"] for line in warned} == {"KeyError"}
-    assert all("in raising\n" in line["traceback"] and line["session"] for line in warned)
+    assert all("in raising\n" in line["exception"] and line["session"] for line in warned)
 
 
 def test_run_sync_raises_an_error_of_its_thread() -> None:

@@ -299,11 +299,12 @@ async def test_each_step_is_logged_with_types_and_no_contents() -> None:
         await driven(driver_of(ScriptedModel(says("secret")), session="s"))
     steps = [line for line in lines if line["event"] == "step"]
     assert [(line["step"], line["event_type"], line["state"], line["log_level"]) for line in steps] == [
-        (1, "ModelStreamed", "streaming", "debug"),
-        (2, "ModelFinished", "done", "info"),
+        (1, "RunOpened", "streaming", "info"),
+        (2, "ModelStreamed", "streaming", "debug"),
+        (3, "ModelFinished", "done", "info"),
     ]
     assert {(line["session"], line["run"]) for line in steps} == {("s", "r")}
-    assert steps[0]["effects"] == ["TextDelta"]
+    assert steps[1]["effects"] == ["TextDelta"]
     assert "secret" not in str(lines)
 
 
@@ -318,7 +319,8 @@ async def test_a_handler_that_fails_is_logged_with_what_it_failed_at(monkeypatch
             monkeypatch.setattr(streaming, "handle", broken)
     (line,) = [line for line in lines if line["event"] == "a handler failed"]
     assert (line["event_type"], line["state"], line["session"]) == ("Interrupted", "streaming", "s")
-    assert line["exc_info"]
+    assert (line["log_level"], line["error"]) == ("error", "KeyError")
+    assert "in broken\n" in line["exception"]
 
 
 # Performers that fail

@@ -36,6 +36,7 @@ from turnwheel.performers.hooks import (
     command_hook,
     hook,
 )
+from turnwheel.performers.logs import FaultLog
 from turnwheel.performers.tools.process import ProcessEnd
 
 CALL = json.dumps({"tool_name": "write", "tool_input": {"path": "a.md", "lines": ["x"]}})
@@ -397,7 +398,7 @@ async def test_a_hook_that_raises_is_named_in_the_log_without_what_it_said(scene
     assert [(line["event"], line["hook"], line["error"]) for line in lines] == [
         ("a hook raised", name, "ValueError") for name in ("sync", "coroutine")
     ]
-    assert all("fail(" in line["traceback"] for line in lines)
+    assert all("fail(" in line["exception"] for line in lines)
     assert said not in repr(lines)
 
 
@@ -522,7 +523,9 @@ async def test_a_cancelled_request_stops_its_hook(why: str | None, scene: Perfor
     # So it is where a session's end is told.
     telling = HookRunner([hook(Hook.SESSION_END, name="slow")(slow.function)])
     started.clear()
-    await cancelled(asyncio.create_task(telling.tell(Hook.SESSION_END, "{}", "s-1")), started, why)
+    await cancelled(
+        asyncio.create_task(telling.tell(Hook.SESSION_END, "{}", FaultLog(session="s-1"))), started, why
+    )
 
 
 async def test_a_thread_is_not_waited_for(
@@ -580,7 +583,7 @@ async def test_the_end_of_a_session_is_told_to_all_and_faults_are_returned() -> 
     first, last = both(seen.append, Hook.SESSION_END)
     broken = hook(Hook.SESSION_END, name="broken")(lambda _: sys.exit(1))
     runner = HookRunner([first, listen, broken, last], clock=Noon())
-    faults = await runner.tell(Hook.SESSION_END, '{"reason":"closed"}', "s-1")
+    faults = await runner.tell(Hook.SESSION_END, '{"reason":"closed"}', FaultLog(session="s-1"))
     assert faults == (HookSaid(name="broken", fault="it raised SystemExit: 1"),)
     told = HookCall(hook=Hook.SESSION_END, session="s-1", payload={"reason": "closed"}, now=12.0)
     assert seen == [told, told]

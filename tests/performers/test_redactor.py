@@ -192,7 +192,7 @@ async def test_a_vault_that_fails_is_a_line_in_the_log_without_the_secret() -> N
         text = await redactor.arguments("log_in", given())
         with pytest.raises(UnknownSecrets):
             await redactor_of(shelf).fill(text)
-    assert [(line["event"], line["reason"]) for line in logged] == [
+    assert [(line["event"], line["error"]) for line in logged] == [
         ("a secret was not kept", "OSError"),
         ("a secret was not found", "OSError"),
     ]

@@ -354,10 +354,11 @@ async def test_there_is_one_log_line_per_step_and_none_unless_asked(
     with capture_logs() as lines:
         run = (await session.run("go")).run
     assert [(line["step"], line["event_type"], line["state"]) for line in lines] == [
-        (1, "ModelStreamed", "streaming"),
-        (2, "ModelFinished", "executing"),
-        (3, "ToolFinished", "streaming"),
-        (4, "ModelStreamed", "streaming"),
-        (5, "ModelFinished", "done"),
+        (1, "RunOpened", "streaming"),
+        (2, "ModelStreamed", "streaming"),
+        (3, "ModelFinished", "executing"),
+        (4, "ToolFinished", "streaming"),
+        (5, "ModelStreamed", "streaming"),
+        (6, "ModelFinished", "done"),
     ]
     assert {("s", run)} == {(line["session"], line["run"]) for line in lines}

@@ -272,7 +272,7 @@ async def test_what_goes_wrong_is_a_line_in_the_log() -> None:
                 await session.run("a")
                 await soon(lambda: any(line["event"] == "no title" for line in lines))
                 assert session.title == ""
-            reasons = [line["reason"] for line in lines if line["event"] == "no title"]
+            reasons = [line["exception"].splitlines()[-1] for line in lines if line["event"] == "no title"]
             lines.clear()
             assert reasons in (
                 ["RuntimeError: no such wire"],

@@ -451,7 +451,7 @@ async def test_an_async_tool_that_blocks_the_event_loop_is_named_in_the_log(
         over.set()
         await waits
     told = {"event": "a tool blocked the event loop", "log_level": "warning", "tool": "block"}
-    expected = {**told, "call": "call-3", "seconds": 1.5, "session": scene.session}
+    expected = {**told, "call": "call-3", "seconds": 1.5, "session": scene.session, "run": scene.run}
     found = [line for line in lines if "seconds" in line]
     assert found == [expected] * (where not in {"briefly", "thread"})
 
