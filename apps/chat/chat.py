@@ -27,6 +27,7 @@ from ..cli.workspace import Workspace, apply_choices, open_workspace
 from ..stand_in.server import CLI_PACE
 from ..terminal.approval_prompt import say_yes
 from ..terminal.call_summary import number
+from ..terminal.log_lines import log_lines
 from ..terminal.outcome import show_resting
 from ..terminal.signals import Signals
 from .actions import LineActions
@@ -68,20 +69,25 @@ class ChatCommand:
     async def _do(self) -> Exit:
         pace = CLI_PACE if self.face.out.is_terminal else 0.0
         performers: dict[type, Performer[Any]] = {AskApproval: say_yes} if self.options.yes else {}
-        async with open_workspace(self.options, performers, pace) as workspace:
-            await apply_choices(self.options, workspace)
-            self.face.begin(workspace)
-            self.signals.interrupts(workspace.session)
-            self._lines = self._source(workspace)
-            try:
-                await self._talk(workspace, self._lines)
-            except asyncio.CancelledError:
-                self._cut_off(workspace)
-                raise
-            if self.signals.ended_by is not None:
-                self._cut_off(workspace)
-                return self.signals.ended_by
-            return self._left(workspace)
+        opened = open_workspace(self.options, performers, pace)
+        with log_lines(self.face.aside):
+            async with opened as workspace:
+                return await self._done(workspace)
+
+    async def _done(self, workspace: Workspace) -> Exit:
+        await apply_choices(self.options, workspace)
+        self.face.begin(workspace)
+        self.signals.interrupts(workspace.session)
+        self._lines = self._source(workspace)
+        try:
+            await self._talk(workspace, self._lines)
+        except asyncio.CancelledError:
+            self._cut_off(workspace)
+            raise
+        if self.signals.ended_by is not None:
+            self._cut_off(workspace)
+            return self.signals.ended_by
+        return self._left(workspace)
 
     async def _talk(self, workspace: Workspace, lines: Lines) -> None:
         """Read and work until the person leaves, then end both tasks."""

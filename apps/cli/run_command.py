@@ -25,6 +25,7 @@ from ..chat.raw_input import Keyboard
 from ..stand_in.server import CLI_PACE
 from ..terminal.approval_card import Question, card
 from ..terminal.approval_prompt import TerminalApprover, say_yes
+from ..terminal.log_lines import log_lines
 from ..terminal.outcome import ending_line, show_resting
 from ..terminal.recovery_notes import batch_calls, open_questions, recovery_lines
 from ..terminal.screen import Screen
@@ -84,24 +85,29 @@ class RunCommand:
 
     async def _do(self) -> Exit:
         pace = CLI_PACE if self.out.is_terminal else 0.0
-        async with open_workspace(self.options, self._performers(), pace) as workspace:
-            self._check(workspace)
-            if self.options.resume is not None and not self.options.takeover:
-                # Before anything is changed or shown: its work is neither lost nor ours.
-                await workspace.session.check_free()
-            await apply_choices(self.options, workspace)
-            self._begin(workspace)
-            try:
-                await self._watch(workspace)
-            except asyncio.CancelledError:
-                self._left(workspace)
-                raise
-            drained = self.signals.ended_by
-            # A run that ended in time, with nothing queued, is reported as usual.
-            if drained is not None and (workspace.session.unfinished or workspace.session.queue):
-                self._left(workspace)
-                return drained
-            return self._end(workspace)
+        opened = open_workspace(self.options, self._performers(), pace)
+        with log_lines(self.aside):
+            async with opened as workspace:
+                return await self._done(workspace)
+
+    async def _done(self, workspace: Workspace) -> Exit:
+        self._check(workspace)
+        if self.options.resume is not None and not self.options.takeover:
+            # Before anything is changed or shown: its work is neither lost nor ours.
+            await workspace.session.check_free()
+        await apply_choices(self.options, workspace)
+        self._begin(workspace)
+        try:
+            await self._watch(workspace)
+        except asyncio.CancelledError:
+            self._left(workspace)
+            raise
+        drained = self.signals.ended_by
+        # A run that ended in time, with nothing queued, is reported as usual.
+        if drained is not None and (workspace.session.unfinished or workspace.session.queue):
+            self._left(workspace)
+            return drained
+        return self._end(workspace)
 
     def _performers(self) -> dict[type, Performer[Any]]:
         if self.options.yes:

@@ -171,14 +171,20 @@ async def open_workspace(
 
 
 async def apply_choices(options: RunOptions, workspace: Workspace) -> None:
-    """Apply the title, model and mode of the command line, over those a person chose in the session."""
+    """
+    Apply the title, model and mode of the command line, over those a person chose in the session.
+
+    Raises `ConfigError`, with nothing stored, where the model cannot be asked.
+    """
+    machine, model = workspace.session.machine, workspace.agent.config.model.name
+    # Without an option, the model that a person chose in the session stays.
+    chosen = options.model is not None or options.stand_in
+    workspace.session.check_models(model if chosen else "")
     if options.title is not None:
         await workspace.session.retitle(options.title)
-    machine, model = workspace.session.machine, workspace.agent.config.model.name
     if machine is None:
         return
     if options.mode is not None:
         await workspace.session.control(SetMode(mode=options.mode))
-    # Without an option, the model that a person chose in the session stays.
-    if (options.model is not None or options.stand_in) and machine.memory.session.model != model:
+    if chosen and machine.memory.session.model != model:
         await workspace.session.control(SetModel(model=model))

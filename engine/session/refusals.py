@@ -67,11 +67,13 @@ def check_run(log: SessionLog, environment: Environment, prompt: Input | None) -
     check_tools(log, machine, environment)
 
 
-def check_models(log: SessionLog, environment: Environment) -> None:
-    """Raise `ConfigError` where a model that the next run asks is known not to answer."""
+def check_models(log: SessionLog, environment: Environment, model: str = "") -> None:
+    """Raise `ConfigError` where a model that the next run asks, such as *model*, is known not to answer."""
     # The session's, if it is still there, and the fallback.
     config = environment.config
-    chosen = config.model.name if log.state.machine is None else log.state.machine.memory.session.model
+    chosen = model or (
+        config.model.name if log.state.machine is None else log.state.machine.memory.session.model
+    )
     names = {chosen if chosen in config.model_names else config.model.name, config.fallback}
     environment.ready(*names - {""})
 

@@ -35,7 +35,7 @@ from .background import Background, begin
 from .environment import Environment, Result
 from .followed import Followed
 from .handle import Handle
-from .refusals import child_refusal
+from .refusals import check_models, child_refusal
 from .run_stream import OnLeave, RunBuffer, RunStream
 from .session_log import SessionLog
 from .subscription import Subscription
@@ -328,6 +328,14 @@ class Session(Displayed):
     async def check_free(self) -> None:
         """Raise `SessionBusy` with the owner of the lease; it watches one of another machine for its time."""
         await self._worker.lease.check()
+
+    def check_models(self, model: str = "") -> None:
+        """
+        Raise `ConfigError` where the next run could not ask its models, such as without an API key.
+
+        *model* is the name of one that is about to take the place of the session's.
+        """
+        check_models(self._log, self._environment, model)
 
     async def keep_lease(self) -> None:
         """Take the lease of a run here that an input woke from its rest: now, and not at the next look."""

@@ -208,11 +208,17 @@ class HTTPModel:
         headers = [f"{name.lower()}: {value}" for name, value in self._endpoint.headers.items()]
         return sha256("\n".join([self._shown, *sorted(headers)]).encode()).hexdigest()[:16]
 
-    def ready(self) -> None:
-        """Raise `ConfigError` where every request would be refused: the provider's key is missing."""
+    def ready(self, model: str = "", *, other: bool = False) -> None:
+        """
+        Raise `ConfigError` where every request for *model* would be refused: the key is missing.
+
+        *other*: an agent has one *base_url*, and that is for models of another provider.
+        """
         # A caller's own client may log in by itself.
         if self._endpoint.keyless and self._given is None:
-            msg = f"no API key for {self._shown}; {self._endpoint.login}, or base_url of another server"
+            whose = f"{model!r} at {self._shown}" if model else self._shown
+            way = "leave that model out" if other else "the base_url (--base-url) of another server"
+            msg = f"no API key for {whose}; {self._endpoint.login}, or {way}"
             raise ConfigError(msg)
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> Answer:

@@ -98,7 +98,7 @@ class Models:
         for model in models:
             performer = self._performer(model)
             if isinstance(performer, HTTPModel):
-                performer.ready()
+                performer.ready(model, other=self.wire_of(model) != self._default)
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> Answer | None:
         """Ask the model on its wire; one that cannot be asked is a bad request."""

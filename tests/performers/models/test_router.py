@@ -278,7 +278,7 @@ def test_models_are_ready_where_the_keys_of_all_of_them_are_there(monkeypatch: p
     models = Models(wires={"mine": Played()})
     models.ready()
     models.ready("gpt-5", "mine:m")
-    with pytest.raises(ConfigError, match=r"no API key for https://api\.anthropic\.com"):
+    with pytest.raises(ConfigError, match=r"no API key for 'anthropic:m' at https://api\.anthropic\.com"):
         models.ready("gpt-5", "mine:m", "anthropic:m")
 
 

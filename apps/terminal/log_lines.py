@@ -1,0 +1,54 @@
+"""Shows the warnings of the log on a screen that the conversation is on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import final
+
+from ...performers.logs import LOGGER
+from .sanitize import one_line
+from .screen import Screen
+
+# Fields of records about what notices show: a call that failed, a hook, a question.
+NOTICED = ("tool", "hook", "request")
+
+# Characters of a warning on the screen.
+MAX_WARNING = 300
+
+
+@final
+class _ScreenHandler(logging.Handler):
+    """Shows a record as one line on *screen*, without its traceback; those that notices show, not at all."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self._screen = screen
+        self._loop = asyncio.get_running_loop()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show *record*, from any thread."""
+        # Outside a run there are no notices: the hooks of a session's end have none.
+        if hasattr(record, "run") and any(hasattr(record, field) for field in NOTICED):
+            return
+        show = partial(self._show, one_line(record.getMessage(), MAX_WARNING))
+        with suppress(RuntimeError):  # the loop is closed, and with it the screen
+            self._loop.call_soon_threadsafe(show)
+
+    def _show(self, text: str) -> None:
+        with suppress(OSError):  # a closed terminal takes no message
+            self._screen.line(text, "yellow")
+
+
+@contextmanager
+def log_lines(screen: Screen) -> Generator[None]:
+    """Show warnings on *screen*, where Python would print them with tracebacks in the middle of it."""
+    handler = _ScreenHandler(screen)
+    LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
