@@ -183,8 +183,19 @@ UNREADABLE = (
 structure: Callable[..., Any] = converter.structure
 
 
-def encode(value: object, as_type: Any) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
-    """*value* as JSON bytes, written as *as_type*: a class, or one of the closed unions."""
+# The union of each class that is a member of one. Members of several have the same tag in all of them.
+UNION_OF: dict[object, Any] = {member: union for union in UNIONS for member in get_args(union)}
+
+
+def encode(value: object, as_type: Any = None) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
+    """
+    *value* as JSON bytes, written as *as_type*: a class, or one of the closed unions.
+
+    Without *as_type* a notice, an event, an effect or a state is written as its union, any other value as its
+    class.
+    """
+    if as_type is None:
+        as_type = UNION_OF.get(type(value), type(value))
     # As the union and not as the value's own class: only the union's hook writes the tag.
     return in_json(converter.unstructure(value, as_type))
 

@@ -100,7 +100,7 @@ ELSEWHERE = "or pass api_key, or the base_url (--base-url) of another server"
         ),
         (
             {"api_key": "k", "fallback": "anthropic:claude-x"},
-            "'anthropic:claude-x' at https://api.anthropic.com/v1; set ANTHROPIC_API_KEY or pass api_key, or leave",
+            "'anthropic:claude-x' at https://api.anthropic.com/v1; set ANTHROPIC_API_KEY or pass api_key, or",
         ),
     ],
 )

@@ -48,6 +48,7 @@ def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> Non
     word = data.draw(st.from_type(member))
 
     assert word == decode(encode(word, union), union)
+    assert encode(word) == encode(word, union)
 
 
 def test_a_notice_within_a_notice_comes_back_as_it_was() -> None:
