@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...performers.base import Performer, Performers
     from ..core.inputs import Input
+    from ..core.machine import Machine
     from .completed_texts import CompletedTexts
     from .environment import Environment, OpenSession
     from .run_stream import RunBuffer
@@ -353,9 +354,25 @@ class Worker:
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)
+        driver = self._driver(log.state.machine, entry)
+        # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
+        for event in (*log.state.posted, *events):
+            driver.post(event)
+        # Only now. Earlier inputs were posted just above, and there is no await in between: none comes twice
+        # or is lost.
+        log.listen(driver.post)
+        if environment.redactor is not None:
+            environment.redactor.mark_running()
+        self._change_use(Use.DRIVING, driver)
+        self._ran = True
+        return driver, (*first, *_lifted(environment, before, config))
+
+    def _driver(self, machine: Machine, entry: int | None) -> Driver:
+        """A driver of *machine*, whose first effects are those of *entry*."""
+        log, environment = self.log, self.environment
         inbox = Inbox() if self._buffer is None else Inbox(self._buffer.admits)
-        driver = Driver(
-            machine=log.state.machine,
+        return Driver(
+            machine=machine,
             performers=_performers(environment, self.children, inbox),
             session=self.id,
             journal=log,
@@ -368,17 +385,6 @@ class Worker:
             redact=environment.redact,
             raises=environment.on_error is OnHostError.RAISE,
         )
-        # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
-        for event in (*log.state.posted, *events):
-            driver.post(event)
-        # Only now. Earlier inputs were posted just above, and there is no await in between: none comes twice
-        # or is lost.
-        log.listen(driver.post)
-        if environment.redactor is not None:
-            environment.redactor.mark_running()
-        self._change_use(Use.DRIVING, driver)
-        self._ran = True
-        return driver, (*first, *_lifted(environment, before, config))
 
     async def _drive(self, driver: Driver, first: tuple[Effect, ...], *, wait: bool) -> bool:
         """Drive the run of *driver*; whether it rests at the end."""
