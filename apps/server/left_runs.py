@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import JournalError, StoreConflict, TurnwheelError, WorldError
+from ...effects.errors import JournalError, StoreConflict, WorldError
 from ...engine.inspect.listing import described
 from ...engine.journal.encoding import decode_entry
 from ...engine.journal.entries import Posted
@@ -94,7 +94,7 @@ class LeftRuns:
         """Another process has *session*: look at it again once that has let go."""
         self._debts.setdefault(session, Debt())
 
-    def failed(self, session: str, error: TurnwheelError) -> None:
+    def failed(self, session: str, error: Exception) -> None:
         """A run of *session* failed here with *error*: try again later, if it did not fail too often."""
         warn("a run in the background failed", error, level=logging.ERROR, session=session)
         debt = self._debts.setdefault(session, Debt())

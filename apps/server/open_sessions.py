@@ -137,7 +137,7 @@ class LiveSession:
             return
         except SessionClosed:
             pass
-        except TurnwheelError as error:
+        except Exception as error:  # noqa: BLE001  # also what an agent raises that is made to (`on_error`)
             self.left.failed(self.name, error)
         else:
             self.left.settled(self.name)
