@@ -36,7 +36,7 @@ def shout(text: str) -> str:
     return text.replace("hunter2", "[redacted]")
 
 
-FAULTS = FaultLog(**WHOSE, redact=shout)
+FAULTS = FaultLog(session="s", run="r", redact=shout)
 
 
 def test_a_failure_is_a_warning_with_fields_and_a_traceback(
