@@ -13,13 +13,14 @@ from typing import final
 
 import attrs
 
-from .errors import Choice, ConfigError
+from .errors import ArgumentError, Choice, ConfigError
 from .hooks import HookSpec
 from .permissions import PermissionMode, Rule
 from .validators import (
     as_money,
     as_money_or_none,
-    clean,
+    as_text,
+    as_texts,
     json_object,
     not_empty,
     not_negative,
@@ -27,6 +28,7 @@ from .validators import (
     once,
     positive,
     share,
+    spelled,
     tool_name,
     tuple_of,
 )
@@ -66,7 +68,8 @@ _if_known = attrs.validators.optional(not_negative)
 
 
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class Price:
     """
     What a model costs, in USD per million tokens; those that are None cost what *input* or *output* do.
@@ -76,11 +79,17 @@ class Price:
 
     input: Decimal = attrs.field(converter=as_money, validator=not_negative)
     output: Decimal = attrs.field(converter=as_money, validator=not_negative)
-    cached: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_if_known)
-    cache_write: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_if_known)
-    reasoning: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_if_known)
-    source: str = ""
-    date: str = ""
+    cached: Decimal | None = attrs.field(
+        default=None, converter=as_money_or_none, validator=_if_known, kw_only=True
+    )
+    cache_write: Decimal | None = attrs.field(
+        default=None, converter=as_money_or_none, validator=_if_known, kw_only=True
+    )
+    reasoning: Decimal | None = attrs.field(
+        default=None, converter=as_money_or_none, validator=_if_known, kw_only=True
+    )
+    source: str = attrs.field(default="", kw_only=True)
+    date: str = attrs.field(default="", kw_only=True)
 
 
 def _window(spec: ModelSpec) -> int:
@@ -88,7 +97,8 @@ def _window(spec: ModelSpec) -> int:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class ModelSpec:
     """
     A model and how it is asked. *name* may begin with its wire, as ``openai:gpt-5`` does.
@@ -99,11 +109,17 @@ class ModelSpec:
     """
 
     name: str = attrs.field(validator=not_empty)
-    window: int = attrs.field(default=attrs.Factory(_window, takes_self=True), validator=positive)
-    max_output: int | None = attrs.field(default=DEFAULT_OUTPUT_TOKENS, validator=positive)
-    temperature: float | None = None
-    thinking: int | None = attrs.field(default=None, validator=positive)
-    price: Price | None = None
+    window: int = attrs.field(
+        default=attrs.Factory(_window, takes_self=True), validator=positive, kw_only=True
+    )
+    max_output: int | None = attrs.field(default=DEFAULT_OUTPUT_TOKENS, validator=positive, kw_only=True)
+    temperature: float | None = attrs.field(
+        default=None, validator=attrs.validators.optional(not_negative), kw_only=True
+    )
+    thinking: int | None = attrs.field(default=None, validator=positive, kw_only=True)
+    price: Price | None = attrs.field(
+        default=None, validator=attrs.validators.optional(of_kind(Price)), kw_only=True
+    )
 
 
 # The policy: how the loop decides where there is more than one good way. Presets are in `presets`.
@@ -182,6 +198,7 @@ class Steering(Choice):
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Policy:
     """
@@ -221,6 +238,7 @@ class Policy:
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Retries:
     """
@@ -241,6 +259,7 @@ class Retries:
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Compaction:
     """
@@ -273,6 +292,7 @@ class Compaction:
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Loops:
     """
@@ -333,7 +353,8 @@ class ToolKind(Choice):
 
 
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class ToolSpec:
     """
     A tool as the loop knows it. *schema* is a JSON Schema (an object) as text, *timeout* in seconds.
@@ -352,25 +373,28 @@ class ToolSpec:
     """
 
     name: str = attrs.field(validator=tool_name)
-    description: str = ""
-    schema: str = attrs.field(default='{"type":"object","properties":{}}', validator=json_object)
-    side_effect: SideEffect = attrs.field(default=SideEffect.UNSAFE, converter=SideEffect)
-    approval: Approval = attrs.field(default=Approval.BY_SIDE_EFFECT, converter=Approval)
-    timeout: float | None = attrs.field(default=30.0, validator=positive)
-    kind: ToolKind = attrs.field(default=ToolKind.FUNCTION, converter=ToolKind)
-    edits: bool = False
-    resources: tuple[str, ...] | None = attrs.field(
-        default=None, validator=attrs.validators.optional(tuple_of(str))
+    description: str = attrs.field(default="", kw_only=True)
+    schema: str = attrs.field(
+        default='{"type":"object","properties":{}}', validator=json_object, kw_only=True
     )
-    secrets: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
-    paths: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
-    command: str = ""
-    fills: bool = True
-    searches: bool = False
-    sandboxed: bool = False
+    side_effect: SideEffect = attrs.field(default=SideEffect.UNSAFE, converter=SideEffect, kw_only=True)
+    approval: Approval = attrs.field(default=Approval.BY_SIDE_EFFECT, converter=Approval, kw_only=True)
+    timeout: float | None = attrs.field(default=30.0, validator=positive, kw_only=True)
+    kind: ToolKind = attrs.field(default=ToolKind.FUNCTION, converter=ToolKind, kw_only=True)
+    edits: bool = attrs.field(default=False, kw_only=True)
+    resources: tuple[str, ...] | None = attrs.field(
+        default=None, validator=attrs.validators.optional(tuple_of(str)), kw_only=True
+    )
+    secrets: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str), kw_only=True)
+    paths: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str), kw_only=True)
+    command: str = attrs.field(default="", kw_only=True)
+    fills: bool = attrs.field(default=True, kw_only=True)
+    searches: bool = attrs.field(default=False, kw_only=True)
+    sandboxed: bool = attrs.field(default=False, kw_only=True)
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Sandbox:
     """
@@ -385,6 +409,7 @@ class Sandbox:
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Limits:
     """
@@ -401,8 +426,20 @@ class Limits:
     seconds: float | None = attrs.field(default=None, validator=positive)
 
 
+def as_spec(model: str | ModelSpec) -> ModelSpec:
+    """*model*, or the one of that name; `ArgumentError` for any other value."""
+    given: object = model
+    if isinstance(given, ModelSpec):
+        return given
+    if isinstance(given, str):
+        return ModelSpec(given)
+    msg = f"a model must be a name or a ModelSpec; got {given!r} (write it as 'openai:gpt-5')"
+    raise ArgumentError(msg)
+
+
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class ChildSpec:
     """
     A child agent that a tool of kind `ToolKind.AGENT` may start.
@@ -413,13 +450,19 @@ class ChildSpec:
     for it, as `Config.instructions` are for its parent.
     """
 
-    name: str
-    description: str = ""
-    system: str = ""
-    tools: tuple[str, ...] | None = None
-    model: ModelSpec | None = None
-    limits: Limits = Limits(turns=10, tokens=100_000, seconds=60.0)
-    instructions: tuple[str, ...] = ()
+    name: str = attrs.field(validator=not_empty)
+    description: str = attrs.field(default="", validator=of_kind(str), kw_only=True)
+    system: str = attrs.field(default="", validator=of_kind(str), kw_only=True)
+    tools: tuple[str, ...] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(as_texts), kw_only=True
+    )
+    model: ModelSpec | None = attrs.field(
+        default=None, converter=attrs.converters.optional(as_spec), kw_only=True
+    )
+    limits: Limits = attrs.field(
+        default=Limits(turns=10, tokens=100_000, seconds=60.0), validator=of_kind(Limits), kw_only=True
+    )
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts, kw_only=True)
 
     def names(self, tool: str) -> bool:
         """Whether *tool* is among its tools by name."""
@@ -439,6 +482,7 @@ def _known(where: str, model: str, models: tuple[str, ...]) -> None:
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Config:
     """
@@ -458,7 +502,7 @@ class Config:
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
     models: tuple[ModelSpec, ...] = attrs.field(default=(), validator=tuple_of(ModelSpec))
     fallback: str = ""
-    system: str = attrs.field(default="", converter=clean)
+    system: str = attrs.field(default="", converter=as_text)
     instructions: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
     tools: tuple[ToolSpec, ...] = attrs.field(default=(), validator=tuple_of(ToolSpec))
     children: tuple[ChildSpec, ...] = attrs.field(default=(), validator=tuple_of(ChildSpec))

@@ -36,13 +36,16 @@ from typing import NoReturn, final
 
 import attrs
 
+from .spelling import meant
+
 
 class Choice(StrEnum):
     """A setting that is one of some words; any other value is a `ConfigError` that lists them."""
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
-        msg = f"{cls.__name__} must be one of {', '.join(cls)}; got {value!r}"
+        near = meant(value, cls) if isinstance(value, str) else ""
+        msg = f"{cls.__name__} must be one of {', '.join(cls)}; got {value!r}{near and f' ({near})'}"
         raise ConfigError(msg)
 
 

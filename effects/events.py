@@ -19,9 +19,10 @@ from .findings import Finding
 from .history import Piece
 from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
+from .permissions import ArgumentGlobs
 from .records import Change
 from .usage import Spent, Usage
-from .validators import as_arguments, globs, must
+from .validators import as_arguments, as_globs, globs, must, spelled
 
 # JSON has no word for the others, so they would come back as something else.
 _finite = must(
@@ -167,7 +168,8 @@ class ToolLost(_Reply):
 
 
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class Approve:
     """
     Yes. *arguments*, a dict, take the place of the model's and are checked as theirs were.
@@ -179,16 +181,20 @@ class Approve:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class ApproveAlways:
     """
     Yes, and do not ask about this tool again in this session, where its arguments match the globs *where*.
+
+    These are a mapping such as ``{"path": "src/*"}``, and are kept as pairs.
     """
 
-    where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
+    where: ArgumentGlobs = attrs.field(default=(), converter=as_globs, validator=globs)
 
 
 @final
+@spelled
 @attrs.frozen
 class Deny:
     """No. The model reads *message*; with *interrupt* the run ends, too."""

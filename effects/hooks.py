@@ -13,8 +13,8 @@ from typing import final
 import attrs
 
 from .errors import Choice
-from .permissions import Rule, Verdict
-from .validators import as_arguments, globs, not_empty, positive
+from .permissions import ArgumentGlobs, Rule, Verdict
+from .validators import as_arguments, as_globs, globs, not_empty, positive, spelled
 
 
 class Hook(Choice):
@@ -47,6 +47,7 @@ class OnError(Choice):
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class HookSpec:
     """
@@ -59,7 +60,7 @@ class HookSpec:
     name: str = attrs.field(validator=not_empty)
     hook: Hook = attrs.field(converter=Hook)
     tool: str = "*"
-    where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
+    where: ArgumentGlobs = attrs.field(default=(), converter=as_globs, validator=globs)
     timeout: float | None = attrs.field(default=60.0, validator=positive)
     # As before there was a choice, for journals from then. `hook` makes every guard of a call deny.
     on_error: OnError = attrs.field(default=OnError.ALLOW, converter=OnError)
@@ -69,11 +70,12 @@ class HookSpec:
         if hook is not self.hook or not fnmatchcase(tool, self.tool):
             return False
         # Any form of a path is enough to be asked, as for a rule that asks.
-        return not self.where or Rule(verdict=Verdict.ASK, tool="*", where=self.where).covers(tool, arguments)
+        return not self.where or Rule(Verdict.ASK, "*", where=self.where).covers(tool, arguments)
 
 
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class HookAnswer:
     """
     What a hook says. Everything is optional; a hook that says nothing lets things take their course.
@@ -86,10 +88,10 @@ class HookAnswer:
 
     verdict: Verdict | None = attrs.field(default=None, converter=attrs.converters.optional(Verdict))
     reason: str = ""
-    arguments: str = attrs.field(default="", converter=as_arguments)
-    context: str = ""
-    go_on: bool = False
-    interrupt: bool = False
+    arguments: str = attrs.field(default="", converter=as_arguments, kw_only=True)
+    context: str = attrs.field(default="", kw_only=True)
+    go_on: bool = attrs.field(default=False, kw_only=True)
+    interrupt: bool = attrs.field(default=False, kw_only=True)
 
 
 @final

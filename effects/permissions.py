@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -10,8 +11,9 @@ from typing import final
 
 import attrs
 
-from .errors import Choice
-from .validators import globs, not_empty
+from .errors import ArgumentError, Choice, ConfigError
+from .spelling import hint
+from .validators import as_globs, globs, not_empty, spelled
 
 
 class PermissionMode(Choice):
@@ -67,11 +69,22 @@ class Basis(StrEnum):
     LOST = "lost"
 
 
+# For each named argument a glob.
+ArgumentGlobs = tuple[tuple[str, str], ...]
+
+# A glob may hold commas itself, so only a comma before the next argument ends one.
+_NEXT = re.compile(r",(?=\w+=)")
+
+
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class Rule:
     """
     A *verdict* on the calls of *tool*, a glob, whose arguments match: for each named argument a glob.
+
+    *where* is a mapping such as ``{"path": "src/*"}``, and is kept as pairs. As text the rule is
+    ``"allow write:path=src/*"``, which `as_rule` reads.
 
     A glob's ``*`` matches any characters, slashes too; a value that is no string matches by its JSON text.
     What a tool declares as a path is matched by what it reaches, and a shell command by the programs that it
@@ -82,7 +95,7 @@ class Rule:
 
     verdict: Verdict = attrs.field(converter=Verdict)
     tool: str = attrs.field(validator=not_empty)
-    where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
+    where: ArgumentGlobs = attrs.field(default=(), converter=as_globs, validator=globs, kw_only=True)
 
     def covers(self, tool: str, arguments: Mapping[str, object]) -> bool:
         """Whether this rule speaks about a call of *tool* with *arguments*, by their text alone."""
@@ -103,6 +116,45 @@ class Rule:
     def __str__(self) -> str:
         where = ",".join(f"{name}={glob}" for name, glob in self.where)
         return f"{self.verdict} {self.tool}{':' if where else ''}{where}"
+
+
+def parse_globs(text: str) -> ArgumentGlobs | None:
+    """The globs in ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for any other text."""
+    parts = [part.partition("=") for part in _NEXT.split(text)]
+    if not all(name and equals for name, equals, _ in parts):
+        return None
+    return tuple([(name, glob) for name, _, glob in parts])
+
+
+def parse_rule(text: str, verdict: Verdict) -> Rule | None:
+    """The rule ``TOOL`` or ``TOOL:ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for any other text."""
+    tool, colon, rest = text.partition(":")
+    where = parse_globs(rest) if colon else ()
+    if not tool.strip() or where is None:
+        return None
+    return Rule(verdict, tool, where=where)
+
+
+def as_rule(rule: Rule | str) -> Rule:
+    """
+    *rule*, or the one that a text such as ``"allow bash:command=git *"`` stands for.
+
+    Raises `ConfigError` for a text that is not a rule, and `ArgumentError` for any other value.
+    """
+    given: object = rule
+    if isinstance(given, Rule):
+        return given
+    if not isinstance(given, str):
+        msg = f"a rule must be a Rule or a text; got {given!r} (write Rule('allow', 'bash') or 'allow bash')"
+        raise ArgumentError(msg)
+    verdict, _, rest = given.strip().partition(" ")
+    if verdict not in tuple(Verdict):
+        msg = f"rule {given!r}: no verdict {verdict!r}; {hint(verdict, Verdict)}"
+        raise ConfigError(msg)
+    if (made := parse_rule(rest.strip(), Verdict(verdict))) is None:
+        msg = f"rule {given!r}: no calls are named; write '{verdict} TOOL' or '{verdict} TOOL:ARGUMENT=GLOB'"
+        raise ConfigError(msg)
+    return made
 
 
 def runs_again(why: str) -> bool:

@@ -11,6 +11,7 @@ import attrs
 from .messages import Message
 from .permissions import PermissionMode, Rule
 from .usage import Spent
+from .validators import spelled
 
 
 @final
@@ -98,6 +99,7 @@ class TakeMail:
 
 
 @final
+@spelled
 @attrs.frozen
 class SetModel:
     """Use *model* from the next model call on."""
@@ -106,6 +108,7 @@ class SetModel:
 
 
 @final
+@spelled
 @attrs.frozen
 class SetMode:
     """Use permission *mode* from the next tool call on."""
@@ -114,6 +117,7 @@ class SetMode:
 
 
 @final
+@spelled
 @attrs.frozen
 class SetThinking:
     """Let the model think *tokens* from the next model call on; None for the provider's own way."""

@@ -23,7 +23,7 @@ from typing import TypeAlias, cast, final
 import attrs
 
 from .errors import ArgumentError
-from .validators import as_texts, of_kind, tuple_of
+from .validators import as_texts, of_kind, spelled, tuple_of
 
 # What arguments and schemas are made of.
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -74,6 +74,7 @@ PLACEHOLDER_DIGITS = 12
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Secrets:
     """
@@ -99,7 +100,7 @@ def as_secrets(secrets: Secrets) -> Secrets:
     """*secrets*, if that says what a secret is."""
     given: object = cast("object", secrets)
     if not isinstance(given, Secrets):
-        msg = f"secrets is a Secrets(redact=..., words=..., plain=...), not a {type(given).__name__}"
+        msg = f"secrets must be a Secrets; got {type(given).__name__} (write Secrets(words=[...]))"
         raise ArgumentError(msg)
     return secrets
 

@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import wraps
 from typing import Any, TypeGuard, TypeVar, cast
 
 import attrs
 
-from .errors import ArgumentError, ConfigError, TooLarge
+from .errors import ArgumentError, CallerError, ConfigError, TooLarge
 from .messages import Binary
+from .spelling import hint, meant
 
 # Text that can be written down.
 
@@ -102,6 +104,81 @@ def attached(files: tuple[Binary, ...]) -> None:
 T = TypeVar("T")
 
 
+def spelled(kind: type[T]) -> type[T]:
+    """
+    Make the attrs class *kind* say which of its arguments are wrong, and what they are to be.
+
+    A misspelled keyword is an `ArgumentError` that names the nearest one. The error of a converter, such as
+    "texts must be a list; got 'a'", names the field instead: "Agent.stop must be a list; got 'a'".
+    """
+    made: Callable[..., None] = kind.__init__
+    fields = [each for each in attrs.fields(cast("Any", kind)) if each.init]
+
+    @wraps(made)
+    def init(self: T, *args: object, **kwargs: object) -> None:
+        try:
+            made(self, *args, **kwargs)
+        except CallerError as error:
+            if refusal := _refused(kind.__name__, _given(fields, args, kwargs)):
+                raise refusal from error
+            raise
+        except TypeError as error:
+            if problem := _misspelled(fields, args, kwargs):
+                msg = f"{kind.__name__}: {problem}"
+                raise ArgumentError(msg) from error
+            raise
+
+    setattr(kind, "__init__", init)  # noqa: B010  # both type checkers refuse an assignment to a method
+    return kind
+
+
+_Fields = Sequence["attrs.Attribute[Any]"]
+
+
+def _alias(field: attrs.Attribute[Any]) -> str:
+    return field.alias or field.name
+
+
+def _given(
+    fields: _Fields, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> list[tuple[attrs.Attribute[Any], object]]:
+    """The *fields* that the arguments set, with their values."""
+    in_order = zip([field for field in fields if not field.kw_only], args, strict=False)
+    return [*in_order, *[(field, kwargs[_alias(field)]) for field in fields if _alias(field) in kwargs]]
+
+
+def _refused(
+    kind: str, given: Iterable[tuple[attrs.Attribute[Any], object]]
+) -> ConfigError | ArgumentError | None:
+    """The error of the converter that refuses one of the arguments, with the name of the field."""
+    for field, value in given:
+        try:
+            if field.converter is not None:
+                cast("Callable[[object], object]", field.converter)(value)
+        except (ConfigError, ArgumentError) as error:
+            _, must_be, problem = str(error).partition(" must be ")
+            return type(error)(f"{kind}.{_alias(field)}{must_be}{problem}") if must_be else None
+    return None
+
+
+def _misspelled(fields: _Fields, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+    """What is wrong with the names or the number of the arguments; empty where nothing is."""
+    known = [_alias(field) for field in fields]
+    for name in kwargs:
+        if name not in known:
+            return f"no argument {name!r}; {meant(name, known) or hint(name, known)}"
+    in_order = [_alias(field) for field in fields if not field.kw_only]
+    if len(args) > len(in_order):
+        others = [f"{name}=..." for name in known if name not in in_order]
+        most = f"at most {len(in_order)}" if in_order else "no"
+        return f"takes {most} arguments without a name; write {' or '.join(others[:2]) or 'no more'}"
+    there = {_alias(field) for field, _ in _given(fields, args, kwargs)}
+    for field in fields:
+        if field.default is attrs.NOTHING and _alias(field) not in there:
+            return f"{_alias(field)} is missing; give {_alias(field)}=..."
+    return ""
+
+
 def must(
     rule: str, holds: Callable[[Any], bool], error: type[Exception] = ConfigError
 ) -> Callable[[object, attrs.Attribute[T], T], None]:
@@ -138,7 +215,7 @@ tool_name = must(
     lambda value: isinstance(value, str) and bool(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value)),
 )
 globs = must(
-    "be pairs of a name and a glob, such as (('path', 'src/*'),)",
+    "be globs by the names of arguments, such as {'path': 'src/*'}",
     lambda value: isinstance(value, tuple) and all(map(_is_pair, value)),
     ArgumentError,
 )
@@ -189,10 +266,11 @@ def as_money_or_none(value: Decimal | float | str | None) -> Decimal | None:
     return None if value is None else as_money(value)
 
 
-def as_text(value: object) -> str:
-    """*value* as text that can be encoded; `ArgumentError` where it is no text."""
+def as_text(value: object, what: str = "it") -> str:
+    """*value*, which is *what*, as text that can be encoded; `ArgumentError` where it is no text."""
     if not isinstance(value, str):
-        msg = f"prompt, id and sender must be text; got {value!r:.200}"
+        fix = " (decode it)" if isinstance(value, bytes) else ""
+        msg = f"{what} must be text; got {value!r:.200}{fix}"
         raise ArgumentError(msg)
     # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
     # accepted.
@@ -202,8 +280,8 @@ def as_text(value: object) -> str:
 def as_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """*texts* as a tuple; `ArgumentError` for a single one."""
     # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.
-    if isinstance(texts, str):
-        msg = f"texts must be a tuple; got str (write ({texts!r},))"
+    if isinstance(texts, str) or not isinstance(cast("object", texts), Iterable):
+        msg = f"texts must be a list; got {texts!r} (write [{texts!r}])"
         raise ArgumentError(msg)
     return tuple(texts)
 
@@ -221,6 +299,11 @@ def as_arguments(given: Mapping[str, object] | str) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         msg = f"arguments must be a dict that JSON can hold: {error}"
         raise ArgumentError(msg) from error
+
+
+def as_globs(given: Mapping[str, str] | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Globs by the names of arguments, as pairs; what is no mapping stays as it is."""
+    return tuple(given.items()) if isinstance(given, Mapping) else given
 
 
 def once(what: str, names: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Awaitable, Iterable
@@ -16,33 +15,9 @@ import attrs
 from ..effects import config
 from ..effects.errors import Choice, ConfigError
 from ..effects.hooks import Hook, OnError
-from ..effects.permissions import Rule, Verdict
 from ..effects.validators import globs, not_empty, positive
 from ..engine.session.environment import Titles
 from ..performers.hooks import HookReturn, HostHook, command_hook
-
-# For each named argument a glob, as a `Rule` has them.
-ArgumentGlobs = tuple[tuple[str, str], ...]
-
-# A glob may hold commas itself, so only a comma before the next argument ends one.
-_NEXT = re.compile(r",(?=\w+=)")
-
-
-def pairs(text: str) -> ArgumentGlobs | None:
-    """The globs in ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for any other text."""
-    parts = [part.partition("=") for part in _NEXT.split(text)]
-    if not all(name and equals for name, equals, _ in parts):
-        return None
-    return tuple([(name, glob) for name, _, glob in parts])
-
-
-def rule(text: str, verdict: Verdict) -> Rule | None:
-    """The rule ``TOOL`` or ``TOOL:ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for any other text."""
-    tool, colon, rest = text.partition(":")
-    where = pairs(rest) if colon else ()
-    if not tool.strip() or where is None:
-        return None
-    return Rule(verdict=verdict, tool=tool, where=where)
 
 
 @final

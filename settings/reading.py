@@ -23,12 +23,12 @@ import attrs
 
 from ..effects.config import ChildSpec, Loops, ModelSpec, Policy, Retries
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
-from ..effects.permissions import Rule, Verdict
-from ..effects.validators import as_money, within
+from ..effects.permissions import ArgumentGlobs, Rule, as_rule
+from ..effects.validators import as_globs, as_money, within
 from ..performers.stores.place import StorePlace, store_place
 from ..performers.stores.postgres.address import DatabaseAddress
 from . import keys
-from .areas import ArgumentGlobs, CommandHook, Debug, Level, Preset, rule
+from .areas import CommandHook, Debug, Level, Preset
 from .keys import SettingKey, Way, fields_of, is_area, item_of
 
 T = TypeVar("T")
@@ -270,17 +270,6 @@ def _finite(value: Any) -> float | None:  # noqa: ANN401  # any number
     return number if math.isfinite(number) else None
 
 
-def _rule(value: str | Rule) -> Rule | None:
-    if isinstance(value, Rule):
-        return value
-    verdict, _, rest = value.strip().partition(" ")
-    return rule(rest.strip(), Verdict(verdict))
-
-
-def _globs(value: Mapping[Any, Any] | tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(value.items()) if isinstance(value, Mapping) else value
-
-
 # For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value.
 MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = {
     bool: (bool, bool),
@@ -289,8 +278,8 @@ MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = 
     Decimal: ((int, float, Decimal, str), as_money),
     Path: ((str, Path), lambda path: Path(path).expanduser()),
     StorePlace: ((str, Path, DatabaseAddress), store_place),
-    Rule: ((str, Rule), _rule),
-    ArgumentGlobs: ((Mapping, tuple), _globs),
+    Rule: ((str, Rule), as_rule),
+    ArgumentGlobs: ((Mapping, tuple), as_globs),
 }
 
 

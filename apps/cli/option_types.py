@@ -13,8 +13,7 @@ import attrs
 
 from ...effects.config import ModelSpec, Price
 from ...effects.hooks import ABOUT_TOOLS, Hook
-from ...effects.permissions import Rule, Verdict
-from ...settings import areas
+from ...effects.permissions import ArgumentGlobs, Rule, Verdict, parse_globs, parse_rule
 
 ALL = "all"
 """Names all open questions at once."""
@@ -44,16 +43,16 @@ class HookOption:
 
 def rule(text: str, verdict: Verdict = Verdict.ALLOW) -> Rule:
     """The rule ``TOOL`` or ``TOOL:ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
-    made = areas.rule(text, verdict)
+    made = parse_rule(text, verdict)
     if made is None:
         msg = f"invalid rule {text!r}; write TOOL or TOOL:ARGUMENT=GLOB"
         raise ValueError(msg)
     return made
 
 
-def where(text: str) -> areas.ArgumentGlobs:
+def where(text: str) -> ArgumentGlobs:
     """The arguments of ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
-    pairs = areas.pairs(text)
+    pairs = parse_globs(text)
     if pairs is None:
         msg = f"invalid argument pattern {text!r}; write ARGUMENT=GLOB, such as path=docs/*.md"
         raise ValueError(msg)

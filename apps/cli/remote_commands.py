@@ -18,7 +18,7 @@ from ...effects.events import (
     Decision,
     Deny,
 )
-from ...effects.permissions import PermissionMode
+from ...effects.permissions import ArgumentGlobs, PermissionMode
 from ...effects.records import (
     Change,
     SetMode,
@@ -28,7 +28,6 @@ from ...effects.records import (
 from ...effects.requests import AskApproval
 from ...engine.inspect.explain import Explanation
 from ...performers.stores.place import StorePlace
-from ...settings import areas
 from ..terminal.approval_card import Question, card
 from ..terminal.sanitize import clean
 from ..terminal.screen import Screen
@@ -75,7 +74,7 @@ def approve(
     *,
     edit: str | None,
     always: bool,
-    where: areas.ArgumentGlobs | None,
+    where: ArgumentGlobs | None,
 ) -> None:
     """
     Approve the open question about CALL of session ID; CALL may be all.

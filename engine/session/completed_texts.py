@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.notices import ENDS, AnswerDropped, CallDelta, Notice, ReasoningDelta, TextDelta
-from ...effects.validators import positive
+from ...effects.validators import positive, spelled
 from .feed import SUBSCRIBER_BUFFER
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 @final
+@spelled
 @attrs.frozen(kw_only=True)
 class Delivery:
     """

@@ -21,7 +21,7 @@ from ...effects.errors import WorldError
 from ...effects.events import Answer, Failure, ModelFailed, ModelFinished
 from ...effects.notices import RequestDelayed
 from ...effects.requests import CallModel, Transcript
-from ...effects.validators import not_empty, positive
+from ...effects.validators import not_empty, positive, spelled
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN, history_size
 from ..base import PerformContext, Performer
 from ..meters import Bucket, MeterChange, change, meters_of, own_meters, taking, taking_after
@@ -38,13 +38,14 @@ EXPECTED_OUTPUT = 500
 
 
 @final
-@attrs.frozen(kw_only=True)
+@spelled
+@attrs.frozen
 class RateLimit:
     """How many *requests* a *model* gets in a minute, and how many *tokens*, input and output."""
 
     model: str = attrs.field(validator=not_empty)
-    requests: int | None = attrs.field(default=None, validator=positive)
-    tokens: int | None = attrs.field(default=None, validator=positive)
+    requests: int | None = attrs.field(default=None, validator=positive, kw_only=True)
+    tokens: int | None = attrs.field(default=None, validator=positive, kw_only=True)
 
     @property
     def buckets(self) -> Mapping[str, Bucket]:

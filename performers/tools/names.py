@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from ...effects import Config, ConfigError, ToolKind, ToolSpec
+from ...effects.spelling import hint
 
 
 def misfit(tool: str, specs: Sequence[ToolSpec], where: Iterable[tuple[str, str]] = ()) -> str:
@@ -14,7 +15,7 @@ def misfit(tool: str, specs: Sequence[ToolSpec], where: Iterable[tuple[str, str]
     fitting = [spec for spec in specs if fnmatchcase(spec.name, tool)]
     if not fitting:
         # All tools, of which there may be none.
-        return "" if tool == "*" else f"no tool {tool!r}; {_hint(tool, [spec.name for spec in specs])}"
+        return "" if tool == "*" else f"no tool {tool!r}; {hint(tool, [spec.name for spec in specs])}"
     if not (named := [name for name, _ in where]):
         return ""
     schemas = [json.loads(spec.schema) for spec in fitting]
@@ -23,15 +24,7 @@ def misfit(tool: str, specs: Sequence[ToolSpec], where: Iterable[tuple[str, str]
         return ""
     takes = list(dict.fromkeys(name for schema in schemas for name in schema.get("properties", ())))
     wrong = [name for name in named if name not in takes]
-    return f"no argument {wrong[0]!r} of {tool!r}; {_hint(wrong[0], takes)}" if wrong else ""
-
-
-def _hint(name: str, names: Sequence[str]) -> str:
-    """What a person may have meant by *name*, which is none of *names*."""
-    from difflib import get_close_matches  # noqa: PLC0415  # 2 ms, for a mistake only
-
-    meant = "".join([f"did you mean {near!r}? " for near in get_close_matches(name, names, n=1)])
-    return f"{meant}there are: {', '.join(names) or 'none'}"
+    return f"no argument {wrong[0]!r} of {tool!r}; {hint(wrong[0], takes)}" if wrong else ""
 
 
 def check_names(config: Config, retired: Iterable[str]) -> None:
