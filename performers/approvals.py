@@ -72,10 +72,15 @@ def located(
 
 def approval_event(request: str, decision: effects.Decision, at: float, by: str) -> effects.ApprovalGiven:
     """The *decision* on the question *request*, by the approver *by*; checked, since a host made it."""
+    if not isinstance(cast("object", request), str):
+        msg = f"request must be the id of a question; got {type(request).__name__} (write question.id)"
+        raise effects.ArgumentError(msg)
     if type(decision) not in DECISIONS:
         # A decision may have a secret in it, and errors end up in logs: only its type is named.
         kind = type(decision).__name__
-        msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}"
+        # The usual mistake of an approver.
+        fix = " (write Approve() for True, Deny() for False)" if kind == "bool" else ""
+        msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}{fix}"
         raise effects.ArgumentError(msg)
     match decision:
         case effects.Deny():
@@ -91,7 +96,7 @@ def approval_event(request: str, decision: effects.Decision, at: float, by: str)
         case _:
             assert_never(decision)
     # The name of the approver is for people who read the journal later: any text of bounded length.
-    answer = effects.ApprovalGiven(at=at, request=request, decision=decision, by=validators.as_text(by))
+    answer = effects.ApprovalGiven(at=at, request=request, decision=decision, by=validators.as_text(by, "by"))
     validators.named("the name of who answers", answer.by)
     return answer
 

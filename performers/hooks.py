@@ -131,6 +131,11 @@ def hook(
     fails comes to: ``"deny"``, the default before a tool is used, or ``"allow"``, that it has no say. Raises
     `ConfigError` or `ArgumentError` where it cannot be a hook.
     """
+    # Here and not in `make`: without an argument, the decorator gets the function for its place.
+    if not isinstance(cast("object", at), str):
+        shown = getattr(at, "__name__", repr(at))
+        msg = f"{shown!r} is not a place for a hook; write @hook(Hook.PRE_TOOL_USE)"
+        raise ArgumentError(msg)
 
     def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
@@ -383,7 +388,7 @@ def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
 
 
 def _spec(
-    at: object,
+    at: HookName,
     name: str,
     tool: str,
     where: Mapping[str, str] | None,
@@ -391,9 +396,6 @@ def _spec(
     on_error: OnErrorName | None,
 ) -> HookSpec:
     """The specification of these settings; most of its errors give the hook's *name*."""
-    if not isinstance(at, str):
-        msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
-        raise ArgumentError(msg)
     given = cast("object", {} if where is None else where)
     pairs: tuple[tuple[Any, Any], ...] = tuple(given.items()) if isinstance(given, Mapping) else ((0, 0),)
     if not _are_strings(name, tool, *[text for pair in pairs for text in pair]):

@@ -15,14 +15,26 @@ from ..journal.fold import SessionState
 from .machine import Machine, calls_in, questions, stopped_children
 
 
+def _text(value: object) -> str:
+    return validators.as_text(value, "the prompt")
+
+
+def _id(value: object) -> str:
+    return validators.as_text(value, "the id of a prompt")
+
+
+def _sender(value: object) -> str:
+    return validators.as_text(value, "the sender of a prompt")
+
+
 @attrs.frozen(kw_only=True)
 class Input:
     """A text with its *files*; *id* is the sender's own, *sender* names the person and the channel."""
 
-    text: str = attrs.field(converter=validators.as_text)
-    id: str = attrs.field(converter=validators.as_text)
+    text: str = attrs.field(converter=_text)
+    id: str = attrs.field(converter=_id)
     files: tuple[effects.Binary, ...] = attrs.field(default=(), validator=validators.tuple_of(effects.Binary))
-    sender: str = attrs.field(default="", converter=validators.as_text)
+    sender: str = attrs.field(default="", converter=_sender)
 
     def __attrs_post_init__(self) -> None:
         # Before the checks that quote a value: an error never quotes an oversized text.
