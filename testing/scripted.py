@@ -10,10 +10,11 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Self, final
+from typing import ClassVar, Self, cast, final
 
 import attrs
 
+from ..effects.errors import ArgumentError
 from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed, ToolFinished
 from ..effects.history import CallPiece, Piece, TextPiece
 from ..effects.messages import Message, StopReason
@@ -45,11 +46,24 @@ def says(text: str, stop: StopReason = StopReason.END_TURN, usage: Usage = USAGE
 
 def calls(*wishes: tuple[str, Mapping[str, object]], text: str = "", usage: Usage = USAGE) -> Reply:
     """A reply that calls tools, by pairs of name and arguments. *text* comes first."""
+    for wish in wishes:
+        if not _is_wish(wish):
+            fix = "calls(('pay', {'amount': 5}))"
+            msg = f"calls: {wish!r} is not a pair of a name and arguments; write {fix}"
+            raise ArgumentError(msg)
     made = [
         CallPiece(index, f"call_{index}", name, json.dumps(arguments))
         for index, (name, arguments) in enumerate(wishes)
     ]
     return Reply(pieces=(*_text(text), *made), stop=StopReason.TOOL_USE, usage=usage)
+
+
+def _is_wish(wish: object) -> bool:
+    match wish:
+        case (str(), Mapping()):
+            return True
+        case _:
+            return False
 
 
 def fails(failure: Failure, after: str = "", retry_after: float | None = None) -> Reply:
@@ -88,6 +102,12 @@ class ScriptedModel:
     watched: ClassVar[list[ScriptedModel] | None] = None
 
     def __init__(self, *replies: Reply, summary: str = "They talked.", partial: bool = False) -> None:
+        for reply in replies:
+            if not isinstance(cast("object", reply), Reply):
+                given: object = reply
+                fix = f"says({given!r})" if isinstance(given, str) else "says(...), calls(...), one by one"
+                msg = f"ScriptedModel: {reply!r} is not a reply; write {fix}"
+                raise ArgumentError(msg)
         self._replies = list(replies)
         self._summary = says(summary)
         self._partial = partial
