@@ -7,7 +7,20 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, final, overload
+from types import GenericAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    final,
+    overload,
+)
 
 import attrs
 import msgspec
@@ -18,7 +31,7 @@ from ..base import FullResult, no_full_result, noop
 from ..callables import doc_of, is_async, name_of, unusable
 from .docstring import parse_docstring
 from .forms import placed, read_form
-from .options import ToolOptions
+from .options import ToolOptions, option_problem
 from .process import MAX_OUTPUT, ProcessEnd, run
 from .schema import json_schema
 from .signature import definition_error, is_method, read_parameters
@@ -159,11 +172,19 @@ def _names(function: Callable[..., object], names: Iterable[object]) -> Iterator
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+D = TypeVar("D")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultedTypeVar
+
+    # The deps that a tool needs of its agent; object where it asks for none.
+    Needs_contra = DefaultedTypeVar("Needs_contra", contravariant=True, default=Any)
+else:
+    Needs_contra = TypeVar("Needs_contra", contravariant=True)
 
 
 @final
 @attrs.frozen
-class Tool(Generic[P, R_co]):
+class Tool(Generic[P, R_co, Needs_contra]):
     """
     A function a model can call, made by `tool`. Calling it is calling the function.
 
@@ -182,6 +203,9 @@ class Tool(Generic[P, R_co]):
     whole: bool = False
     expected: tuple[type[Exception], ...] = attrs.field(default=(), repr=False)
     unbound: bool = False
+    if not TYPE_CHECKING:
+        # The last parameter may be left out, which `typing.Generic` allows from Python 3.13 on.
+        __class_getitem__ = classmethod(GenericAlias)
 
     @staticmethod
     def from_schema(
@@ -251,24 +275,43 @@ class Tool(Generic[P, R_co]):
         )
 
 
-@overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+class ToolMaker(Protocol):
+    """Makes a function a tool. One whose first parameter is a `ToolContext` needs its deps."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[D], P], R], /
+    ) -> Tool[Concatenate[ToolContext[D], P], R, D]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R, object]: ...
 
 
 @overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[Concatenate[ToolContext[D], P], R], /
+) -> Tool[Concatenate[ToolContext[D], P], R, D]: ...
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R, object]: ...
+
+
+@overload
+def tool(**options: Unpack[ToolOptions]) -> ToolMaker: ...
 
 
 def tool(
-    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
-) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> Tool[..., Any] | ToolMaker:
     """
     Make a function, sync or async, a tool: ``@tool`` or ``@tool(side_effect="read_only", timeout=5)``.
 
     The schema comes from the annotations: what `msgspec` decodes, models of pydantic, paths, unions of
     classes. Constraints and descriptions in `Annotated` count, of `msgspec`, annotated_types or pydantic. The
     docstring's first paragraph is the description; its ``Args:`` section or its ``:param x:`` fields describe
-    the parameters. A parameter annotated `ToolContext` is filled in by us.
+    the parameters. A parameter annotated `ToolContext` is filled in by us; where it is the first one, type
+    checkers compare its deps with those of the agent.
 
     It may return text, a `Binary` (a picture, a PDF), or a list or tuple with several of both: the model sees
     the files, of `MAX_FILE_BYTES` bytes each at most, beside the text. Any other value is shown as JSON.
@@ -291,10 +334,10 @@ def tool(
     `ToolDefinitionError` where the function cannot be a tool.
     """
 
-    def make(function: Callable[P, R]) -> Tool[P, R]:
+    def make(function: Callable[..., Any], /) -> Tool[..., Any]:
         return _made(function, None, options)
 
-    return make if function is None else make(function)
+    return cast("ToolMaker", make) if function is None else make(function)
 
 
 def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options: ToolOptions) -> Tool[P, R]:
@@ -304,7 +347,8 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
         raise ToolDefinitionError(msg)
     if isinstance(function, staticmethod):
         function = function.__func__
-    if problem := unusable(function, "value, and report with ToolContext.progress meanwhile"):
+    problem = unusable(function, "value, and report with ToolContext.progress meanwhile")
+    if problem := problem or option_problem(options):
         raise definition_error(function, problem)
     unbound = is_method(function)
     struct, injected = read_parameters(function, ToolContext, of_method=unbound)
@@ -326,7 +370,8 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
     try:
         spec = ToolSpec(**settings)
     except (TypeError, ValueError) as error:
-        raise definition_error(function, str(error.args[0])) from error
+        # The caller wrote an option, and knows no spec.
+        raise definition_error(function, str(error.args[0]).removeprefix("ToolSpec.")) from error
     hidden = _secrets(function, secrets, none, text)
     whole, spec = schema is not None, attrs.evolve(spec, secrets=hidden)
     return Tool(spec, function, struct, none, injected, whole, expected, unbound)

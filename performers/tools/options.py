@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypedDict
 
 from ...effects import Approval, SideEffect
+from ...effects.spelling import hint, meant
 
 # A side-effect class, or its value.
 SideEffectName = SideEffect | Literal["read_only", "idempotent", "unsafe"]
@@ -31,3 +32,16 @@ class ToolOptions(TypedDict, total=False):
     searches: bool
     sandboxed: bool
     expected: Iterable[type[Exception]]
+
+
+def option_problem(options: Mapping[str, object]) -> str:
+    """What is wrong with the names of *options*; empty where `tool` takes them all."""
+    known = ToolOptions.__annotations__
+    return next(
+        (
+            f"no option {name!r}; {meant(name, known) or hint(name, known)}"
+            for name in options
+            if name not in known
+        ),
+        "",
+    )
