@@ -9,13 +9,15 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, final
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, cast, final
 
 import attrs
 
 from .. import effects
+from ..effects.config import as_spec
 from ..effects.secrets import as_secrets
-from ..effects.validators import as_texts, seconds, session_named
+from ..effects.validators import as_text, as_texts, seconds, session_named, spelled
 from ..performers.approvals import Approver, ask, refuse
 from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
 from ..performers.hooks import HookRunner, HostHook
@@ -27,23 +29,50 @@ from ..performers.models.rate_limits import RateLimit
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
 from ..performers.processes import machine
-from ..performers.stores.base import Store, checked_store
+from ..performers.stores.base import Store
 from ..performers.tools.choice import ToolChoice, offer
-from ..performers.tools.decorator import Tool, bound
+from ..performers.tools.decorator import Tool
 from ..performers.tools.inspection import Inspector
 from ..performers.tools.names import check_names
 from ..performers.tools.runner import ToolRunner
 from ..performers.worker_pool import WorkerPool
 from ..states.rules.hooks import told
+from .agent_arguments import (
+    as_children,
+    as_hooks,
+    as_most,
+    as_paths,
+    as_place,
+    as_rates,
+    as_rules,
+    as_specs,
+    as_tools,
+    as_vault,
+    check_arguments,
+    opened,
+)
 from .session.completed_texts import Delivery
-from .session.environment import Drain, Environment, OnHostError, Result, Titles
+from .session.environment import Drain, Environment, OnHostError, Output_co, Result, Titles
+from .session.notice_stream import AgentStream
 
 if TYPE_CHECKING:
     from ..performers.models.transport import Client
     from ..performers.redactor import Redactor, SecretNames
     from ..performers.secrets import Vault
+    from ..performers.stores.place import StorePlace
+    from .agent_arguments import AnyStore
     from .session.session import Session
 
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # The type of *deps*. `Agent` alone is any agent.
+    Deps_co = TypeVar("Deps_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Deps_co = TypeVar("Deps_co", covariant=True)
 
 DEFAULT_MODEL = "openai:gpt-5"
 
@@ -80,52 +109,6 @@ def _spawn(tools: Iterable[effects.ToolSpec], children: Iterable[effects.ChildSp
     )
 
 
-# Converters: each makes the caller's value what the field holds, and names the caller's mistake
-
-
-def _spec(model: str | effects.ModelSpec) -> effects.ModelSpec:
-    return model if isinstance(model, effects.ModelSpec) else effects.ModelSpec(name=model)
-
-
-def _specs(models: Iterable[str | effects.ModelSpec]) -> tuple[effects.ModelSpec, ...]:
-    return tuple([_spec(model) for model in models])
-
-
-def _tools(tools: Iterable[object]) -> tuple[Tool[..., Any], ...]:
-    return bound(cast("tuple[Tool[..., Any], ...]", _made_with("tool", Tool, tools)))
-
-
-def _hooks(hooks: Iterable[object]) -> tuple[HostHook[Any], ...]:
-    return cast("tuple[HostHook[Any], ...]", _made_with("hook", HostHook, hooks))
-
-
-def _made_with(decorator: str, kind: type, given: Iterable[object]) -> tuple[object, ...]:
-    made = tuple(given)
-    for each in made:
-        # A bare function is the usual mistake, and would fail at its first call only.
-        if not isinstance(each, kind):
-            msg = f"{each!r} is no {decorator}; decorate it with @{decorator}"
-            raise effects.ArgumentError(msg)
-    return made
-
-
-# One function for each type: a checker reads the type of the argument from the converter.
-def _rules(rules: Iterable[effects.Rule]) -> tuple[effects.Rule, ...]:
-    return tuple(rules)
-
-
-def _rates(rates: Iterable[RateLimit]) -> tuple[RateLimit, ...]:
-    return tuple(rates)
-
-
-def _children(children: Iterable[effects.ChildSpec]) -> tuple[effects.ChildSpec, ...]:
-    return tuple(children)
-
-
-def _paths(paths: Iterable[str | Path]) -> tuple[str | Path, ...]:
-    return tuple(paths)
-
-
 def _usual_lease() -> float:
     # Where only time tells that a process of this machine is gone, it has to be short.
     return 15.0 if machine() else 2.0
@@ -137,12 +120,6 @@ def _own_vault() -> Vault:
     return MemoryVault()
 
 
-def _vault(vault: Vault) -> Vault:
-    from ..performers.secrets import checked_vault  # noqa: PLC0415  # as above
-
-    return checked_vault(vault)
-
-
 def shown_url(url: str | None) -> str:
     """The `repr` of *url* without its login: agents and settings end up in logs and tracebacks."""
     return repr(url and without_login(url))
@@ -151,23 +128,23 @@ def shown_url(url: str | None) -> str:
 # Fields that follow from the others. Made once for all sessions: connections and limits hold across them.
 
 
-def _runner_of(agent: Agent) -> ToolRunner:
+def _runner_of(agent: Agent[Any, Any]) -> ToolRunner:
     return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
 
 
-def _reader_of(agent: Agent) -> InstructionReader:
+def _reader_of(agent: Agent[Any, Any]) -> InstructionReader:
     return InstructionReader(agent.cwd, agent.directories)
 
 
-def _inspector_of(agent: Agent) -> Inspector:
+def _inspector_of(agent: Agent[Any, Any]) -> Inspector:
     return Inspector(agent.cwd)
 
 
-def _host_of(agent: Agent) -> HookRunner:
+def _host_of(agent: Agent[Any, Any]) -> HookRunner:
     return HookRunner(agent.hooks)
 
 
-def _models_of(agent: Agent) -> Models:
+def _models_of(agent: Agent[Any, Any]) -> Models:
     """The performer of `CallModel`; raises for a model that it cannot ask."""
     # A first model without a prefix is asked by the default wire, and others without one by the first's.
     models = Models(
@@ -193,7 +170,7 @@ def _models_of(agent: Agent) -> Models:
     return models
 
 
-def _others_of(agent: Agent) -> tuple[effects.ModelSpec, ...]:
+def _others_of(agent: Agent[Any, Any]) -> tuple[effects.ModelSpec, ...]:
     """The models besides the first one: *models*, and the fallback where it is not among them."""
     # By name, since a caller may give the fallback as a text and again as a spec with a price.
     known = {each.name for each in (agent.model, *agent.models)}
@@ -202,11 +179,16 @@ def _others_of(agent: Agent) -> tuple[effects.ModelSpec, ...]:
     return (*agent.models, agent.fallback)
 
 
+def _store_of(agent: Agent[Any, Any]) -> Store | None:
+    place = agent._place  # noqa: SLF001  # it makes the agent
+    return None if place is None else opened(place, agent._opened)  # noqa: SLF001  # as above
+
+
 # What decides about later calls, or keeps what was: no mode lets these be edited unasked.
 PROTECTED = ("*/.git", "*/.git/*", "*/turnwheel.toml")
 
 
-def _protected_by(agent: Agent) -> tuple[str, ...]:
+def _protected_by(agent: Agent[Any, Any]) -> tuple[str, ...]:
     """The globs of paths whose edits are asked about: `PROTECTED`, and the files of the agent's store."""
     if agent.store is None or not agent.store.path:
         return PROTECTED
@@ -214,7 +196,9 @@ def _protected_by(agent: Agent) -> tuple[str, ...]:
     return (*PROTECTED, f"{escape(agent.store.path)}*")
 
 
-def _config_of(agent: Agent) -> effects.Config:
+def _config_of(agent: Agent[Any, Any]) -> effects.Config:
+    # First: what follows from a wrong argument has errors that do not name it.
+    check_arguments(agent)
     # The config is journaled with each run: whatever a machine decides by must be in it, prices too.
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
     # Bound once: each model of the agent and of its children is priced in the same way.
@@ -252,8 +236,9 @@ def _config_of(agent: Agent) -> effects.Config:
 
 
 @final
-@attrs.frozen(kw_only=True, eq=False)
-class Agent:
+@spelled
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Agent(Generic[Deps_co, Output_co]):
     """
     An agent: a model, its tools and its rules. It is immutable; sessions do the work.
 
@@ -281,20 +266,23 @@ class Agent:
     Exceptions of tools, hooks, approvers and performers are logged, and are answers that a run goes on with.
     With *on_error* "raise", for tests, the first one ends the work and is raised to the caller.
 
-    *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
+    *store* keeps sessions, by default memory does; the path of a SQLite file or the address of a database
+    will do, which `aclose` closes. *performers* replaces performers by type of request.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
     A session keeps the rules of its earlier runs that deny or ask, but for those that are *lifted*.
     A process at work renews its *lease* of the session, and is taken for gone after so many seconds without:
     15, or 2 where only that tells that a process is gone. *worker* is its name for other processes.
     """
 
-    model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(name=DEFAULT_MODEL), converter=_spec)
+    model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(DEFAULT_MODEL), converter=as_spec)
     # Journaled with the config, so a later process can switch to one of them by name.
-    models: tuple[effects.ModelSpec, ...] = attrs.field(default=(), converter=_specs)
-    fallback: effects.ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
-    tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
+    models: tuple[effects.ModelSpec, ...] = attrs.field(default=(), converter=as_specs)
+    fallback: effects.ModelSpec | None = attrs.field(
+        default=None, converter=attrs.converters.optional(as_spec)
+    )
+    tools: tuple[Tool[..., Any, Deps_co], ...] = attrs.field(default=(), converter=as_tools)
     tools_for: ToolChoice | None = None
-    system: str = ""
+    system: str = attrs.field(default="", converter=as_text)
     instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     limits: effects.Limits = effects.Limits()
     session_limits: effects.Limits = effects.Limits()
@@ -306,37 +294,41 @@ class Agent:
     retries: effects.Retries = effects.Retries()
     compaction: effects.Compaction = effects.Compaction()
     loops: effects.Loops = effects.Loops()
-    rules: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
-    hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
+    rules: tuple[effects.Rule, ...] = attrs.field(default=(), converter=as_rules)
+    hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=as_hooks)
     stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
-    children: tuple[effects.ChildSpec, ...] = attrs.field(default=(), converter=_children)
+    children: tuple[effects.ChildSpec, ...] = attrs.field(default=(), converter=as_children)
     base_url: str | None = attrs.field(default=None, repr=shown_url)
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
-    requests_at_once: int | None = MAX_CONCURRENT
-    rates: tuple[RateLimit, ...] = attrs.field(default=(), converter=_rates)
+    requests_at_once: int | None = attrs.field(default=MAX_CONCURRENT, converter=as_most)
+    rates: tuple[RateLimit, ...] = attrs.field(default=(), converter=as_rates)
     # A caller's own client stays the caller's: `aclose` leaves it open.
-    client: Client = None
+    client: Client = attrs.field(default=None, repr=False)
     prices: PriceList | None = None
-    store: Store | None = attrs.field(default=None, converter=checked_store)
+    # Given as a store or as its place; `store` is the store itself.
+    _place: Store | StorePlace | None = attrs.field(default=None, alias="store", converter=as_place)
     titles: Titles = attrs.field(default=Titles.INLINE, converter=Titles)
     watch: Delivery = Delivery()
     cwd: str | Path = "."
-    directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
+    directories: tuple[str | Path, ...] = attrs.field(default=(), converter=as_paths)
     # Never in a repr, since it often holds connections and credentials.
-    deps: object = attrs.field(default=None, repr=False)
+    deps: Deps_co = attrs.field(default=None, repr=False)
     # By name of argument, not by value: a value that is new to the agent is redacted, too.
     secrets: effects.Secrets = attrs.field(default=effects.Secrets(), converter=as_secrets)
     # Of the agent and not of a session: a session that is opened again in this process finds its secrets.
-    vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
+    vault: Vault = attrs.field(factory=_own_vault, converter=as_vault, repr=False)
     approver: Approver | None = None
     on_error: OnHostError = attrs.field(default=OnHostError.REPORT, converter=OnHostError)
-    clock: Clock = attrs.field(factory=SystemClock)
+    clock: Clock = attrs.field(factory=SystemClock, repr=False)
     performers: Performers = attrs.field(factory=dict)
     retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
-    lifted: tuple[effects.Rule, ...] = attrs.field(default=(), converter=_rules)
+    lifted: tuple[effects.Rule, ...] = attrs.field(default=(), converter=as_rules)
     lease: float = attrs.field(factory=_usual_lease, validator=seconds)
     worker: str = ""
+    # Those of a place, which this agent opened and closes.
+    _opened: dict[StorePlace, Store] = attrs.field(init=False, factory=dict, repr=False)
+    store: Store | None = attrs.field(init=False, default=attrs.Factory(_store_of, takes_self=True))
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: effects.Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
@@ -349,6 +341,10 @@ class Agent:
     # One set for all its sessions, which `drain` goes through.
     _at_work: set[Drain] = attrs.field(init=False, factory=set, repr=False)
 
+    if not TYPE_CHECKING:
+        # Parameters may be left out, which `typing.Generic` allows from Python 3.13 on.
+        __class_getitem__ = classmethod(GenericAlias)
+
     def __attrs_post_init__(self) -> None:
         check_names(self.config, self.retired)
         if self.sandbox is not None:
@@ -356,16 +352,24 @@ class Agent:
 
             check_sandbox(self.sandbox)
 
-    def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
+    def __repr__(self) -> str:
+        """What differs from ``Agent()``, and no secrets."""
+        from ..display.arguments import made_of  # noqa: PLC0415  # for a person who looks
+
+        return made_of(self)
+
+    def session(self, id: str | None = None, store: AnyStore | None = None) -> Session:  # noqa: A002  # the field's word
         """
         The session *id* (generated where None), in *store* or in this agent's.
 
-        The store is read when the session is first used. A known *id* goes on where it was.
+        The store is read when the session is first used. A known *id* goes on where it was. A *store* that is
+        a path is opened once, and `aclose` closes it.
         """
         # Not `fresh`, even where the id is generated: a caller may hand its name to another process at once.
         name = _new_session() if id is None else id
         session_named(name)
-        return self._session(name, self.store if store is None else checked_store(store), {})
+        place = as_place(store)
+        return self._session(name, self.store if place is None else opened(place, self._opened), {})
 
     def _session(
         self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
@@ -437,7 +441,7 @@ class Agent:
         faults = FaultLog(session=session, redact=redactor.logged)
         await self._host.tell(effects.Hook.SESSION_END, told(reason=reason), faults)
 
-    async def run(self, prompt: str) -> Result:
+    async def run(self, prompt: str) -> Result[Output_co]:
         """
         Run once, in a session of its own, until the end or until it rests on a question.
 
@@ -446,10 +450,19 @@ class Agent:
         `aborted`, with its account in the store.
         """
         async with self._once() as session:
-            return await session.run(prompt)
+            return cast("Result[Output_co]", await session.run(prompt))
 
-    async def stream(self, prompt: str) -> AsyncGenerator[effects.Notice, None]:
-        """As `run`, yielding notices as they come. Leaving early ends the run `aborted`."""
+    def stream(self, prompt: str) -> AgentStream:
+        """
+        As `run`, yielding notices as they come. Leaving early ends the run `aborted`.
+
+        Leave it with ``async with agent.stream(prompt) as notices``, which waits for that end.
+        """
+        # Here and not where it is iterated: the traceback then shows the line that is wrong.
+        as_text(prompt, "the prompt")
+        return AgentStream(self._notices(prompt))
+
+    async def _notices(self, prompt: str) -> AsyncGenerator[effects.Notice, None]:
         # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
         async with self._once() as session, aclosing(session.stream(prompt)) as notices:
             async for notice in notices:
@@ -476,16 +489,16 @@ class Agent:
             # In any case: a run that rests is in the store by now, or denied its questions.
             await session.close()
 
-    def run_sync(self, prompt: str) -> Result:
+    def run_sync(self, prompt: str) -> Result[Output_co]:
         """`run` for callers that are not async; inside a running event loop it blocks that loop."""
         from .sync import run_in_thread  # noqa: PLC0415  # needs threads, which others do not
 
-        async def once() -> Result:
+        async def once() -> Result[Output_co]:
             try:
                 return await self.run(prompt)
             finally:
-                # Connections belong to the event loop they were made in, which ends here.
-                await self.aclose()
+                # Connections belong to the event loop they were made in, which ends here. A store does not.
+                await self._models.aclose()
 
         # A loop of its own, so the connections made there are closed there, too.
         return run_in_thread(once())
@@ -496,10 +509,16 @@ class Agent:
         await gather(*[drain(within) for drain in self._at_work])
 
     async def aclose(self) -> None:
-        """Close the connections to models, unless the caller passed *client*. The agent can be used again."""
-        await self._models.aclose()
+        """
+        Close the connections to models, and the stores that were given as paths.
 
-    async def __aenter__(self) -> Agent:
+        A caller's own *client* and stores stay open. An agent without a path can be used again.
+        """
+        await self._models.aclose()
+        for store in self._opened.values():
+            await store.close()
+
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

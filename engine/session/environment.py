@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, Self, final
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, final
 
 import attrs
 
@@ -30,6 +31,17 @@ if TYPE_CHECKING:
     from ...states.context import Mail
     from ..core.inputs import Input
     from ..core.machine import Machine
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # The type of what a run comes to: text.
+    Output_co = TypeVar("Output_co", covariant=True, default=str)
+else:
+    from typing import TypeVar
+
+    Output_co = TypeVar("Output_co", covariant=True)
 
 
 class Titles(Choice):
@@ -118,7 +130,7 @@ FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLO
 
 @final
 @attrs.frozen(kw_only=True)
-class Result(Displayed):
+class Result(Displayed, Generic[Output_co]):
     """
     A run that has ended, or rests.
 
@@ -134,8 +146,11 @@ class Result(Displayed):
     spent: Spent
     waiting: tuple[AskApproval, ...] = ()
     detail: str = ""
+    if not TYPE_CHECKING:
+        # As `Agent` has it.
+        __class_getitem__ = classmethod(GenericAlias)
 
-    def raise_for_error(self) -> Result:
+    def raise_for_error(self) -> Self:
         """This result; raises `RunFailed` where the run failed, and *text* is no answer."""
         if self.reason is not None and self.reason in FAILED_REASONS:
             raise RunFailed(self.session, self.run, self.reason, self.detail)

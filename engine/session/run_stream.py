@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 from ...effects.errors import Choice
 from ...effects.events import ModelStreamed
 from ...performers.base import PassThroughNotice
+from .notice_stream import NoticeStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,12 +97,13 @@ class OnLeave(Choice):
 
 
 @final
-class RunStream:
+class RunStream(NoticeStream):
     """
     The notices of a run that is worked on while they are read; from `Session.stream`.
 
-    Iterate it with ``async for``. Nothing begins before the first notice is asked for. It is left early by
-    `aclose`, by a cancel of its reader's wait or where it is dropped; *leave* is then called with the task.
+    Iterate it with ``async for``; nothing begins before the first notice is asked for. It is left early by
+    `aclose`, at the end of an ``async with``, by a cancel of its reader's wait or where it is dropped; then
+    *leave* is called with the task.
     """
 
     def __init__(self, begin: Begin, leave: Leave, buffer: RunBuffer, on_leave: OnLeave) -> None:
@@ -113,9 +115,6 @@ class RunStream:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._over = False
-
-    def __aiter__(self) -> RunStream:
-        return self
 
     async def __anext__(self) -> Notice:
         buffer, unread = self._buffer, self._buffer.unread

@@ -1,0 +1,331 @@
+"""What `Agent` makes of its arguments: each function takes one, and refuses what it cannot be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import attrs
+
+from .. import effects
+from ..effects.config import as_spec
+from ..effects.permissions import as_rule
+from ..effects.spelling import hint
+from ..performers.hooks import HostHook
+from ..performers.models.rate_limits import RateLimit
+from ..performers.stores.base import Store, checked_store
+from ..performers.tools.decorator import Tool, bound
+from .session.completed_texts import Delivery
+
+if TYPE_CHECKING:
+    from ..performers.base import Performers
+    from ..performers.secrets import Vault
+    from ..performers.stores.place import StorePlace
+    from ..performers.stores.postgres.address import DatabaseAddress
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+# A store, or where one is: the path of a SQLite file, or the address of a database.
+AnyStore: TypeAlias = "Store | str | Path | DatabaseAddress"
+
+
+# Errors begin with "... must be": the class of the agent puts the name of the argument in front (`spelled`).
+
+
+def _named(value: object) -> str:
+    """The name of a function or a tool; empty for anything else."""
+    name: object = getattr(value, "__name__", None) or getattr(getattr(value, "spec", None), "name", "")
+    return str(name) if callable(value) else ""
+
+
+def _shown(value: object) -> str:
+    """*value* as an error quotes it."""
+    if isinstance(value, Tool | HostHook):
+        return f"{type(value).__name__.lower()} {_named(value)!r}".replace("hosthook", "hook")
+    if isinstance(value, type) or (callable(value) and not _named(value)):
+        return f"the class {_named(value)}" if isinstance(value, type) else f"a {type(value).__name__}"
+    return f"function {_named(value)!r}" if _named(value) else f"{value!r:.80}"
+
+
+def _several(what: str, given: object, kind: type[T], fix: Callable[[object], str]) -> tuple[T, ...]:
+    """
+    *given* as a tuple of *kind*, which are *what* for an error; *fix* says what to do about another value.
+
+    Raises `ArgumentError` for a single one, which the caller forgot to put into a list.
+    """
+    # A text is a sequence of texts, too: "src" would be three directories.
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        written = f"write [{_named(given) or _shown(given)}]"
+        way = written if isinstance(given, kind) else fix(given)
+        way = f"{way}, and {written}" if callable(given) and not isinstance(given, kind) else way
+        msg = f"they must be a list of {what}; got {_shown(given)} ({way})"
+        raise effects.ArgumentError(msg)
+    every = tuple(cast("Iterable[object]", given))
+    for each in every:
+        if not isinstance(each, kind):
+            msg = f"they must be a list of {what}; got {_shown(each)} in it ({fix(each)})"
+            raise effects.ArgumentError(msg)
+    return cast("tuple[T, ...]", every)
+
+
+def _tool_fix(value: object) -> str:
+    if isinstance(value, str):
+        return "pass the tool itself; builtin_tools() has those that come with turnwheel"
+    return "decorate it with @tool"
+
+
+def _hook_fix(_: object) -> str:
+    return "decorate it with @hook(...)"
+
+
+def _child_fix(value: object) -> str:
+    return f"write [ChildSpec({value!r})]" if isinstance(value, str) else "write [ChildSpec(name, tools=...)]"
+
+
+def _rate_fix(_: object) -> str:
+    return "write [RateLimit(model, requests=...)]"
+
+
+def _path_fix(value: object) -> str:
+    return f"write [{str(value)!r}]"
+
+
+def as_specs(models: Iterable[str | effects.ModelSpec]) -> tuple[effects.ModelSpec, ...]:
+    """Models, each by its name or as a `ModelSpec`."""
+    given: object = models
+    if isinstance(given, str | effects.ModelSpec) or not isinstance(given, Iterable):
+        msg = f"they must be a list of models; got {models!r} (write [{models!r}])"
+        raise effects.ArgumentError(msg)
+    return tuple([as_spec(model) for model in models])
+
+
+def as_tools(tools: Iterable[Tool[..., Any, D]]) -> tuple[Tool[..., Any, D], ...]:
+    """Tools that `tool` made, which need deps of the same type."""
+    return bound(cast("tuple[Tool[..., Any, D], ...]", _several("tools", tools, Tool, _tool_fix)))
+
+
+def as_hooks(hooks: Iterable[HostHook[Any]]) -> tuple[HostHook[Any], ...]:
+    """Hooks that `hook` made."""
+    return cast("tuple[HostHook[Any], ...]", _several("hooks", hooks, HostHook, _hook_fix))
+
+
+def as_rules(rules: Iterable[effects.Rule | str]) -> tuple[effects.Rule, ...]:
+    """Rules, each as a `Rule` or as text such as ``"allow bash"``."""
+    given: object = rules
+    if isinstance(given, str | effects.Rule) or not isinstance(given, Iterable):
+        shown = repr(str(given))
+        msg = f"they must be a list of rules; got {shown} (write [{shown}])"
+        raise effects.ArgumentError(msg)
+    return tuple([as_rule(rule) for rule in rules])
+
+
+def as_rates(rates: Iterable[RateLimit]) -> tuple[RateLimit, ...]:
+    """Rates of models."""
+    return _several("rates", rates, RateLimit, _rate_fix)
+
+
+def as_children(children: Iterable[effects.ChildSpec]) -> tuple[effects.ChildSpec, ...]:
+    """Agents that the model may start."""
+    return _several("agents", children, effects.ChildSpec, _child_fix)
+
+
+def as_paths(paths: Iterable[str | Path]) -> tuple[str | Path, ...]:
+    """Paths of directories."""
+    if isinstance(paths, str | Path):
+        msg = f"they must be a list of paths; got {str(paths)!r} (write [{str(paths)!r}])"
+        raise effects.ArgumentError(msg)
+    return _several("paths", paths, cast("type[str | Path]", (str, Path)), _path_fix)
+
+
+def as_most(requests: int | None) -> int | None:
+    """How many requests may be at work at once, or None for no limit."""
+    given: object = requests
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+        msg = f"it must be at least 1 request at a time, or None for no limit; got {given!r}"
+        raise effects.ConfigError(msg)
+    return requests
+
+
+def as_vault(vault: Vault) -> Vault:
+    """A vault: whatever keeps and finds."""
+    from ..performers.secrets import checked_vault  # noqa: PLC0415  # not needed to import this library
+
+    return checked_vault(vault)
+
+
+def as_place(store: AnyStore | None) -> Store | StorePlace | None:
+    """A store as it is, or the place that a path or an address names."""
+    given: object = store
+    if given is None or isinstance(given, Store):
+        return given
+    from ..performers.stores.place import store_place  # noqa: PLC0415  # most agents have no path
+    from ..performers.stores.postgres.address import DatabaseAddress  # noqa: PLC0415  # as above
+
+    if not isinstance(given, str | Path | DatabaseAddress):
+        return checked_store(cast("Store", given))
+    if not str(given):
+        msg = "the store must be a file or a database; got '' (leave it out to keep sessions in memory)"
+        raise effects.ConfigError(msg)
+    place = store_place(given)
+    return place.expanduser() if isinstance(place, Path) else place
+
+
+def opened(place: Store | StorePlace, by_place: dict[StorePlace, Store]) -> Store:
+    """The store at *place*, one for each place; those in *by_place* are open."""
+    if isinstance(place, Store):
+        return place
+    from ..performers.stores.place import open_place  # noqa: PLC0415  # as above
+
+    known = place.absolute() if isinstance(place, Path) else place
+    if known not in by_place:
+        by_place[known] = open_place(place)
+    return by_place[known]
+
+
+# What is checked where it needs no change: of each argument what it must be, and what to write instead.
+
+
+def _takes_one(function: object) -> bool:
+    """Whether *function* may be called with one argument."""
+    if not callable(function) or function in get_args(effects.Decision):
+        return False
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        # A function of C does not tell what it takes.
+        return True
+    return True
+
+
+def _may_tell_time(clock: object) -> bool:
+    return all(callable(getattr(clock, name, None)) for name in ("now", "sleep_until"))
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_callable(value: object) -> bool:
+    return value is None or callable(value)
+
+
+_RULES: dict[str, tuple[Callable[[object], bool], str, str]] = {
+    "base_url": (_is_text, "text", "write 'https://...'"),
+    "api_key": (_is_text, "text", "write api_key='...'"),
+    "worker": (lambda value: isinstance(value, str), "text", "leave it out for none"),
+    "approver": (
+        lambda value: value is None or _takes_one(value),
+        "a function of one question",
+        "write lambda question: Approve()",
+    ),
+    "prices": (_is_callable, "a function such as price_of", "or give each ModelSpec its price"),
+    "tools_for": (_is_callable, "a function that names the tools of a turn", "or give tools alone"),
+    "clock": (_may_tell_time, "a clock with now and sleep_until", "leave it out for the system's"),
+    "cwd": (lambda value: isinstance(value, str | Path), "a path", "leave it out for '.'"),
+}
+
+# The settings that have a class of their own. No setting of None but `sandbox` means something.
+_CLASSES: dict[str, type] = {
+    "limits": effects.Limits,
+    "session_limits": effects.Limits,
+    "policy": effects.Policy,
+    "retries": effects.Retries,
+    "compaction": effects.Compaction,
+    "loops": effects.Loops,
+    "watch": Delivery,
+    "sandbox": effects.Sandbox,
+}
+
+
+def check_arguments(agent: Any) -> None:  # noqa: ANN401  # the class imports this module
+    """Raise `ArgumentError` for the first argument of *agent* that has the wrong kind."""
+    for name, (holds, what, fix) in _RULES.items():
+        if not holds(value := getattr(agent, name)):
+            shown = type(value).__name__ if name == "api_key" else _shown(value)
+            raise _refusal(name, what, shown, fix)
+    for name, kind in _CLASSES.items():
+        value = getattr(agent, name)
+        if not isinstance(value, kind) and not (value is None and name == "sandbox"):
+            raise _refusal(name, f"a {kind.__name__}", _shown(value), _class_fix(kind, value))
+    _check_performers(agent.performers)
+    # A host that runs the tools itself has its own deps.
+    if agent.deps is None and effects.RunTool not in agent.performers:
+        _check_deps(agent.tools)
+    if not Path(agent.cwd).is_dir():
+        msg = f"Agent.cwd must be a directory; got {str(agent.cwd)!r} (make it, or name another one)"
+        raise effects.ConfigError(msg)
+
+
+# What stands in the brackets of a `ToolContext` that needs no deps.
+_NO_DEPS = (None, type(None), object, Any)
+
+
+def _check_deps(tools: Iterable[Tool[..., Any]]) -> None:
+    """Raise `ArgumentError` for a tool that needs deps of its agent, which has none."""
+    for tool in tools:
+        for name in tool.injected:
+            shown = str(tool.function.__annotations__.get(name, "")).rpartition("[")
+            # Looked at as text first: most tools need none, and to evaluate an annotation takes its time.
+            if not shown[1] or shown[2] in {"object]", "Any]", "None]"}:
+                continue
+            needed = _deps_of(tool.function, name)
+            if needed not in _NO_DEPS and not isinstance(needed, TypeVar):
+                what = f"a {getattr(needed, '__name__', needed)}"
+                raise _deps_refusal(what, f"tool {tool.spec.name!r} needs it")
+
+
+def _deps_of(function: Callable[..., object], parameter: str) -> object:
+    """The class of the deps in the annotation of *parameter*; None where it is not a class."""
+    try:
+        kinds = get_args(get_type_hints(function)[parameter])
+    except (NameError, TypeError, KeyError):
+        # A name that type checkers alone know.
+        return None
+    kind = get_origin(kinds[0]) or kinds[0] if kinds else None
+    return kind if isinstance(kind, type) else None
+
+
+def _deps_refusal(what: str, fix: str) -> effects.ArgumentError:
+    return _refusal("deps", what, "None", fix)
+
+
+def _refusal(name: str, what: str, shown: str, fix: str) -> effects.ArgumentError:
+    return effects.ArgumentError(f"Agent.{name} must be {what}; got {shown} ({fix})")
+
+
+def _performers_refusal(what: str, shown: str, fix: str) -> effects.ArgumentError:
+    return _refusal("performers", what, shown, fix)
+
+
+def _class_fix(kind: type, value: object) -> str:
+    """How to write a *kind* instead of *value*."""
+    given: Mapping[object, object] = cast("Any", value) if isinstance(value, Mapping) else {}
+    if kind is effects.Policy and value in tuple(effects.PermissionMode):
+        given = {"mode": str(value)}
+    if value is None:
+        return "leave it out for the usual"
+    fields = [each.alias for each in attrs.fields(cast("Any", kind))]
+    written = [f"{name}={each!r}" for name, each in given.items()] or [f"{fields[0]}=..."]
+    return f"write {kind.__name__}({', '.join(written)})"
+
+
+def _check_performers(given: Performers) -> None:
+    performers: object = given
+    if not isinstance(performers, Mapping):
+        what, fix = "a mapping from types of requests", "write {CallModel: it}"
+        raise _performers_refusal(what, _shown(performers), fix)
+    known = {kind.__name__: kind for kind in get_args(effects.Request)}
+    for key, performer in cast("Mapping[object, object]", performers).items():
+        if key not in known.values():
+            what, shown = "by types of requests", repr(key if isinstance(key, str) else _named(key) or key)
+            name = shown.strip("'")
+            fix = f"write {name} without quotes" if name in known else hint(name, known)
+            raise _performers_refusal(what, shown, fix)
+        if isinstance(performer, type) or not callable(performer):
+            what, fix = "functions or objects to call", "make one, such as ScriptedModel(...)"
+            raise _performers_refusal(what, _shown(performer), fix)
