@@ -272,7 +272,7 @@ def answer(**fields: object) -> HookAnswer:
 
 NO_OBJECT = "its arguments must be a dict, or the JSON text of one; got"
 
-NO_JSON = "it raised ArgumentError: arguments must be a dict"
+NO_JSON = "it raised ArgumentError: HookAnswer.arguments must be a dict"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ NO_JSON = "it raised ArgumentError: arguments must be a dict"
         (lambda _: later(), "it returned something to be awaited: declare it with 'async def'"),
         (
             lambda _: answer(verdict="maybe"),
-            "it raised ConfigError: Verdict must be one of allow, ask, deny;",
+            "it raised ConfigError: HookAnswer.verdict must be one of allow, ask, deny;",
         ),
         (lambda _: answer(reason=5), "its reason must be a str; got 5"),
         (lambda _: answer(context=None), "its context must be a str; got None"),

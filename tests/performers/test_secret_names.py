@@ -114,9 +114,13 @@ def confirm(sure: bool | None = None) -> None:  # noqa: FBT001  # an argument of
 
 
 REFUSED: tuple[tuple[str, Callable[[Any], object], tuple[Any, ...]], ...] = (
-    (r"write \('pin',\)", lambda wrong: Secrets(words=wrong), ("pin",)),
+    (r"write \['pin'\]", lambda wrong: Secrets(words=wrong), ("pin",)),
     ("redact must be a bool", lambda wrong: Secrets(redact=wrong), (None, 0, "no", "yes")),
-    ("secrets is a Secrets", lambda wrong: Agent(secrets=wrong), (True, None, ["pin"], {"pin": "1234"})),
+    (
+        "Agent.secrets must be a Secrets",
+        lambda wrong: Agent(secrets=wrong),
+        (True, None, ["pin"], {"pin": "1234"}),
+    ),
     ("has the methods keep and find", lambda wrong: Agent(vault=wrong), (None, True, {}, Secrets())),
     ("'pin' names no argument; there are: amount", lambda wrong: tool(secrets=wrong)(pay), (["pin"],)),
     ("'sure' is true or false, which", lambda wrong: tool(secrets=wrong)(confirm), (["sure"],)),

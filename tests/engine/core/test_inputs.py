@@ -90,7 +90,7 @@ def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> N
     [
         ({"text": " \n"}, r"the prompt is empty; give text or a file"),
         ({"id": ""}, "id must not be empty; got '' .leave it out"),
-        ({"text": b"look"}, "prompt, id and sender must be text; got b'look'"),
+        ({"text": b"look"}, "the prompt must be text; got b'look'"),
         ({"text": None}, "must be text; got None"),
         ({"id": 7}, "must be text; got 7"),
         ({"sender": None}, "must be text; got None"),
@@ -184,8 +184,8 @@ KINDS = r"change must be SetModel, SetMode or SetThinking"
     ("kind", "field", "wrong", "why"),
     [
         (dict, "mode", "plan", KINDS),
-        (SetMode, "mode", "loud", "PermissionMode must be one of .*; got 'loud'"),
-        (SetMode, "mode", [], r"PermissionMode must be one of .*; got \[\]"),
+        (SetMode, "mode", "loud", "SetMode.mode must be one of .*; got 'loud'"),
+        (SetMode, "mode", [], r"SetMode.mode must be one of .*; got \[\]"),
         (SetModel, "model", 5, KINDS),
         (SetThinking, "tokens", "5", KINDS),
         (SetModel, "model", " ", "cannot apply SetModel.*: a model has a name"),
