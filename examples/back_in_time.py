@@ -32,7 +32,7 @@ async def main() -> None:
     )
     agent = Agent(
         tools=[price, refund],
-        rules=[Rule(verdict="allow", tool="refund")],
+        rules=[Rule("allow", "refund")],
         store=store,
         performers={CallModel: model},
     )

@@ -32,7 +32,7 @@ async def main() -> None:
     agent = Agent(
         tools=[pay],
         hooks=[at_most_a_hundred],
-        rules=[Rule(verdict="deny", tool="pay", where=(("account", "savings"),))],
+        rules=[Rule("deny", "pay", where={"account": "savings"})],
         policy=Policy(concurrency="parallel", on_denial="go_on"),
         store=store,
         performers={CallModel: model},
@@ -44,8 +44,8 @@ async def main() -> None:
 
     rent, food = resting.waiting
     elsewhere = agent.session("household")  # as in another process
-    await elsewhere.approve(food.id, Deny(message="not from this account"), by="Ann")
-    await session.approve(rent.id, Approve(arguments={"account": "rent", "cents": 90}), by="Bob")
+    await elsewhere.approve(food.id, Deny("not from this account"), by="Ann")
+    await session.approve(rent.id, Approve({"account": "rent", "cents": 90}), by="Bob")
     print((await session.resume()).text)
 
     for moment in (await explain(store, "household", rent.call)).moments:

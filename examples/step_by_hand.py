@@ -3,7 +3,7 @@
 from turnwheel import Config, Machine, ModelSpec, ToolSpec
 from turnwheel.effects import CallPiece, ModelFinished, TextPiece, ToolFinished, Usage
 
-config = Config(model=ModelSpec(name="me"), tools=(ToolSpec(name="count", side_effect="read_only"),))
+config = Config(model=ModelSpec("me"), tools=(ToolSpec("count", side_effect="read_only"),))
 machine = Machine.start(config, "How long is README.md?")
 used = Usage(input=20, output=9)
 call = CallPiece(0, "call_0", "count", '{"path": "README.md"}')

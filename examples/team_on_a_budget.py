@@ -23,7 +23,7 @@ from turnwheel.effects import (
 from turnwheel.performers import PerformContext
 
 DOLLAR_A_CALL = Usage(output=1_000)
-PRICE = Price(input=0, output=1_000, source="made up", date="2026-11-21")
+PRICE = Price(0, 1_000, source="made up", date="2026-11-21")
 
 
 @tool(side_effect="read_only")
@@ -54,9 +54,9 @@ async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
 async def main() -> None:
     """Run with 6 dollars: one for the first answer, two for each of two scouts, one for the last."""
     agent = Agent(
-        model=ModelSpec(name="played", price=PRICE),
+        model=ModelSpec("played", price=PRICE),
         tools=[look],
-        children=[ChildSpec(name="scout", description="looks at one place", limits=Limits(usd=2))],
+        children=[ChildSpec("scout", description="looks at one place", limits=Limits(usd=2))],
         limits=Limits(usd=6),
         policy=Policy(concurrency=Concurrency.PARALLEL_READS),
         performers={CallModel: model},
