@@ -72,16 +72,7 @@ def located(
 
 def approval_event(request: str, decision: effects.Decision, at: float, by: str) -> effects.ApprovalGiven:
     """The *decision* on the question *request*, by the approver *by*; checked, since a host made it."""
-    if not isinstance(cast("object", request), str):
-        msg = f"request must be the id of a question; got {type(request).__name__} (write question.id)"
-        raise effects.ArgumentError(msg)
-    if type(decision) not in DECISIONS:
-        # A decision may have a secret in it, and errors end up in logs: only its type is named.
-        kind = type(decision).__name__
-        # The usual mistake of an approver.
-        fix = " (write Approve() for True, Deny() for False)" if kind == "bool" else ""
-        msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}{fix}"
-        raise effects.ArgumentError(msg)
+    _check_kinds(request, decision)
     match decision:
         case effects.Deny():
             decision = _denial(decision)
@@ -99,6 +90,19 @@ def approval_event(request: str, decision: effects.Decision, at: float, by: str)
     answer = effects.ApprovalGiven(at=at, request=request, decision=decision, by=validators.as_text(by, "by"))
     validators.named("the name of who answers", answer.by)
     return answer
+
+
+def _check_kinds(request: object, decision: object) -> None:
+    if not isinstance(request, str):
+        msg = f"request must be the id of a question; got {type(request).__name__} (write question.id)"
+        raise effects.ArgumentError(msg)
+    if type(decision) not in DECISIONS:
+        # A decision may have a secret in it, and errors end up in logs: only its type is named.
+        kind = type(decision).__name__
+        # The usual mistake of an approver.
+        fix = " (write Approve() for True, Deny() for False)" if kind == "bool" else ""
+        msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}{fix}"
+        raise effects.ArgumentError(msg)
 
 
 def _denial(denial: effects.Deny) -> effects.Deny:

@@ -132,10 +132,7 @@ def hook(
     `ConfigError` or `ArgumentError` where it cannot be a hook.
     """
     # Here and not in `make`: without an argument, the decorator gets the function for its place.
-    if not isinstance(cast("object", at), str):
-        shown = getattr(at, "__name__", repr(at))
-        msg = f"{shown!r} is not a place for a hook; write @hook(Hook.PRE_TOOL_USE)"
-        raise ArgumentError(msg)
+    _check_place(at)
 
     def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
@@ -419,6 +416,13 @@ def _spec(
     except ConfigError as error:
         msg = f"hook {name!r}: {error}"
         raise ConfigError(msg) from error
+
+
+def _check_place(at: object) -> None:
+    if not isinstance(at, str):
+        shown = getattr(at, "__name__", repr(at))
+        msg = f"{shown!r} is not a place for a hook; write @hook(Hook.PRE_TOOL_USE)"
+        raise ArgumentError(msg)
 
 
 def _are_strings(*values: object) -> bool:

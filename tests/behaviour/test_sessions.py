@@ -255,7 +255,7 @@ async def test_a_person_may_call_it_otherwise_or_nothing(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-session-has-a-title")
 def test_how_it_gets_its_title_is_one_of_three_ways(stage: Stage) -> None:
-    with pytest.raises(ConfigError, match="Agent.titles must be one of off, inline, model; got 'on'"):
+    with pytest.raises(ConfigError, match=r"Agent\.titles must be one of off, inline, model; got 'on'"):
         stage.agent(titles="on")
 
 

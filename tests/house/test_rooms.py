@@ -40,6 +40,7 @@ PURE_IMPORTS = frozenset(
         "collections",
         "contextlib",  # for suppress
         "decimal",
+        "difflib",  # for a word that is nearly another one
         "enum",
         "fnmatch",
         "functools",
