@@ -1,9 +1,9 @@
 """Whether a call's arguments are whole, valid JSON for its tool's schema."""
 
 # Checks the part of JSON Schema that describes function arguments: types, required and unknown properties,
-# enums, constants, array items, unions and local references. A keyword that is not known here is not
-# checked: the tool's own decoder has the last word. Written here because a transition may import no
-# validator.
+# enums, constants, bounds, patterns, array items, unions and local references. A keyword that is not known
+# here is not checked: the tool's own decoder has the last word. Written here because a transition may import
+# no validator.
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import cast, final
 import attrs
 
 from ...effects.secrets import ANY, Json, is_placeholder
+from .bounds import bound_problem
 
 # Deeper values are refused: no tool takes them, and a reference may point at itself.
 MAX_DEPTH = 64
@@ -171,7 +172,17 @@ def _check(value: Json, schema: Json, place: _SchemaPlace) -> str:
     if isinstance(options := schema.get("anyOf", schema.get("oneOf")), list):
         problems = [_check(value, option, place) for option in options]
         return "" if "" in problems else next(iter(problems), "")
-    return _check_value(value, schema, place) or _check_inside(value, schema, place)
+    return (
+        _check_value(value, schema, place)
+        or _check_inside(value, schema, place)
+        or _check_all(value, schema, place)
+    )
+
+
+def _check_all(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
+    others = schema.get("allOf")
+    problems = [_check(value, other, place) for other in others] if isinstance(others, list) else []
+    return next(filter(None, problems), "")
 
 
 def _check_reference(value: Json, reference: str, place: _SchemaPlace) -> str:
@@ -188,7 +199,8 @@ def _check_value(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> s
         return f"{place} must be one of {json.dumps(allowed)}"
     if "const" in schema and not _same(value, schema["const"]):
         return f"{place} must be {json.dumps(schema['const'])}"
-    return ""
+    unmet = bound_problem(value, schema)
+    return f"{place} {unmet}" if unmet else ""
 
 
 def _same(value: Json, other: Json) -> bool:
@@ -199,9 +211,13 @@ def _same(value: Json, other: Json) -> bool:
 def _check_inside(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
     if isinstance(value, dict):
         return _check_object(value, schema, place)
-    if isinstance(value, list) and "items" in schema:
+    if isinstance(value, list) and ("items" in schema or "prefixItems" in schema):
+        # Of a tuple the first items have schemas of their own, and `items` is for those behind them.
+        first = schema.get("prefixItems")
+        own = first if isinstance(first, list) else []
         for index, item in enumerate(value):
-            if found := _check(item, schema["items"], place.inside(f"[{index}]")):
+            declared = own[index] if index < len(own) else schema.get("items", True)
+            if found := _check(item, declared, place.inside(f"[{index}]")):
                 return found
     return ""
 

@@ -125,7 +125,7 @@ TREE = json.dumps(
         ({"const": 1}, 1.0),
         ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, 1),
         ({"oneOf": [{"type": "string"}, LIST_OF_NAMES]}, ["a"]),
-        ({"minimum": 5}, 1),
+        ({"format": "date"}, 1),
         ({"type": "date"}, "any"),
         (True, "any"),
         ({}, "any"),

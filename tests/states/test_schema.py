@@ -149,6 +149,34 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
         ({"type": "number"}, True, "x must be of type number"),
         ({"type": "boolean"}, False, ""),
         ({"type": ["integer", "null"]}, "a", "x must be of type integer or null"),
+        # bounds, each met and not met
+        ({"minimum": 1, "maximum": 3}, 1, ""),
+        ({"minimum": 1, "maximum": 3}, 3.0, ""),
+        ({"minimum": 1}, 0.5, "x must be at least 1"),
+        ({"maximum": 3}, 4, "x must be at most 3"),
+        ({"exclusiveMinimum": 1}, 1, "x must be more than 1"),
+        ({"exclusiveMaximum": 3}, 3, "x must be less than 3"),
+        ({"exclusiveMinimum": 1, "exclusiveMaximum": 3}, 2, ""),
+        ({"multipleOf": 5}, 7, "x must be a multiple of 5"),
+        ({"multipleOf": 5}, 10, ""),
+        ({"minLength": 2}, "a", "x must have at least 2 characters"),
+        ({"maxLength": 2}, "abc", "x must have at most 2 characters"),
+        ({"minLength": 2, "maxLength": 2}, "ab", ""),
+        ({"minItems": 1}, [], "x must have at least 1 items"),
+        ({"maxItems": 1}, [1, 2], "x must have at most 1 items"),
+        ({"minItems": 1, "maxItems": 1}, [1], ""),
+        ({"minProperties": 1}, {}, "x must have at least 1 properties"),
+        ({"maxProperties": 1}, {"a": 1, "b": 2}, "x must have at most 1 properties"),
+        ({"pattern": "^[A-Z]{3}$"}, "EUR", ""),
+        ({"pattern": "^[A-Z]{3}$"}, "euro", 'x must match "^[A-Z]{3}$"'),
+        ({"pattern": "b"}, "abc", ""),
+        # a tuple, and several schemas at once
+        ({"prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False}, [1, "a"], ""),
+        ({"prefixItems": [{"type": "integer"}], "items": False}, ["a"], "x[0] must be of type integer"),
+        ({"prefixItems": [{"type": "integer"}], "items": False}, [1, 2], "x[1] is not allowed"),
+        ({"prefixItems": [{"type": "integer"}]}, [1, "more"], ""),
+        ({"allOf": [{"type": "integer"}, {"minimum": 2}]}, 1, "x must be at least 2"),
+        ({"allOf": [{"type": "integer"}, {"minimum": 2}]}, 2, ""),
         (True, 1, ""),
         (False, 1, "x is not allowed"),
         # what is not understood is let through
@@ -157,6 +185,16 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
         ({"type": "object", "required": "abc"}, {}, ""),
         ({"anyOf": {"type": "string"}}, 1, ""),
         ({"type": "date"}, 1, ""),
+        ({"minimum": "1", "maximum": True, "exclusiveMinimum": True}, 0, ""),
+        ({"minimum": 1}, True, ""),
+        ({"minimum": 1, "minLength": 3}, None, ""),
+        ({"multipleOf": 0.5}, 0.7, ""),
+        ({"multipleOf": 0}, 1, ""),
+        ({"minLength": None, "maxLength": "0"}, "a", ""),
+        ({"pattern": "(?<name>"}, "a", ""),
+        ({"pattern": 7}, "a", ""),
+        ({"prefixItems": {"type": "string"}}, [1], ""),
+        ({"allOf": {"type": "string"}}, 1, ""),
         ({"$ref": "#/properties/gone"}, 1, ""),
         ({"$ref": "#/$defs/gone/further"}, 1, ""),
         ([], 1, ""),
@@ -207,6 +245,12 @@ def test_what_stands_for_a_secret_is_right_where_one_may_be(
 def test_what_is_inside_of_a_secret_argument_may_be_one_too(secrets: tuple[str, ...], says: str) -> None:
     inside = {"type": "object", "properties": {"keys": {"type": "array", "items": KEY}}}
     assert problem(json.dumps(inside), {"keys": [{"key": HIDDEN}]}, secrets) == says
+
+
+def test_a_placeholder_meets_each_bound_of_a_text() -> None:
+    schema = json.dumps({"properties": {"x": {"type": "string", "maxLength": 3, "pattern": "^a+$"}}})
+    assert problem(schema, {"x": HIDDEN}) == ""
+    assert problem(schema, {"x": f"with {HIDDEN} inside"}) == ""
 
 
 # What is left out

@@ -1,0 +1,75 @@
+"""The bounds that a JSON Schema sets to one value: how large a number is, how long a text, what it matches."""
+
+# Bounds that are no numbers, and patterns that `re` cannot read, are not checked, as other keywords that are
+# not known: the tool's own decoder has the last word.
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from functools import lru_cache
+from typing import TypeGuard
+
+from ...effects.secrets import PLACEHOLDER_MARK, Json
+
+# Keyword: the comparison of a number with the bound, and its words.
+_NUMBER_BOUNDS = {
+    "minimum": (operator.ge, "at least"),
+    "maximum": (operator.le, "at most"),
+    "exclusiveMinimum": (operator.gt, "more than"),
+    "exclusiveMaximum": (operator.lt, "less than"),
+}
+# Type of the value: the keywords of its least and its greatest length, and what is counted.
+_LENGTH_BOUNDS: dict[type, tuple[str, str, str]] = {
+    str: ("minLength", "maxLength", "characters"),
+    list: ("minItems", "maxItems", "items"),
+    dict: ("minProperties", "maxProperties", "properties"),
+}
+
+
+def bound_problem(value: Json, schema: dict[str, Json]) -> str:
+    """What *schema* demands of *value* and it does not meet, such as "must be at least 1"; else empty."""
+    if isinstance(value, bool):
+        return ""
+    if isinstance(value, int | float):
+        return _number_problem(value, schema)
+    # The text that takes the place of a placeholder has another length.
+    if isinstance(value, str) and PLACEHOLDER_MARK in value:
+        return ""
+    if not isinstance(value, str | list | dict):
+        return ""
+    least, most, unit = _LENGTH_BOUNDS[type(value)]
+    if _is_number(bound := schema.get(least)) and len(value) < bound:
+        return f"must have at least {bound} {unit}"
+    if _is_number(bound := schema.get(most)) and len(value) > bound:
+        return f"must have at most {bound} {unit}"
+    return _pattern_problem(value, schema.get("pattern")) if isinstance(value, str) else ""
+
+
+def _is_number(bound: Json) -> TypeGuard[float]:
+    return isinstance(bound, int | float) and not isinstance(bound, bool)
+
+
+def _number_problem(value: float, schema: dict[str, Json]) -> str:
+    for keyword, (meets, words) in _NUMBER_BOUNDS.items():
+        if _is_number(bound := schema.get(keyword)) and not meets(value, bound):
+            return f"must be {words} {bound}"
+    factor = schema.get("multipleOf")
+    # Of integers only: 0.3 is no multiple of 0.1 to a computer.
+    whole = isinstance(factor, int) and isinstance(value, int)
+    return f"must be a multiple of {factor}" if whole and factor > 0 and value % factor else ""
+
+
+def _pattern_problem(value: str, pattern: Json) -> str:
+    searched = _compiled(pattern) if isinstance(pattern, str) else None
+    return "" if searched is None or searched.search(value) else f"must match {json.dumps(pattern)}"
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern)
+    # The dialect of JSON Schema is that of JavaScript, which has a few more forms.
+    except (re.error, RecursionError, OverflowError):
+        return None
