@@ -22,6 +22,7 @@ from .config import (
     ToolSpec as ToolSpec,
 )
 from .errors import (
+    AnswerRefused as AnswerRefused,
     ArgumentError as ArgumentError,
     CallerError as CallerError,
     ConfigError as ConfigError,

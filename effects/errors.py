@@ -12,6 +12,7 @@ Every error of this library, by whose fault it is.
             UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way, or was left
             SessionClosed      (RuntimeError) the session was closed
+            AnswerRefused      (ValueError) a call cannot run with the arguments of an answer
             TooLarge           (ValueError) something is larger than its limit
             QueueFull          (RuntimeError) the input queue is full
         WorldError             something outside failed
@@ -188,6 +189,24 @@ class SessionClosed(CallerError, RuntimeError):
 
     def __str__(self) -> str:
         return f"session {self.session!r} is closed; open it again from its store"
+
+
+@final
+class AnswerRefused(CallerError, ValueError):
+    """
+    A call of *tool* cannot run with the arguments that came as the answer to question *request*.
+
+    *problem* says why: its schema, or a rule that denies. The question stays open.
+    """
+
+    def __init__(self, request: str, tool: str, problem: str) -> None:
+        self.request = request
+        self.tool = tool
+        self.problem = problem
+        super().__init__(request, tool, problem)
+
+    def __str__(self) -> str:
+        return f"invalid arguments for {self.tool!r}: {self.problem}; the question stays open"
 
 
 @final

@@ -22,11 +22,11 @@ from typing import Any, Protocol, final
 import attrs
 
 from ..effects import Effect
-from ..effects.errors import ArgumentError, NoPerformer, WorldError
+from ..effects.errors import AnswerRefused, ArgumentError, NoPerformer, WorldError
 from ..effects.events import Answer, Entered, Event, ModelStreamed, joined
 from ..effects.notices import RunStarted
 from ..effects.requests import AskApproval, Cancel, Request, RunTool, SetTimer, orders_in
-from ..performers.answers import check_answer, failed_answer
+from ..performers.answers import answer_fault, check_answer, failed_answer
 from ..performers.base import (
     LEAVING,
     Clock,
@@ -309,7 +309,7 @@ class Driver:
         It ends when the run is over, is drained, or rests and *wait* is false. *first* are the effects of the
         run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
         waits for it to end. Raises `StoreConflict` where another process drives the session now, and
-        `ArgumentError` where an approver's answer is no decision.
+        `ArgumentError` or `AnswerRefused` where an approver's answer is no decision, or cannot be taken.
         """
         try:
             effects = self.begin(first)
@@ -497,11 +497,13 @@ class Driver:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
         answer: Event | None
-        if isinstance(error, ArgumentError) and isinstance(request, AskApproval):
+        if isinstance(request, AskApproval):
+            error = error or answer_fault(request, task.result(), self.machine.config)
             # An approver that answers `True` is a mistake of the host, and no person's no. The question stays
             # open for an approver that works.
-            self.inbox.close(error)
-            return
+            if isinstance(error, ArgumentError | AnswerRefused):
+                self.inbox.close(error)
+                return
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
             if not task.cancelled():

@@ -9,11 +9,14 @@ from typing import assert_never
 import attrs
 
 from ..effects import events, requests
+from ..effects.config import Config
+from ..effects.errors import AnswerRefused
 from ..effects.events import Event
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
 from ..effects.requests import AskApproval, Request, SetTimer
 from ..states.rules import model_messages
+from .approvals import check_edit
 from .base import noop
 
 # The events that answer each type of request.
@@ -45,6 +48,16 @@ def check_answer(
     fault = TypeError(f"the performer of {type(request).__name__} answered {request.id} with {answer!r}")
     misfit(fault)
     return failed_answer(request, fault, at)
+
+
+def answer_fault(question: AskApproval, answer: object, config: Config) -> AnswerRefused | None:
+    """Why the *answer* of any performer to *question* is not taken; None where it is, or is no decision."""
+    if isinstance(answer, events.ApprovalGiven):
+        try:
+            check_edit(question, answer.decision, config)
+        except AnswerRefused as error:
+            return error
+    return None
 
 
 def failed_answer(  # noqa: PLR0911  # one return for each kind of request

@@ -12,6 +12,7 @@ import attrs
 
 from .. import effects
 from ..effects import validators
+from ..states.batch.permission import edit_fault
 from .base import PerformContext
 from .callables import is_async
 from .worker_pool import WorkerPool
@@ -28,7 +29,8 @@ async def ask(
     """
     Perform `AskApproval` by *approver*, however long it takes; None leaves it to another approver.
 
-    Raises `ArgumentError` for an answer that is no decision: the question stays open, and the run stops.
+    Raises `ArgumentError` for an answer that is no decision, and `AnswerRefused` for one with arguments that
+    cannot run: the question stays open, and the run stops.
     """
     question = located(request, scene.session, scene.run, scene.config)
     decision: object
@@ -44,7 +46,9 @@ async def ask(
     # It stays open, for `Session.approve` from any process.
     if decision is None:
         return None
-    return approval_event(request.id, cast("effects.Decision", decision), scene.clock.now(), "callback")
+    answer = approval_event(request.id, cast("effects.Decision", decision), scene.clock.now(), "callback")
+    check_edit(request, answer.decision, scene.config)
+    return answer
 
 
 def _as_it_is(value: object) -> object:
@@ -103,6 +107,13 @@ def _check_kinds(request: object, decision: object) -> None:
         fix = " (write Approve() for True, Deny() for False)" if kind == "bool" else ""
         msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}{fix}"
         raise effects.ArgumentError(msg)
+
+
+def check_edit(question: effects.AskApproval, decision: effects.Decision, config: effects.Config) -> None:
+    """Raise `AnswerRefused` where the call of *question* cannot run with the arguments of *decision*."""
+    edited = decision.arguments if isinstance(decision, effects.Approve) else ""
+    if edited and (fault := edit_fault(question.tool, edited, config)):
+        raise effects.AnswerRefused(question.id, question.tool, fault)
 
 
 def _denial(denial: effects.Deny) -> effects.Deny:

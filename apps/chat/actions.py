@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import assert_never, final
 
-from ...effects.errors import CallerError, ConfigError, UnknownCall
+from ...effects.errors import AnswerRefused, CallerError, ConfigError, UnknownCall
 from ...effects.records import Change, SetModel
 from ...engine.core.machine import calls_in
 from ..cli.build_settings import switch_problem
@@ -157,7 +157,11 @@ class LineActions:
     async def _reply(self, reply: AnswerLine, started: float) -> None:
         session, by = self._workspace.session, self._face.by
         for question in self._face.questions.named(reply.name, started):
-            await session.approve(question.request, effective_decision(question, reply.decision), by=by)
+            try:
+                await session.approve(question.request, effective_decision(question, reply.decision), by=by)
+            except AnswerRefused:
+                self._face.show(question)
+                raise
 
     async def _edit(self, edit: EditLine, started: float) -> None:
         """Change the arguments: in an editor, on the line, or to those the line has."""
@@ -187,8 +191,8 @@ class LineActions:
             self._changed(question, text)
 
     def _changed(self, question: Question, arguments: str) -> None:
-        tools = {tool.name: tool for tool in self._workspace.agent.config.tools}
-        self._face.show(self._face.questions.edit(question, arguments, tools))
+        config = self._workspace.agent.config
+        self._face.show(self._face.questions.edit(question, arguments, config))
 
 
 async def _in_editor(question: Question, command: tuple[str, ...]) -> str:

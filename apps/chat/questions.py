@@ -7,7 +7,7 @@ from typing import final
 
 import attrs
 
-from ...effects.config import ToolSpec
+from ...effects.config import Config
 from ...effects.errors import ConfigError, UnknownRequest
 from ...effects.events import Approve, ApproveAlways, Decision
 from ...effects.notices import ApprovalRequested
@@ -75,11 +75,11 @@ class Questions:
             raise UnknownRequest(name, names)
         return (self._open[found],)
 
-    def edit(self, question: Question, arguments: str, tools: dict[str, ToolSpec]) -> Question:
+    def edit(self, question: Question, arguments: str, config: Config) -> Question:
         """
-        *question* with new *arguments*; raises `ConfigError` if its tool in *tools* does not accept them.
+        *question* with new *arguments*; raises `ConfigError` if its call cannot run with them under *config*.
         """
-        if wrong := argument_problem(question.tool, arguments, tools):
+        if wrong := argument_problem(question.tool, arguments, config):
             raise ConfigError(wrong)
         # A new `since`: the person must see these arguments before a yes counts.
         changed = attrs.evolve(question, arguments=arguments.strip(), edited=True, since=self._clock())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar, final
 
 import attrs
 
-from ...effects.config import Config, ModelSpec, Steering, ToolSpec
+from ...effects.config import Config, ModelSpec, Steering
 from ...effects.errors import ConfigError, UnknownCall, UnknownRequest
 from ...effects.events import (
     Approve,
@@ -31,7 +31,6 @@ from ...performers.redactor import Redactor, SecretNames
 from ...performers.secrets import MemoryVault
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
-from ..terminal.approval_card import argument_problem
 from ..terminal.call_summary import essence, number
 from ..terminal.notice_lines import change_text
 from ..terminal.terminal import READ_WHEN
@@ -68,8 +67,7 @@ class RemoteSession:
         chosen = self._questions(name)
         # Check all questions first, so that an error leaves none of them answered.
         for question in chosen:
-            if isinstance(decision, Approve) and decision.arguments:
-                self._fit(question, decision.arguments)
+            await self.session.check_answer(question.id, decision)
             if isinstance(decision, ApproveAlways) and question.again:
                 msg = f"{_question_line(question)} may have run; approve it alone, without --always"
                 raise ConfigError(msg)
@@ -89,12 +87,6 @@ class RemoteSession:
         if found is None:
             raise UnknownRequest(name, tuple([short(question.call) for question in waiting]))
         return tuple([question for question in waiting if question.id == found])
-
-    def _fit(self, question: AskApproval, arguments: str) -> None:
-        tools: Mapping[str, ToolSpec] = {tool.name: tool for tool in self.config.tools}
-        if wrong := argument_problem(question.tool, arguments, tools):
-            msg = f"invalid arguments for {question.tool!r}: {wrong}"
-            raise ConfigError(msg)
 
     # Inputs
 

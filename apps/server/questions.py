@@ -14,13 +14,10 @@ from ...engine.journal.entries import Posted, Stepped
 from ...engine.journal.fold import initial_state, read
 from ...performers.approvals import approval_event
 from ...performers.slices import Slices
-from ...states.rules.schema import arguments_of, problem as schema_problem
 from .bodies import ApprovalForAll, ApprovalForOne, Denial
 from .problems import Refused
 
 if TYPE_CHECKING:
-    from ...effects.requests import AskApproval
-    from ...engine.core.machine import Machine
     from ...engine.session.session import Session
     from .bodies import NewDecision
 
@@ -45,29 +42,21 @@ def decision_of(given: NewDecision) -> events.Decision:
             return events.Deny(given.reason or "")
 
 
-def check_decision(decision: events.Decision, asked: AskApproval, machine: Machine) -> None:
-    """Refuse a *decision* with arguments that do not fit the tool of *machine* that was *asked* about."""
-    spec = machine.config.tool(asked.tool)
-    if not isinstance(decision, events.Approve) or not decision.arguments or spec is None:
-        return
-    arguments = arguments_of(decision.arguments)
-    wrong = "no object" if arguments is None else schema_problem(spec.schema, arguments, spec.secrets)
-    if wrong:
-        detail = f"invalid arguments for {asked.tool!r}: {wrong}"
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-
-
 async def approve_all(session: Session, answers: Sequence[tuple[str, events.Decision]], by: str) -> None:
-    """Answer several questions of *session*, all or none. Raises `UnknownRequest` where one is not open."""
-    waiting, machine = {asked.id: asked for asked in session.waiting}, session.machine
+    """
+    Answer several questions of *session*, all or none.
+
+    Raises `UnknownRequest` where one is not open, and `AnswerRefused` where one is not taken.
+    """
+    waiting = [asked.id for asked in session.waiting]
     if len(dict(answers)) < len(answers):
         detail = "a question has two answers; send one for each"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     for request, decision in answers:
         # Of its form, which needs no time.
         approval_event(request, decision, 0, by)
-        if machine is not None and request in waiting:
-            check_decision(decision, waiting[request], machine)
+        if request in waiting:
+            await session.check_answer(request, decision)
     # First those that are not known here: where one is refused, none is given.
     for number, (request, decision) in enumerate(sorted(answers, key=lambda one: one[0] in waiting)):
         try:

@@ -42,7 +42,7 @@ from .given import replacement_of
 from .list_feed import ListFeed, listed_body
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
-from .questions import answers_to, check_decision, decision_of, fate
+from .questions import answers_to, decision_of, fate
 from .views import agent_body, session_body
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class SessionRoutes:
         large=True,
         gives=AnsweredBody,
         keyed=True,
-        unsaid="the arguments do not fit the tool",
+        unsaid="the call cannot run with the arguments: the schema of the tool, or a rule that denies",
     )
     async def answer(self, call: HttpCall) -> AnsweredBody:
         """Answer a question; the run goes on by itself."""
@@ -250,11 +250,8 @@ class SessionRoutes:
         ):
             # A child's question at its parent, which knows whether the child is about to be stopped.
             main = parent if any(each.id == request for each in one.session.waiting) else one
-            asked = next((each for each in main.session.waiting if each.id == request), None)
-            machine = main.session.machine
-            if asked is not None and machine is not None:
-                check_decision(decision, asked, machine)
-            async with self.opens.place(call.names, main, begins=asked is not None):
+            begins = any(each.id == request for each in main.session.waiting)
+            async with self.opens.place(call.names, main, begins=begins):
                 try:
                     await main.session.approve(request, decision, by=call.caller)
                 except UnknownRequest as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
@@ -11,12 +11,13 @@ import attrs
 from rich.cells import cell_len
 from rich.text import Text
 
-from ...effects.config import ToolSpec
+from ...effects.config import Config
 from ...effects.notices import ApprovalRequested
 from ...effects.permissions import Basis, runs_again
 from ...effects.requests import AskApproval
+from ...states.batch.permission import edit_fault
 from ...states.rules.permission import RUN_AGAIN
-from ...states.rules.schema import arguments_of, problem
+from ...states.rules.schema import arguments_of
 from ..cli.option_types import short
 from .call_summary import LEADS_TO, PREVIEWED, PreviewPart, number, preview
 from .sanitize import clean, exact, one_line
@@ -192,10 +193,8 @@ def on_one_line(arguments: str) -> str:
     return json.dumps(json.loads(arguments), ensure_ascii=False)
 
 
-def argument_problem(tool: str, arguments: str, tools: Mapping[str, ToolSpec]) -> str:
-    """Why *arguments* are invalid for *tool*, one of *tools*; empty if they are valid."""
-    values = arguments_of(arguments)
-    if values is None:
+def argument_problem(tool: str, arguments: str, config: Config) -> str:
+    """Why a call of *tool* cannot run with *arguments* under *config*; empty if it can."""
+    if arguments_of(arguments) is None:
         return f"not a JSON object: {one_line(arguments, 60)!r}"
-    spec = tools.get(tool)
-    return "" if spec is None else problem(spec.schema, values)
+    return edit_fault(tool, arguments, config)

@@ -159,7 +159,6 @@ class TerminalApprover:
 
     async def _edit(self, question: Question, scene: PerformContext) -> Question:
         """*question* with valid new arguments; unchanged if the person leaves them as they were."""
-        tools = {tool.name: tool for tool in scene.config.tools}
         text = pretty(question.arguments)
         while True:
             try:
@@ -169,7 +168,7 @@ class TerminalApprover:
                 return question
             if not text.strip() or pretty(text) == pretty(question.arguments):
                 return question
-            wrong = argument_problem(question.tool, text, tools)
+            wrong = argument_problem(question.tool, text, scene.config)
             if not wrong:
                 return attrs.evolve(question, arguments=text.strip(), edited=True)
             self._screen.line(f"{INDENT}{wrong}", "red")

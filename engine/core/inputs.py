@@ -9,6 +9,7 @@ import attrs
 
 from ... import effects
 from ...effects import validators
+from ...performers.approvals import check_edit
 from ...states.batch.batch import Stopping
 from ...states.rules.inputs import refusal
 from ..journal.fold import SessionState
@@ -90,16 +91,18 @@ def check_question(
     answer: effects.ApprovalGiven, state: SessionState, waiting: Iterable[effects.AskApproval]
 ) -> effects.ApprovalGiven:
     """
-    The *answer*, where its question is open in *state*.
+    The *answer*, where its question is open in *state* and the call can run with its arguments.
 
-    Raises `UnknownRequest` with the questions that are *waiting*.
+    Raises `UnknownRequest` with the questions that are *waiting*, and `AnswerRefused`.
     """
+    for question in state.questions:
+        if question.id == answer.request and state.machine is not None:
+            check_edit(question, answer.decision, state.machine.config)
+            return answer
     # Of two people who answer one question the second gets an error, and not the belief that it counted.
-    if answer.request not in [question.id for question in state.questions]:
-        asked = () if state.machine is None else questions(state.machine)
-        call = next((question.call for question in asked if question.id == answer.request), "")
-        raise closed(answer.request, state, call, waiting)
-    return answer
+    asked = () if state.machine is None else questions(state.machine)
+    call = next((question.call for question in asked if question.id == answer.request), "")
+    raise closed(answer.request, state, call, waiting)
 
 
 def closed(

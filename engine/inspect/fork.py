@@ -18,7 +18,7 @@ import attrs
 from ... import effects, states
 from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
 from ...effects.validators import MAX_PROMPT, of_kind, within
-from ...performers.approvals import approval_event
+from ...performers.approvals import approval_event, check_edit
 from ...performers.slices import Slices
 from ..core.codec import encode
 from ..core.inputs import Input, control_event
@@ -210,9 +210,11 @@ def _event(instead: Replacement, replaced: Entry | None, machine: Machine, point
     if isinstance(instead, str):
         return _text_event(effects.clean(instead), event, machine, at, point)
     if isinstance(instead, effects.Decision):
-        request = _question(event, machine, point.at)
+        question = _question(event, machine, point.at)
         # The journal names the fork as the approver: no person gave this answer.
-        return approval_event(request, instead, at, by=f"a fork at step {point.at}")
+        answer = approval_event(question.id, instead, at, by=f"a fork at step {point.at}")
+        check_edit(question, answer.decision, machine.config)
+        return answer
     if isinstance(instead, effects.Change):
         # By the run's own configuration: this process may offer other models than that run had.
         return control_event(instead, machine.config, at, point.new_id(), machine)
@@ -262,14 +264,14 @@ def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
     return {request: RESULTS[type(call.phase)] for call in running for request in call.open}
 
 
-def _question(event: Event | None, machine: Machine, at: int) -> str:
+def _question(event: Event | None, machine: Machine, at: int) -> effects.AskApproval:
     """The question that a decision in place of *event* answers: the same one, or the only one."""
-    asked = [question.id for question in questions(machine)]
+    asked = {question.id: question for question in questions(machine)}
     if isinstance(event, effects.ApprovalGiven) and event.request in asked:
-        return event.request
+        return asked[event.request]
     # The only open question is meant, also where another step stood. Between two, a guess could let the wrong
     # call run.
     if len(asked) != 1:
         msg = f"instead=decision needs an open question at step {at}; open: {', '.join(asked) or 'none'}"
         raise effects.ConfigError(msg)
-    return asked[0]
+    return next(iter(asked.values()))

@@ -19,6 +19,7 @@ import attrs
 
 from ...effects.config import Config, ToolKind
 from ...effects.errors import (
+    AnswerRefused,
     ArgumentError,
     ConfigError,
     NewerVersion,
@@ -345,9 +346,9 @@ class _Run:
             answer = await self._answered()
         except SessionClosed:
             return None
-        except (NewerVersion, ArgumentError, StoreError, StoreConflict) as error:
+        except (NewerVersion, AnswerRefused, ArgumentError, StoreError, StoreConflict) as error:
             # A failure would be final for the parent. It stops instead, for a process of the newer version,
-            # for one whose approver answers with a decision, or for the time when the store is well again.
+            # for a decision that the question can have, or for the time when the store is well again.
             self._abort(error)
             raise
         except WorldError as error:

@@ -18,7 +18,15 @@ from ...display.notebook import Card, Displayed
 from ...display.rendering import line_of, spent_of, state_line
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict
-from ...effects.events import Approve, ControlReceived, Decision, Interrupted, UserSent, UserSteered
+from ...effects.events import (
+    ApprovalGiven,
+    Approve,
+    ControlReceived,
+    Decision,
+    Interrupted,
+    UserSent,
+    UserSteered,
+)
 from ...effects.history import History
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
@@ -485,8 +493,9 @@ class Session(Displayed):
         Answer the open question *request* with *decision*: `Approve`, `ApproveAlways` or `Deny`.
 
         It may be a child's question. A resting run reads the answer when it is resumed, in any process. *by*
-        names the approver, in free words. Raises `UnknownRequest` where the question is not open, and
-        `ArgumentError` for an invalid decision.
+        names the approver, in free words. Raises `UnknownRequest` where the question is not open,
+        `ArgumentError` for an invalid decision, and `AnswerRefused` for arguments with which the call cannot
+        run; the question stays open then.
         """
         await look_at(self._environment.clock)
         # Checked before the session is read: a mistake of the caller does not depend on its state.
@@ -498,16 +507,26 @@ class Session(Displayed):
             await child.approve(request, decision, by=by)
             return
 
-        def check() -> None:
-            check_question(answer, self._log.state, self.waiting)
-
         if self._environment.redactor is not None:
-            # Refused before a vault is asked, which would keep the secrets of the answer.
-            await self._worker.post(check)
+            # Refused before a vault is asked, which would keep the secrets of the answer. And a placeholder
+            # would fit the schema where the secret does not.
+            await self._worker.post(lambda: self._check(answer))
             # A person may edit arguments, and so type a secret, which must not reach the store. Outside the
             # lock: a vault may take long.
             answer = await self._environment.redactor.answer(answer, self._log.state.questions)
         await self._worker.post(lambda: check_question(answer, self._log.state, self.waiting))
+
+    async def check_answer(self, request: str, decision: Decision) -> None:
+        """Raise what `approve` would raise, and answer nothing: before several answers, all or none."""
+        answer = approval_event(request, decision, self._now(), "")
+        await self.load()
+        if (child := self._worker.children.asking(request, self.waiting)) is not None:
+            await child.check_answer(request, decision)
+        else:
+            self._check(answer)
+
+    def _check(self, answer: ApprovalGiven) -> None:
+        check_question(answer, self._log.state, self.waiting)
 
     async def control(self, change: Change) -> None:
         """

@@ -95,11 +95,31 @@ def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...], co
     if spec is None:
         # What was offered and is still there: neither what has gone since nor what has come would run.
         return model_messages.not_found(wish.name, tuple([name for name in offered if config.tool(name)]))
+    found = _misfit(wish, spec)
+    return model_messages.invalid_arguments(wish.name, found) if found else ""
+
+
+def _misfit(wish: ToolCall, spec: ToolSpec) -> str:
     arguments = arguments_of(wish.arguments)
     if arguments is None:
-        return model_messages.invalid_arguments(wish.name, "they are no valid JSON object")
-    found = problem(spec.schema, arguments, spec.secrets)
-    return model_messages.invalid_arguments(wish.name, found) if found else ""
+        return "they are no valid JSON object"
+    return problem(spec.schema, arguments, spec.secrets)
+
+
+def edit_fault(tool: str, edited: str, config: Config) -> str:
+    """Why a call of *tool* would not run with the arguments that a person *edited*; empty where it would."""
+    # Told to the person while the question is open. What depends on more than the arguments is left to the
+    # machine when the call starts: the mode, hooks, and what a path reaches or a command runs.
+    spec = config.tool(tool)
+    if spec is None:
+        return ""
+    call = Call(call=ToolCall(id="", wire_id="", name=tool, arguments=edited))
+    if found := _misfit(call.call, spec):
+        return found
+    arguments = arguments_of(completed(call, spec).call.arguments) or {}
+    rules = PermissionPolicy(mode=PermissionMode.DEFAULT, rules=config.rules)
+    denied = rules.denial(spec, arguments)
+    return f"denied by the rule {denied.detail!r}" if _denies(denied) else ""
 
 
 def completed(call: Call, spec: ToolSpec) -> Call:
@@ -346,9 +366,10 @@ def _denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, 
 
 def approved(call: Call, phase: phases.Asked, edited: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call*, to which a person said yes, with their arguments where they *edited* them."""
-    # No second question is asked: arguments that do not fit are an error result, since the person has had
-    # their say and the model can try again. Denials are looked up when it starts. The history keeps what
-    # the model wrote; the model sees in the result what ran.
+    # Edited arguments are refused where they are given (`edit_fault`). Those of another journal may not fit,
+    # nor those of this one under another configuration: that is an error result, and no second question.
+    # Denials are looked up when it starts. The history keeps what the model wrote; the model sees in the
+    # result what ran.
     if edited:
         call = call.given(edited)
     tell_judged(call, said_yes(edited), draft)

@@ -1,4 +1,4 @@
-"""The bounds that a JSON Schema sets to one value: how large a number is, how long a text, what it matches."""
+"""The bounds that a JSON Schema sets to a value: the range of a number, the length and pattern of a text."""
 
 # Bounds that are no numbers, and patterns that `re` cannot read, are not checked, as other keywords that are
 # not known: the tool's own decoder has the last word.
@@ -30,21 +30,27 @@ _LENGTH_BOUNDS: dict[type, tuple[str, str, str]] = {
 
 def bound_problem(value: Json, schema: dict[str, Json]) -> str:
     """What *schema* demands of *value* and it does not meet, such as "must be at least 1"; else empty."""
-    if isinstance(value, bool):
-        return ""
-    if isinstance(value, int | float):
-        return _number_problem(value, schema)
-    # The text that takes the place of a placeholder has another length.
-    if isinstance(value, str) and PLACEHOLDER_MARK in value:
-        return ""
-    if not isinstance(value, str | list | dict):
-        return ""
+    match value:
+        case None | bool():
+            return ""
+        case int() | float():
+            return _number_problem(value, schema)
+        # The secret that takes the place of a placeholder has another length.
+        case str() if PLACEHOLDER_MARK in value:
+            return ""
+        case str():
+            return _length_problem(value, schema) or _pattern_problem(value, schema.get("pattern"))
+        case _:
+            return _length_problem(value, schema)
+
+
+def _length_problem(value: str | list[Json] | dict[str, Json], schema: dict[str, Json]) -> str:
     least, most, unit = _LENGTH_BOUNDS[type(value)]
     if _is_number(bound := schema.get(least)) and len(value) < bound:
         return f"must have at least {bound} {unit}"
     if _is_number(bound := schema.get(most)) and len(value) > bound:
         return f"must have at most {bound} {unit}"
-    return _pattern_problem(value, schema.get("pattern")) if isinstance(value, str) else ""
+    return ""
 
 
 def _is_number(bound: Json) -> TypeGuard[float]:
@@ -57,8 +63,9 @@ def _number_problem(value: float, schema: dict[str, Json]) -> str:
             return f"must be {words} {bound}"
     factor = schema.get("multipleOf")
     # Of integers only: 0.3 is no multiple of 0.1 to a computer.
-    whole = isinstance(factor, int) and isinstance(value, int)
-    return f"must be a multiple of {factor}" if whole and factor > 0 and value % factor else ""
+    if isinstance(factor, int) and isinstance(value, int) and factor > 0 and value % factor:
+        return f"must be a multiple of {factor}"
+    return ""
 
 
 def _pattern_problem(value: str, pattern: Json) -> str:

@@ -268,7 +268,7 @@ async def test_only_a_key_of_the_question_answers_it(other: str) -> None:
 def test_a_yes_to_edited_arguments_says_which() -> None:
     questions = asked("1")
     (question,) = questions.named("", 9.0)
-    edited = questions.edit(question, '{"a": 1}', {})
+    edited = questions.edit(question, '{"a": 1}', Config(model=ModelSpec(name="m")))
     assert questions.open == (edited,)
     assert effective_decision(edited, Approve()) == Approve(arguments='{"a": 1}')
     assert effective_decision(edited, Deny()) == Deny()
@@ -276,7 +276,7 @@ def test_a_yes_to_edited_arguments_says_which() -> None:
     with pytest.raises(ConfigError, match="does not cover edited arguments"):
         effective_decision(edited, ApproveAlways())
     with pytest.raises(ConfigError, match="not a JSON object"):
-        questions.edit(question, "[]", {})
+        questions.edit(question, "[]", Config(model=ModelSpec(name="m")))
 
 
 def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.errors import ArgumentError, UnknownRequest
-from turnwheel.effects.events import Decision, Failure
+from turnwheel.effects.errors import AnswerRefused, ArgumentError, UnknownRequest
+from turnwheel.effects.events import ApprovalGiven, Decision, Failure
 from turnwheel.effects.history import CallPiece
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import Outcome, StopReason
@@ -132,6 +133,59 @@ async def test_an_answer_that_is_no_decision_is_an_error_at_once(stage: Stage, w
     """It is a mistake of the host and no person's no: the question stays open for an approver that works."""
     session = stage.session(calls(("pay", {"amount": 7})), says("done"), approver=lambda _: wrong)
     with pytest.raises(ArgumentError, match=r"Approve\(\), ApproveAlways\(\) or Deny\(\); got"):
+        await session.run("go")
+    assert [question.tool for question in session.waiting] == ["pay"]
+    await session.approve(session.waiting[0].id, Approve())
+    assert ((await session.resume()).text, stage.ran) == ("done", ["pay 7"])
+
+
+NO_FIVE = Rule(verdict="deny", tool="pay", where=(("amount", "5"),))
+# Arguments with which a call of `pay` cannot run, and why not.
+UNFIT = [
+    (Approve(arguments={"amount": "much"}), "amount must be of type integer"),
+    (Approve(arguments={"numbr": 7}), "numbr is not a parameter; there are: amount"),
+    (Approve(arguments="no object"), "they are no valid JSON object"),
+    (Approve(arguments={"amount": 5}), "denied by the rule 'deny pay:amount=5'"),
+]
+
+
+@pytest.mark.behaviour("a-person-may-change-the-arguments")
+@pytest.mark.parametrize(("decision", "why"), UNFIT)
+async def test_arguments_that_cannot_run_are_refused_and_the_question_stays_open(
+    stage: Stage, decision: Decision, why: str
+) -> None:
+    """In any process: the schema and the rules of the run are in its journal."""
+    session = stage.session(calls(("pay", {"amount": 7})), says("done"), rules=[NO_FIVE])
+    [question] = (await session.run("go")).waiting
+    before = len(await stage.store.load("s"))
+    for who in (session, await stage.session().load()):
+        with pytest.raises(AnswerRefused) as refused:
+            await who.approve(question.id, decision)
+        assert (refused.value.request, refused.value.tool, refused.value.problem) == (question.id, "pay", why)
+        with pytest.raises(AnswerRefused):
+            await who.check_answer(question.id, decision)
+        assert [one.id for one in who.waiting] == [question.id]
+    assert len(await stage.store.load("s")) == before
+    await session.check_answer(question.id, Approve(arguments={"amount": 2}))
+    await session.approve(question.id, Approve(arguments={"amount": 2}))
+    assert ((await session.resume()).text, stage.ran) == ("done", ["pay 2"])
+
+
+@pytest.mark.behaviour("a-callback-may-answer")
+@pytest.mark.parametrize(("decision", "why"), UNFIT)
+@pytest.mark.parametrize("performer", [True, False])
+async def test_arguments_of_a_callback_that_cannot_run_are_an_error_and_the_question_stays_open(
+    stage: Stage, decision: Decision, why: str, *, performer: bool
+) -> None:
+    async def performs(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
+        return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=decision)
+
+    settings: dict[str, Any] = {"approver": lambda _: decision}
+    if performer:
+        settings = {"performers": {AskApproval: performs}}
+    script = (calls(("pay", {"amount": 7})), says("done"))
+    session = stage.session(*script, rules=[NO_FIVE], **settings)
+    with pytest.raises(AnswerRefused, match=re.escape(why)):
         await session.run("go")
     assert [question.tool for question in session.waiting] == ["pay"]
     await session.approve(session.waiting[0].id, Approve())

@@ -42,6 +42,10 @@ SAID = [
     (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
     (errors.UnknownRun("r3", ("r1", "r2")), "no run 'r3' in this session; there are: 'r1', 'r2'"),
     (
+        errors.AnswerRefused("r-1", "pay", "amount is missing"),
+        "invalid arguments for 'pay': amount is missing; the question stays open",
+    ),
+    (
         errors.TooLarge("the text of a prompt", 5_000_000, 4_000_000, "characters"),
         "the text of a prompt has 5,000,000 characters, and may have 4,000,000",
     ),

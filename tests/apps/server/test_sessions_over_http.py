@@ -10,7 +10,7 @@ import pytest
 from support.http_server import scripted, serving
 from support.patience import PATIENCE
 
-from turnwheel import ChildSpec, MemoryStore, Policy
+from turnwheel import ChildSpec, MemoryStore, Policy, Rule
 from turnwheel.apps.server.limits import ServerLimits
 from turnwheel.effects.config import Concurrency
 from turnwheel.engine.core.codec import encode
@@ -149,6 +149,24 @@ async def test_what_is_malformed_is_refused_and_changes_nothing() -> None:
         for query in ("limit=0", "limit=x", "cursor=-1", "limit=1000000000000000000000"):
             await server.get(f"/api/sessions?{query}", 422)
         assert await server.get("/api/sessions/s") == before
+
+
+async def test_arguments_that_cannot_run_are_refused_with_the_reason() -> None:
+    rules = [Rule(verdict="deny", tool="pay", where=(("amount", "9"),))]
+    async with serving(scripted(PAY, says("Paid."), rules=rules)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        for arguments, why in (
+            ({"amount": 1, "numbr": 7}, "numbr is not a parameter; there are: amount"),
+            ({"amount": 9}, "denied by the rule 'deny pay:amount=9'"),
+        ):
+            answer = {"decision": "approve", "arguments": arguments}
+            refused = await server.post(f"/api/sessions/s/questions/{asked['id']}", answer, 422)
+            assert refused["detail"] == f"invalid arguments for 'pay': {why}; the question stays open"
+            assert await server.question("s") == asked
+        answer = {"decision": "approve", "arguments": {"amount": 7}}
+        await server.post(f"/api/sessions/s/questions/{asked['id']}", answer)
+        assert (await server.done("s"))["reason"] == "end_turn"
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,16 @@ async def test_a_question_gets_another_answer(
     assert getattr(answered.event, "by", "") == f"a fork at step {number}"
 
 
+async def test_arguments_that_cannot_run_are_refused_for_a_fork() -> None:
+    shop = Shop(PAYS[0])
+    async with shop.session() as session:
+        await session.run("pay")
+        end = len(await shop.store.load("s"))
+        with pytest.raises(errors.AnswerRefused, match="'pay': amount must be of type integer"):
+            await session.fork("f", at=end, instead=Approve(arguments={"amount": "much"}))
+    assert [row.session for row in await listed(shop.store)] == ["s"]
+
+
 async def test_a_session_that_rests_is_forked_both_ways() -> None:
     shop = Shop(PAYS[0])
     async with shop.session() as session:

@@ -161,6 +161,14 @@ async def test_a_run_rests_on_its_childs_question(
     assert later.result().spent.usage == usage.Usage(input=40, output=20)
 
 
+async def test_arguments_that_do_not_fit_a_childs_tool_leave_its_question_open(house: House) -> None:
+    session = await rests(house)
+    for who in (session, await house.process().load()):
+        with pytest.raises(errors.AnswerRefused, match="'pay': amount must be of type integer"):
+            await who.approve(who.waiting[0].id, Approve(arguments={"amount": "much"}))
+        assert asked(who) == ['pay {"amount": 5}']
+
+
 @pytest.mark.parametrize("where", ["house", "home"])
 async def test_the_same_object_goes_on_with_a_run_that_rested(
     where: str, request: pytest.FixtureRequest

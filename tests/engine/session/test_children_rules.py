@@ -124,6 +124,9 @@ class Kid:
     async def approve(self, request: str, decision: Decision = Deny(), *, by: str = "") -> None:  # noqa: B008  # a frozen value
         self._do((request, decision, by))
 
+    async def check_answer(self, request: str, decision: Decision) -> None:
+        self._do((request, decision))
+
     async def drain(self, within: float | None = None) -> None:
         self._do(within)
 

@@ -31,7 +31,7 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.errors import AnswerRefused, ConfigError
 from turnwheel.effects.events import (
     ApprovalGiven,
     Failure,
@@ -681,8 +681,8 @@ async def test_a_secret_that_a_person_puts_into_a_call_is_hidden_before_it_is_ke
 
 @pytest.mark.parametrize(
     "decision",
-    [BOB, Approve(arguments="no JSON"), ApproveAlways(where=(("password", KEY),))],
-    ids=["arguments", "no JSON", "always"],
+    [BOB, ApproveAlways(where=(("password", KEY),))],
+    ids=["arguments", "always"],
 )
 async def test_a_secret_that_would_be_lost_on_its_way_is_refused(
     desk: Desk, store: MemoryStore, decision: Any
@@ -697,6 +697,22 @@ async def test_a_secret_that_would_be_lost_on_its_way_is_refused(
     given = json.dumps({"user": "bob", "password": stands})
     await session.approve(question, Approve(arguments=given))  # nothing in it is new
     assert not session.waiting
+
+
+@pytest.mark.parametrize("given", [{"user": "bob", "password": KEY, "pin": "x4711"}, {"pasword": KEY}])
+async def test_a_secret_that_does_not_fit_is_refused_before_a_vault_has_it(
+    desk: Desk, store: MemoryStore, given: dict[str, object]
+) -> None:
+    """A placeholder would fit where the secret does not, and the error tells no value."""
+    shelf = Shelf()
+    _, question = await desk.rests(store, shelf)
+    before = dict(shelf.kept)
+    session = desk.agent(store=store, vault=shelf, tools=desk.asked).session("s")
+    with pytest.raises(AnswerRefused, match="invalid arguments for 'log_in'") as caught:
+        await session.approve(question, Approve(arguments=given))
+    assert KEY not in str(caught.value)
+    assert "x4711" not in str(caught.value)
+    assert ([each.id for each in session.waiting], shelf.kept) == ([question], before)
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel", "fork"])
