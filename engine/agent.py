@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from asyncio import CancelledError, gather, timeout
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
 from glob import escape
@@ -441,18 +441,20 @@ class Agent(Generic[Deps_co, Output_co]):
         faults = FaultLog(session=session, redact=redactor.logged)
         await self._host.tell(effects.Hook.SESSION_END, told(reason=reason), faults)
 
-    async def run(self, prompt: str) -> Result[Output_co]:
+    async def run(self, prompt: str, *, files: Sequence[effects.Binary] = ()) -> Result[Output_co]:
         """
         Run once, in a session of its own, until the end or until it rests on a question.
+
+        The model reads *files*, pictures and documents, with the *prompt*.
 
         With a store, ``agent.session(result.session)`` answers and goes on. Without a store and an approver,
         a call that needs approval is denied. Where the caller is cancelled or its time is out, the run ends
         `aborted`, with its account in the store.
         """
         async with self._once() as session:
-            return cast("Result[Output_co]", await session.run(prompt))
+            return cast("Result[Output_co]", await session.run(prompt, files=files))
 
-    def stream(self, prompt: str) -> AgentStream:
+    def stream(self, prompt: str, *, files: Sequence[effects.Binary] = ()) -> AgentStream:
         """
         As `run`, yielding notices as they come. Leaving early ends the run `aborted`.
 
@@ -460,11 +462,13 @@ class Agent(Generic[Deps_co, Output_co]):
         """
         # Here and not where it is iterated: the traceback then shows the line that is wrong.
         as_text(prompt, "the prompt")
-        return AgentStream(self._notices(prompt))
+        return AgentStream(self._notices(prompt, files))
 
-    async def _notices(self, prompt: str) -> AsyncGenerator[effects.Notice, None]:
+    async def _notices(
+        self, prompt: str, files: Sequence[effects.Binary]
+    ) -> AsyncGenerator[effects.Notice, None]:
         # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
-        async with self._once() as session, aclosing(session.stream(prompt)) as notices:
+        async with self._once() as session, aclosing(session.stream(prompt, files=files)) as notices:
             async for notice in notices:
                 yield notice
 
@@ -489,13 +493,13 @@ class Agent(Generic[Deps_co, Output_co]):
             # In any case: a run that rests is in the store by now, or denied its questions.
             await session.close()
 
-    def run_sync(self, prompt: str) -> Result[Output_co]:
+    def run_sync(self, prompt: str, *, files: Sequence[effects.Binary] = ()) -> Result[Output_co]:
         """`run` for callers that are not async; inside a running event loop it blocks that loop."""
         from .sync import run_in_thread  # noqa: PLC0415  # needs threads, which others do not
 
         async def once() -> Result[Output_co]:
             try:
-                return await self.run(prompt)
+                return await self.run(prompt, files=files)
             finally:
                 # Connections belong to the event loop they were made in, which ends here. A store does not.
                 await self._models.aclose()

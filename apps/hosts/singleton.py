@@ -10,6 +10,8 @@ from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed
 from ...engine.session.poller import Poller, Waiter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...effects.messages import Binary
     from ...engine.session.session import Session
     from ...engine.session.subscription import Subscription
@@ -53,7 +55,7 @@ class Singleton:
         channel: str = "",
         group: str = "",
         sender: str = "",
-        files: tuple[Binary, ...] = (),
+        files: Sequence[Binary] = (),
         id: str | None = None,  # noqa: A002  # the word of sessions
     ) -> str:
         """

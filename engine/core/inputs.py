@@ -28,13 +28,26 @@ def _sender(value: object) -> str:
     return validators.as_text(value, "the sender of a prompt")
 
 
+def _as_files(files: object) -> tuple[effects.Binary, ...]:
+    """*files* as a tuple; raises `ArgumentError` where they are no list or tuple of `Binary`."""
+    if not isinstance(files, list | tuple):
+        msg = f"files must be a list or tuple of Binary; got {files!r:.200}"
+        raise effects.ArgumentError(msg)
+    for file in cast("list[object]", files):
+        # No path is read: the file of a worker on another machine is not that of the caller.
+        if not (isinstance(file, effects.Binary) and isinstance(file.data, bytes)):
+            msg = f"files must hold Binary(media_type=..., data=bytes); got {file!r:.200} (read a path first)"
+            raise effects.ArgumentError(msg)
+    return tuple(files)
+
+
 @attrs.frozen(kw_only=True)
 class Input:
     """A text with its *files*; *id* is the sender's own, *sender* names the person and the channel."""
 
     text: str = attrs.field(converter=_text)
     id: str = attrs.field(converter=_id)
-    files: tuple[effects.Binary, ...] = attrs.field(default=(), validator=validators.tuple_of(effects.Binary))
+    files: tuple[effects.Binary, ...] = attrs.field(default=(), converter=_as_files)
     sender: str = attrs.field(default="", converter=_sender)
 
     def __attrs_post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, final
 
@@ -210,9 +210,9 @@ class SpokenSession(Protocol):
 
     id: str
 
-    async def send(self, text: str, *, files: tuple[Binary, ...], id: str, start: bool) -> str: ...
+    async def send(self, text: str, *, files: Sequence[Binary], id: str, start: bool) -> str: ...
     async def steer(
-        self, text: str, how: Steering | None, *, files: tuple[Binary, ...], id: str, start: bool
+        self, text: str, how: Steering | None, *, files: Sequence[Binary], id: str, start: bool
     ) -> str: ...
     async def control(self, change: Change) -> None: ...
     async def interrupt(self) -> None: ...

@@ -12,7 +12,7 @@ from .followed import Followed
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
+    from collections.abc import AsyncGenerator, Awaitable, Sequence
     from decimal import Decimal
 
     from ...effects.config import Steering
@@ -103,7 +103,7 @@ class Handle:
 
     # Inputs
 
-    async def send(self, text: str, *, files: tuple[Binary, ...] = (), id: str | None = None) -> str:
+    async def send(self, text: str, *, files: Sequence[Binary] = (), id: str | None = None) -> str:
         """As `Session.send`; the run that answers is one of this handle, and begins here if none goes on."""
         name = self._worker.environment.new_id() if id is None else id
         return await self._sent(name, self._speaks.send(text, files=files, id=name, start=True))
@@ -113,7 +113,7 @@ class Handle:
         text: str,
         how: Steering | None = None,
         *,
-        files: tuple[Binary, ...] = (),
+        files: Sequence[Binary] = (),
         id: str | None = None,
     ) -> str:
         """As `Session.steer`; once the run has ended, as `send`."""

@@ -9,7 +9,7 @@ answers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, cast, final
@@ -310,7 +310,7 @@ class Session(Displayed):
     # Running it
 
     async def run(
-        self, prompt: str, *, files: tuple[Binary, ...] = (), id: str | None = None, wait: bool = False
+        self, prompt: str, *, files: Sequence[Binary] = (), id: str | None = None, wait: bool = False
     ) -> Result:
         """
         Run the agent on *prompt* and *files* to its end, or until it rests on a question.
@@ -363,7 +363,7 @@ class Session(Displayed):
         # Without a prompt of its own (`resume`) it is the latest run.
         return runs.result or self.result()
 
-    def start(self, prompt: str | None = None, *, files: tuple[Binary, ...] = ()) -> Handle:
+    def start(self, prompt: str | None = None, *, files: Sequence[Binary] = ()) -> Handle:
         """
         As `stream`, in the background: the handle has the notices, the account and the result.
 
@@ -379,7 +379,7 @@ class Session(Displayed):
         self,
         prompt: str | None = None,
         *,
-        files: tuple[Binary, ...] = (),
+        files: Sequence[Binary] = (),
         id: str | None = None,
         wait: bool = False,
         takeover: bool = False,
@@ -426,7 +426,7 @@ class Session(Displayed):
         self,
         text: str,
         *,
-        files: tuple[Binary, ...] = (),
+        files: Sequence[Binary] = (),
         id: str | None = None,
         sender: str = "",
         start: bool = False,
@@ -450,7 +450,7 @@ class Session(Displayed):
         text: str,
         how: Steering | None = None,
         *,
-        files: tuple[Binary, ...] = (),
+        files: Sequence[Binary] = (),
         id: str | None = None,
         start: bool = False,
     ) -> str:
@@ -567,7 +567,7 @@ class Session(Displayed):
         # Journaled for a run in another process, or for the next `resume`.
         await self._worker.post(lambda: stop(at=self._now()) if self.unfinished else None)
 
-    def _input(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
+    def _input(self, text: str, files: Sequence[Binary], name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.
         known = self._environment.new_id() if name is None else name
         return Input(text=text, files=files, id=known, sender=sender)

@@ -40,7 +40,7 @@ from turnwheel.effects.config import Compaction, Config, Loops, OnLost, Retries,
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
-from turnwheel.effects.messages import Outcome, StopReason
+from turnwheel.effects.messages import Binary, Outcome, StopReason
 from turnwheel.effects.notices import TextDelta, ToolOutput
 from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Purpose, RunTool, SetTimer
@@ -81,6 +81,28 @@ async def test_an_empty_last_answer_is_the_text_of_a_result() -> None:
 async def test_run_sync_works_where_a_loop_runs_already() -> None:
     agent, _ = scripted(says("hi"), says("again"))
     assert [agent.run_sync("go").text, agent.run_sync("go").text] == ["hi", "again"]
+
+
+async def test_files_come_with_the_prompt_in_every_way_to_run() -> None:
+    picture = Binary(media_type="image/png", data=b"png", name="cat.png")
+    agent, model = scripted(*[says("a cat")] * 8)
+    await agent.run("look", files=[picture])
+    agent.run_sync("look", files=(picture,))
+    async for _ in agent.stream("look", files=[picture]):
+        pass
+    async with agent.session() as session:
+        await session.run("look", files=[picture])
+        async for _ in session.stream("look", files=[picture]):
+            pass
+        await session.send("look", files=[picture])
+        await session.resume()
+        await session.steer("look", files=[picture])
+        await session.resume()
+        async with session.start("look", files=[picture]) as handle:
+            await handle.wait()
+    assert [shown[-1].parts[1:] for shown in model.seen] == [(picture,)] * 8
+    with pytest.raises(ArgumentError, match="got 'cat'"):
+        await agent.run("look", files=["cat"])  # type: ignore[list-item]  # the mistake
 
 
 ELSEWHERE = "or pass api_key, or the base_url (--base-url) of another server"

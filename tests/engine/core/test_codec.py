@@ -47,6 +47,7 @@ def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> Non
     member = data.draw(st.sampled_from(get_args(union)))
     word = data.draw(st.from_type(member))
 
+    assert json.loads(encode(word, union))["type"] == member.__name__
     assert word == decode(encode(word, union), union)
     assert encode(word) == encode(word, union)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -71,6 +71,8 @@ def test_a_prompt_and_a_steer_have_their_sender_time_and_files() -> None:
         *expected,
     )
     assert Input(text="", id="m1", files=(PICTURE,)).sent(0.0).files == (PICTURE,)
+    # A list stays no list: what is journaled does not change with it.
+    assert Input(text="", id="m1", files=cast("Any", [PICTURE])).files == (PICTURE,)
 
 
 def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> None:
@@ -96,9 +98,10 @@ def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> N
         ({"sender": None}, "must be text; got None"),
         ({"id": "x" * 1_001}, "the id of a prompt has 1,001 characters"),
         ({"sender": "x" * 1_001}, "the sender of a prompt has 1,001 characters"),
-        ({"files": PICTURE}, "Input.files must be a tuple of Binary; got Binary"),
-        ({"files": [PICTURE]}, "Input.files must be a tuple of Binary"),
-        ({"files": ("cat.png",)}, r"got \('cat.png',\)"),
+        ({"files": PICTURE}, "files must be a list or tuple of Binary; got Binary"),
+        ({"files": "cat.png"}, "files must be a list or tuple of Binary; got 'cat.png'"),
+        ({"files": ["cat.png"]}, r"files must hold Binary\(media_type=..., data=bytes\); got 'cat.png'"),
+        ({"files": (Binary(media_type="a/b", data=cast("bytes", "x")),)}, "files must hold Binary"),
     ],
 )
 def test_a_wrong_prompt_is_refused_with_its_value(wrong: dict[str, Any], why: str) -> None:
