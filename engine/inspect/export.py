@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...effects.messages import Message, Role
+from ...effects.messages import Message, Role, ToolResult
 from ...effects.records import AppendMessage, ReplaceHistory
 from ...effects.requests import CallModel
 from ...performers.slices import Slices
@@ -37,10 +37,11 @@ async def export_entries(
     ``reason``, what it ``spent``, and whether it is a ``head`` and the ``current`` one. ``messages`` are all
     messages ever appended, in order, those included that a summary stands for: each with its ``id``, its
     ``parent`` (the message before it on its branch, empty for the first), ``session``, ``run``, ``role``,
-    ``at``, and ``parts`` that have a ``type`` (the content of a file is Base64). The id of an answer is that
-    of its request; others are numbered behind the request or run that they follow. One with ``summary`` true
-    was written by a compaction: the model saw it in place of older ones. Settings, events
-    and notices are left out. Children are sessions of their own.
+    ``at``, and ``parts`` that have a ``type`` (the content of a file is Base64). A ``ToolResult`` has its
+    ``outcome``, such as ``ok``, ``denied`` or ``crashed``, and ``is_error``, which is false for ``ok`` alone.
+    The id of an answer is that of its request; others are numbered behind the request or run that they
+    follow. One with ``summary`` true was written by a compaction: the model saw it in place of older ones.
+    Settings, events and notices are left out. Children are sessions of their own.
     """
     # Messages are read from the effects: the history at the end lacks other branches and what was summarised.
     tree, state = RunTree(), initial_state(entries)
@@ -71,8 +72,7 @@ async def export_entries(
                 number += not answers
                 name = after if answers else f"{after}.{number}"
                 of = {"id": name, "session": session, "run": run, "summary": summary}
-                # By the converter: msgspec alone would leave out the types of the parts.
-                messages.append({**of, **converter.unstructure(each, Message)})
+                messages.append({**of, **_exported(each)})
     runs = tree.runs()
     _add_parents(messages, {each.run: each.parent for each in runs})
     document = {
@@ -88,6 +88,16 @@ async def export_entries(
     said = [_indented(message).replace(b"\n", b"\n  ") async for message in Slices(messages)]
     head = _indented(document).removesuffix(b"\n}") + b',\n "messages": [\n  '
     return head + b",\n  ".join(said) + b"\n ]\n}"
+
+
+def _exported(message: Message) -> dict[str, Any]:
+    # By the converter: msgspec alone would leave out the types of the parts.
+    made: dict[str, Any] = converter.unstructure(message, Message)
+    for part, plain in zip(message.parts, made["parts"], strict=True):
+        # The converter leaves out "ok", which is the default.
+        if isinstance(part, ToolResult):
+            plain |= {"outcome": part.outcome, "is_error": part.is_error}
+    return made
 
 
 def _indented(value: object) -> bytes:

@@ -415,6 +415,18 @@ async def test_all_that_was_ever_said_is_in_one_document(stage: Stage) -> None:
         await export(stage.store, "nowhere")
 
 
+@pytest.mark.behaviour("a-session-can-be-taken-out")
+async def test_each_exported_result_says_how_its_call_ended(stage: Stage) -> None:
+    script = (calls(("look", {}), ("fail", {"how": "too hot"}), ("pay", {})), says("well"))
+    session = stage.session(*script, approver=lambda _: Deny("no"))
+    await session.run("go")
+    document = json.loads(await export(stage.store, "s"))
+    parts = [part for message in document["messages"] for part in message["parts"]]
+    results = [part for part in parts if part["type"] == "ToolResult"]
+    ended = [(part["name"], part["outcome"], part["is_error"]) for part in results]
+    assert ended == [("look", "ok", False), ("fail", "error", True), ("pay", "denied", True)]
+
+
 @pytest.mark.behaviour("a-deleted-session-is-gone")
 async def test_a_session_goes_with_its_children_and_its_forks_stay(stage: Stage) -> None:
     session = stage.session(SPAWN, says("x"), says("A"), says("B"), **CHILD)

@@ -33,7 +33,8 @@ async def test_a_session_is_begun_asked_and_answered() -> None:
         over = await server.done("s")
         assert (over["reason"], over["questions"], over["spend"]["turns"]) == ("end_turn", [], 2)
         messages = (await server.get("/api/sessions/s/export"))["messages"]
-        assert "paid 6" in str(messages)
+        [result] = [part for each in messages for part in each["parts"] if part["type"] == "ToolResult"]
+        assert (result["content"], result["outcome"], result["is_error"]) == ("paid 6", "ok", False)
 
 
 async def test_agents_are_listed_with_their_tools() -> None:
