@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import mimetypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from ...effects.errors import ConfigError
+from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode, Verdict
-from ...effects.validators import MAX_PROMPT, within
+from ...effects.validators import MAX_ATTACHED, MAX_PROMPT, within
 from .apply_settings import apply_settings
 from .option_types import (
     amount,
@@ -164,8 +167,18 @@ _OUTPUT: tuple[Callable[[Any], Any], ...] = (
 _SHARED = (*_BEGINNING, *_AGENT, *_HERE, *_POLICY, *_OUTPUT)
 """The options that `run` and `chat` share."""
 
+FILES = click.option(
+    "--file",
+    "files",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="A picture or document that comes with the prompt; may be repeated.",
+)
+
 _RUN: tuple[Callable[[Any], Any], ...] = (
     click.argument("prompt", required=False),
+    FILES,
     click.option("--session", metavar="ID", help="The id of a new session."),
     click.option("--resume", metavar="ID", help="Continue a session, or its unfinished run."),
     click.option("--quiet", "-q", is_flag=True, help="Print only the last answer."),
@@ -219,3 +232,23 @@ def text_of(text: str) -> str:
     data = sys.stdin.buffer.read(MAX_STDIN + 1)
     within("the text on stdin", len(data), MAX_STDIN, "bytes")
     return data.decode(errors="surrogateescape")
+
+
+def attached(files: Sequence[Path]) -> tuple[Binary, ...]:
+    """The contents of *files*, each with its name; raises `ConfigError` for one that is of no known type."""
+    return tuple([_binary(file) for file in files])
+
+
+def _binary(file: Path) -> Binary:
+    # By its name, as a mail program does: the provider looks into the content itself.
+    media_type, _ = mimetypes.guess_type(file.name)
+    if media_type is None:
+        msg = f"--file: {str(file)!r} is of no known type; give it a suffix, such as .png, .pdf or .txt"
+        raise ConfigError(msg)
+    try:
+        # Before it is read: it may be larger than memory.
+        within(f"the file {file.name!r}", file.stat().st_size, MAX_ATTACHED, "bytes")
+        return Binary(media_type=media_type, data=file.read_bytes(), name=file.name)
+    except OSError as error:
+        msg = f"--file: cannot read {str(file)!r}: {error.strerror}"
+        raise ConfigError(msg) from error

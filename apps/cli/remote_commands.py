@@ -34,7 +34,9 @@ from ..terminal.screen import Screen
 from .call_report import report_lines
 from .option_types import thinking, where
 from .options import (
+    FILES,
     MODE,
+    attached,
     read,
     text_of,
 )
@@ -105,15 +107,17 @@ def deny(store: StorePlace, session: str, call: str, message: str, *, stop: bool
 @click.command()
 @SESSION
 @TEXT
+@FILES
 @store
-def send(store: StorePlace, session: str, text: str) -> None:
+def send(store: StorePlace, session: str, text: str, files: tuple[Path, ...]) -> None:
     """Queue TEXT (- reads it from stdin) as a prompt of session ID."""
-    _do(store, session, lambda there: there.send(text_of(text)))
+    _do(store, session, lambda there: there.send(text_of(text), attached(files)))
 
 
 @click.command()
 @SESSION
 @TEXT
+@FILES
 @click.option("--now", "how", flag_value="now", help="Cancel running calls and skip the rest.")
 @click.option(
     "--after-tool",
@@ -124,9 +128,9 @@ def send(store: StorePlace, session: str, text: str) -> None:
 )
 @click.option("--when-done", "how", flag_value="when_done", help="Let all calls of the batch run.")
 @store
-def steer(store: StorePlace, session: str, text: str, how: str) -> None:
+def steer(store: StorePlace, session: str, text: str, files: tuple[Path, ...], how: str) -> None:
     """Steer the unfinished run of session ID with TEXT (- reads it from stdin)."""
-    _do(store, session, lambda there: there.steer(text_of(text), Steering(how)))
+    _do(store, session, lambda there: there.steer(text_of(text), Steering(how), attached(files)))
 
 
 @click.command()

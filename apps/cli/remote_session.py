@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar, final
 
@@ -18,6 +18,7 @@ from ...effects.events import (
     Decision,
     Deny,
 )
+from ...effects.messages import Binary
 from ...effects.records import Change, SetModel
 from ...effects.requests import AskApproval
 from ...effects.secrets import Secrets
@@ -90,16 +91,16 @@ class RemoteSession:
 
     # Inputs
 
-    async def send(self, text: str) -> str:
-        """Queue *text* as a prompt; returns a line about it."""
-        await self.session.send(text)
+    async def send(self, text: str, files: Sequence[Binary] = ()) -> str:
+        """Queue *text* with its *files* as a prompt; returns a line about it."""
+        await self.session.send(text, files=files)
         waiting = len(self.session.queue)
         return f"{number(waiting, 'prompt')} waiting" if waiting else "sent"
 
-    async def steer(self, text: str, how: Steering) -> str:
-        """Steer the unfinished run with *text*; returns a line about it."""
+    async def steer(self, text: str, how: Steering, files: Sequence[Binary] = ()) -> str:
+        """Steer the unfinished run with *text* and its *files*; returns a line about it."""
         unfinished = self.session.unfinished
-        await self.session.steer(text, how)
+        await self.session.steer(text, how, files=files)
         return f"sent; it {READ_WHEN[how]}" if unfinished else "no run is unfinished, so it waits as a prompt"
 
     async def control(self, change: Change) -> str:

@@ -34,7 +34,7 @@ from ..terminal.terminal import Terminal
 from .ending_codes import exit_for
 from .exit_codes import MEANINGS, Exit, table
 from .json_lines import JsonLines
-from .options import for_run, run_options_of
+from .options import attached, for_run, run_options_of
 from .run_options import Output, RunOptions
 from .workspace import (
     Workspace,
@@ -151,7 +151,10 @@ class RunCommand:
     async def _watch(self, workspace: Workspace) -> None:
         self.signals.interrupts(workspace.session)
         stream = workspace.session.stream(
-            self.options.prompt, wait=workspace.waits, takeover=self.options.takeover
+            self.options.prompt,
+            files=attached(self.options.files),
+            wait=workspace.waits,
+            takeover=self.options.takeover,
         )
         async with aclosing(stream) as notices:
             async for notice in notices:

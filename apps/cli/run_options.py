@@ -60,6 +60,7 @@ class RunOptions:
     """
 
     prompt: str | None = None
+    files: tuple[Path, ...] = ()
     resume: str | None = None
     session: str | None = None
     newest: bool = False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast, final
 from ...display.notebook import Card, Displayed
 from ...display.rendering import line_of, spent_of, state_line
 from ...effects.config import Steering
-from ...effects.errors import ConfigError, SessionClosed, StoreConflict
+from ...effects.errors import ArgumentError, ConfigError, SessionClosed, StoreConflict
 from ...effects.events import (
     ApprovalGiven,
     Approve,
@@ -371,7 +371,7 @@ class Session(Displayed):
         model cannot be asked, and `SessionBusy` where a run goes on and there is no *prompt*.
         """
         self._check_own()
-        sent = None if prompt is None else self._input(prompt, files, None)
+        sent = self._prompt(prompt, files, None)
         self._background.check(prompted=sent is not None)
         return Handle(self, self._background, sent, self._environment.watch.buffer)
 
@@ -394,7 +394,7 @@ class Session(Displayed):
         """
         # Arguments are checked when it is called, and not when it is first iterated.
         self._check_own()
-        sent = None if prompt is None else self._input(prompt, files, id)
+        sent = self._prompt(prompt, files, id)
         worker = self._worker
         buffer = RunBuffer(self._environment.watch.buffer, worker.room)
         left = OnLeave(on_leave)
@@ -566,6 +566,12 @@ class Session(Displayed):
             return
         # Journaled for a run in another process, or for the next `resume`.
         await self._worker.post(lambda: stop(at=self._now()) if self.unfinished else None)
+
+    def _prompt(self, prompt: str | None, files: Sequence[Binary], name: str | None) -> Input | None:
+        if prompt is None and files:
+            msg = "files come with a prompt; got files alone (an empty prompt sends only files)"
+            raise ArgumentError(msg)
+        return None if prompt is None else self._input(prompt, files, name)
 
     def _input(self, text: str, files: Sequence[Binary], name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.

@@ -101,6 +101,9 @@ async def test_files_come_with_the_prompt_in_every_way_to_run() -> None:
         async with session.start("look", files=[picture]) as handle:
             await handle.wait()
     assert [shown[-1].parts[1:] for shown in model.seen] == [(picture,)] * 8
+    for ask in (agent.session().stream, agent.session().start):
+        with pytest.raises(ArgumentError, match="files come with a prompt"):
+            ask(files=[picture])
     with pytest.raises(ArgumentError, match="got 'cat'"):
         await agent.run("look", files=["cat"])  # type: ignore[list-item]  # the mistake
 
