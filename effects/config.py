@@ -53,15 +53,20 @@ WINDOWS: tuple[tuple[str, int], ...] = (
     ("claude", 200_000),
     ("gemini", 1_048_576),
     ("deepseek", 128_000),
+    ("gpt-oss", 131_072),
 )
 
 
 def window_of(name: str) -> int:
     """The context window, in tokens, of the model called *name*: from `WINDOWS`, else `DEFAULT_WINDOW`."""
-    # What stands before is the wire, or a reseller: openai:gpt-5, openrouter's anthropic/claude-...
-    bare = name.rpartition(":")[2] if name.count(":") == 1 else name
-    bare = bare.rpartition("/")[2].lower()
-    return next((window for prefix, window in WINDOWS if bare.startswith(prefix)), DEFAULT_WINDOW)
+    # Before a colon stands the provider, behind one a variant: ollama:deepseek-r1:8b. Before a slash stands
+    # the maker, as at resellers: openrouter:anthropic/claude-...
+    parts = [part.rpartition("/")[2].lower() for part in name.split(":")]
+    if len(parts) > 1 and parts[0] in dict(WINDOWS):  # a provider of other models, too: gemini:gemma-3
+        del parts[0]
+    return next(
+        (window for prefix, window in WINDOWS for part in parts if part.startswith(prefix)), DEFAULT_WINDOW
+    )
 
 
 _if_known = attrs.validators.optional(not_negative)

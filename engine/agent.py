@@ -164,7 +164,7 @@ def _models_of(agent: Agent[Any, Any]) -> Models:
         names = [model.name for model in (agent.model, *_others_of(agent), *children)]
         for name in names:
             models.check(name)
-        if agent.betas and agent.base_url is None and "anthropic" not in map(models.wire_of, names):
+        if agent.betas and not any(models.takes_betas(name) for name in names):
             msg = f"betas: {names[0]!r} has none, only Anthropic's models and proxies do; leave them out"
             raise effects.ConfigError(msg)
     return models

@@ -31,16 +31,14 @@ from . import encoding
 from .body import STOPS, WHOLE_ENDS, BodyParser
 from .encoding import text_part, to_json
 from .errors import stream_error
-from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
+from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import Object, as_object, first_label, first_text, number, objects, shorten_id
+from .providers import MIN_BUDGET, PROVIDERS
 from .transport import Client
 from .wire import cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 ANTHROPIC_PREFIX = "anthropic"
-
-# The least tokens of thinking that the API takes.
-MIN_THINKING = 1_024
 
 # The first version of the models that decide for themselves how much they think.
 # They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
@@ -59,12 +57,6 @@ _Said = Text | Reasoning | ToolCall | Binary
 _USER, _ASSISTANT = b"user", b"assistant"
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
 _OTHER_WIRE = re.compile(r"[a-z]+:")
-
-# Where models are asked when no other address is given.
-ANTHROPIC = "https://api.anthropic.com/v1"
-
-# The environment variable that holds the key when none is given.
-ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
 
 # The version of the API, which names its shape and not the newest of its features.
 API_VERSION = "2023-06-01"
@@ -93,13 +85,15 @@ class AnthropicMessages(HTTPModel):
         extra_body: Mapping[str, object] = encoding.NONE,
         **options: Unpack[HTTPOptions],
     ) -> None:
-        key = api_key_from(api_key, ANTHROPIC_KEY)
-        named = {"anthropic-version": API_VERSION, "x-api-key": key, "anthropic-beta": ",".join(betas)}
-        headers = {name: value for name, value in named.items() if value}
-        url, login = (base_url or ANTHROPIC).rstrip("/"), f"set {ANTHROPIC_KEY} or pass api_key"
+        row = PROVIDERS[ANTHROPIC_PREFIX]
+        key, url = row.key(api_key), row.at(base_url)
+        headers = {"anthropic-version": API_VERSION, **row.headers(key)}
+        headers |= {"anthropic-beta": ",".join(betas)} if betas else {}
         # A token of another kind goes along as a header.
-        keyless = url == ANTHROPIC and not (key or extra_headers)
-        endpoint = Endpoint(base_url=url, headers={**headers, **extra_headers}, login=login, keyless=keyless)
+        keyless = url == row.address and not (key or extra_headers)
+        endpoint = Endpoint(
+            base_url=url, headers={**headers, **extra_headers}, login=row.login, keyless=keyless
+        )
         super().__init__(MessagesWire(prefix).adding(extra_body), endpoint, client, **options)
 
 
@@ -297,7 +291,7 @@ def _options(request: CallModel, model: str, config: Config, *, may_think: bool)
     limit = request.max_output or spec.max_output or DEFAULT_OUTPUT_TOKENS
     options: dict[str, Any] = {}
     if request.thinking is not None and (adaptive or may_think):
-        tokens = max(request.thinking, MIN_THINKING)
+        tokens = max(request.thinking, MIN_BUDGET)
         # Thinking counts against the output, and the API refuses a limit that leaves nothing for the answer.
         limit += tokens if limit <= tokens else 0
         if adaptive:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import random
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
@@ -156,15 +155,6 @@ class HTTPSettings:
         if self.max_answer < 1:
             msg = f"max_answer must be at least 1 byte; got {self.max_answer!r}"
             raise ConfigError(msg)
-
-
-def api_key_from(given: str | None, variable: str) -> str:
-    """The API key that was *given*, else that of the environment's *variable*; empty where there is none."""
-    key = (os.environ.get(variable, "") if given is None else given).strip()
-    if not key.isascii() or not key.isprintable():
-        msg = f"the api key has characters that no header can hold; check api_key or {variable}"
-        raise ConfigError(msg)
-    return key
 
 
 class HTTPModel:

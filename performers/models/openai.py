@@ -9,11 +9,9 @@ judged at its end: by its finish reason, by ``[DONE]``, or by an error in its mi
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, final
-from urllib.parse import urlsplit
 
 import attrs
 
@@ -24,13 +22,13 @@ from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Te
 from ...effects.requests import CallModel, Purpose
 from ...effects.usage import Usage
 from ...effects.validators import clean
-from ..base import PerformContext
+from ..base import PerformContext, logger
 from . import encoding
 from .body import STOPS, WHOLE_ENDS, BodyParser
 from .call_assembler import CallAssembler, signature_of
 from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
-from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
+from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import (
     Object,
     as_object,
@@ -40,18 +38,15 @@ from .lenient_json import (
     objects,
     shorten_label,
 )
+from .providers import UNKNOWN_SERVER, ServerQuirks, chat_provider, host_of, quirks_of, reasons
 from .transport import Client
 from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 OPENAI_PREFIX = "openai"
 
-# Models, by how their names begin, that take a word on how much to think, but no ``max_tokens`` and no
-# ``temperature``.
-REASONING_MODELS = ("gpt-5", "o1", "o3", "o4")
-
-# Models that are named like those and do not reason.
-NON_REASONING = ("gpt-5-chat",)
+# What to do about a budget of thinking that a server has no form for.
+SAY_HOW = "leave thinking out, or say it in extra_body, or in OpenAIChat(thinking=...)"
 
 # The text of a message without any: most providers refuse an empty one.
 EMPTY_TEXT = "(nothing)"
@@ -70,64 +65,18 @@ AUDIO = {f"audio/{kind}": "wav" for kind in ("wav", "wave", "x-wav")} | {
 AskToThink = Callable[[int], Mapping[str, object]]
 
 
-def _effort(tokens: int) -> Object:
-    return {"reasoning_effort": encoding.effort(tokens)}
-
-
-def _budget(tokens: int) -> Object:
-    return {"reasoning": {"max_tokens": tokens}}
-
-
-@final
-@attrs.frozen
-class ServerQuirks:
-    """
-    What the servers of this dialect differ in.
-
-    *thoughts* is the field that thinking goes back in: as text, but for ``reasoning_details``, which hold
-    signatures, too. Those who take ``reasoning_content`` get what was signed or redacted in
-    ``thinking_blocks`` instead. Where it is empty, no thinking goes back. *bridged*: no user may speak right
-    behind a tool, so the model is made to say a word there. *call_id* is what the ids of calls look like.
-    *betas* is the header that asks for beta features, and *session* the field that takes the name of the
-    session; each is empty where there is none. *thinking* makes the fields that ask for so many tokens of
-    thinking; without it, only `REASONING_MODELS` get a word.
-    """
-
-    thoughts: str = "reasoning_content"
-    bridged: bool = False
-    call_id: re.Pattern[str] = encoding.CALL_ID
-    betas: str = "anthropic-beta"
-    session: str = ""
-    thinking: AskToThink | None = None
-
-
-# Where models are asked when no other address is given.
-OPENAI = "https://api.openai.com/v1"
-
-# The environment variable that holds the key when none is given.
-OPENAI_KEY = "OPENAI_API_KEY"
-
-# What servers do differently, by host.
-QUIRKS = {
-    "api.openai.com": ServerQuirks(thoughts="", betas="", session="prompt_cache_key"),
-    "api.groq.com": ServerQuirks(thoughts="reasoning", betas=""),
-    "api.mistral.ai": ServerQuirks("", bridged=True, call_id=re.compile("[a-zA-Z0-9]{9}"), betas=""),
-    "openrouter.ai": ServerQuirks(
-        "reasoning_details", betas="x-anthropic-beta", session="session_id", thinking=_budget
-    ),
-}
-
-
 @final
 class OpenAIChat(HTTPModel):
     """
     Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
 
-    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent.
-    *prefix* is what the names of its models begin with, and is not sent. *thinking* makes the
-    fields that ask for so many tokens of thinking; without it, OpenRouter and OpenAI's reasoning models are
-    told. *betas* are features of Anthropic's that a proxy is asked for. *extra_headers* and *extra_body* go
-    along with each request. *client* and *options* are those of `HTTPModel`.
+    *prefix* is what the names of its models begin with, and is not sent. It chooses the row of `PROVIDERS`:
+    its address, its key in the environment and its differences; another prefix is asked as ``openai`` is.
+    Where *api_key* and the environment have none, no key is sent.
+
+    *thinking* makes the fields that ask for so many tokens of thinking, in place of the provider's form.
+    *betas* are features of Anthropic's that a proxy is asked for. *extra_headers* and *extra_body* go along
+    with each request. *client* and *options* are those of `HTTPModel`.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own
@@ -143,28 +92,18 @@ class OpenAIChat(HTTPModel):
         extra_body: Mapping[str, object] = encoding.NONE,
         **options: Unpack[HTTPOptions],
     ) -> None:
-        url, key = (base_url or OPENAI).rstrip("/"), api_key_from(api_key, OPENAI_KEY)
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        quirks = QUIRKS.get(_host(url), ServerQuirks())
-        quirks = attrs.evolve(quirks, thinking=thinking or quirks.thinking)
+        row = chat_provider(prefix)
+        url = row.at(base_url)
+        headers, quirks = row.headers(row.key(api_key)), quirks_of(prefix, url)
+        if thinking is not None:
+            quirks = attrs.evolve(quirks, thinking=lambda _, tokens: thinking(tokens))
         if betas and not quirks.betas:
-            msg = f"betas: {_host(url)} has none; leave them out, or say it in extra_headers or extra_body"
+            msg = f"betas: {host_of(url)} has none; leave them out, or say it in extra_headers or extra_body"
             raise ConfigError(msg)
         headers |= {**({quirks.betas: ",".join(betas)} if betas else {}), **extra_headers}
-        endpoint = Endpoint(
-            base_url=url,
-            headers=headers,
-            login=f"set {OPENAI_KEY} or pass api_key",
-            keyless=_host(url) in QUIRKS and "authorization" not in map(str.lower, headers),
-        )
+        keyless = row.key_header not in map(str.lower, headers) and row.needs_key(url, base_url)
+        endpoint = Endpoint(base_url=url, headers=headers, login=row.login, keyless=keyless)
         super().__init__(ChatWire(quirks, prefix).adding(extra_body), endpoint, client, **options)
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:  # a broken address: the first request says so, with the address in it
-        return ""
 
 
 # A request: its body out of what was already encoded.
@@ -175,16 +114,17 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     """
     OpenAI's chat completions, as two dozen servers speak it, each with its own *quirks*.
 
-    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept. Only the
-    `REASONING_MODELS` get a word on how much to think.
+    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept.
     """
 
     path = "/chat/completions"
 
     def __init__(
-        self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
+        self, quirks: ServerQuirks = UNKNOWN_SERVER, prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
-        self._thinking, self._session = quirks.thinking, quirks.session
+        self._quirks = quirks
+        # The models that were asked for thinking in vain, each of which is told once.
+        self._unheard: set[str] = set()
         super().__init__(partial(_EncodedChat, quirks), prefix, keep)
 
     def _body(
@@ -196,6 +136,8 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
             head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
         tail = [b"]", *_tools(request, scene.config), *self._options(request, model, scene)]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
+        if not self._quirks.stream_options:
+            end = b',"stream":true}'
         # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
         # released.
         with memoryview(shown.buffer) as buffer, buffer[: mark.end] as messages:
@@ -203,20 +145,28 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
 
     def _options(self, request: CallModel, model: str, scene: PerformContext) -> list[bytes]:
         config = scene.config
-        spec, reasons = config.spec(request.model), _reasons(model)
+        spec, thinks = config.spec(request.model), reasons(model)
         options: Object = {
             # Reasoning models refuse the old name; most other servers know no other.
-            "max_completion_tokens" if reasons else "max_tokens": request.max_output or spec.max_output,
-            "temperature": None if reasons else spec.temperature,
+            "max_completion_tokens" if thinks else "max_tokens": request.max_output or spec.max_output,
+            "temperature": None if thinks else spec.temperature,
             "stop": config.stop or None,
         }
-        if self._session:
-            options[self._session] = encoding.told_session(scene)
-        ask = self._thinking or (_effort if reasons else None)
-        if ask and request.thinking is not None:
-            options |= ask(request.thinking)
+        if self._quirks.session:
+            options[self._quirks.session] = encoding.told_session(scene)
+        if request.thinking is not None:
+            options |= self._thinking(request.thinking, model)
         given = {name: value for name, value in {**options, **self._extra}.items() if value is not None}
         return [b",", to_json(given)[1:-1]] if given else []
+
+    def _thinking(self, tokens: int, model: str) -> Mapping[str, object]:
+        """The fields that ask *model* for so many *tokens* of thinking; a warning where there are none."""
+        fields = self._quirks.thinking(model, tokens)
+        if not fields and model not in self._unheard:
+            self._unheard.add(model)
+            if (log := logger()) is not None:
+                log.warning("a budget of thinking is not sent", model=model, tokens=tokens, fix=SAY_HOW)
+        return fields
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -359,12 +309,6 @@ def _tools(request: CallModel, config: Config) -> list[bytes]:
 def _tool(tool: ToolSpec) -> bytes:
     parts = to_json(tool.name), to_json(tool.description), tool.schema.encode("utf-8", "replace")
     return b'{"type":"function","function":{"name":%b,"description":%b,"parameters":%b}}' % parts
-
-
-def _reasons(model: str) -> bool:
-    # A proxy puts the provider's name in front of a model's, and a tuned model's begins with "ft:".
-    name = model.rpartition("/")[2].removeprefix("ft:")
-    return name.startswith(REASONING_MODELS) and not name.startswith(NON_REASONING)
 
 
 # An answer: pieces and an ending out of bytes.

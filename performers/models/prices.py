@@ -15,6 +15,7 @@ import attrs
 
 from ...effects.config import ModelSpec, Price
 from ...effects.errors import ConfigError
+from .providers import PROVIDERS
 from .router import DEFAULT_WIRE, wire_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def price_of(
     wire = wire_of(spec.name)
     name = spec.name.removeprefix(f"{wire}:")
     # A base URL replaces the provider: a name alone would give the provider's price to a private server.
-    provider = wire or DEFAULT_WIRE if base_url is None else None
+    provider = PROVIDERS[wire or DEFAULT_WIRE].prices if base_url is None else None
+    if provider == "":  # a server of the caller's own, or a proxy with models of any provider
+        return None
     try:
         found, info = snapshot.find_provider_model(name, None, provider, base_url)
     except LookupError:

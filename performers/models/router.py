@@ -14,6 +14,7 @@ from ..base import PerformContext, Performer
 from .anthropic import AnthropicMessages
 from .http import HTTPModel
 from .openai import OpenAIChat
+from .providers import MESSAGES, PROVIDERS
 from .rate_limits import RateLimit, RateLimiter
 from .throttle import MAX_CONCURRENT
 from .transport import Client
@@ -21,8 +22,11 @@ from .transport import Client
 # Makes the performer of a wire from base_url, api_key, client and *limit*.
 WireFactory = Callable[..., HTTPModel]
 
-# The wires that come along, each by its prefix.
-WIRES: Mapping[str, WireFactory] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
+# What performs the calls of each prefix that comes along.
+WIRES: Mapping[str, WireFactory] = {
+    prefix: AnthropicMessages if row.wire == MESSAGES else partial(OpenAIChat, prefix=prefix)
+    for prefix, row in PROVIDERS.items()
+}
 
 # The wire of a name without a prefix, where nothing else is said: most servers speak it.
 DEFAULT_WIRE = "openai"
@@ -64,10 +68,13 @@ class Models:
         betas: Sequence[str] = (),
         rates: Sequence[RateLimit] = (),
     ) -> None:
-        makers: dict[str, WireFactory] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
+        self._takes_betas = {row.prefix for row in PROVIDERS.values() if row.takes_betas}
         if default == DEFAULT_WIRE and base_url is not None:  # a proxy may pass them on, OpenAI has none
-            makers[default] = partial(OpenAIChat, betas=betas)
-        self._makers = {wire: partial(make, limit=limit) for wire, make in makers.items()}
+            self._takes_betas.add(default)
+        self._makers = {
+            wire: partial(make, limit=limit, **({"betas": betas} if wire in self._takes_betas else {}))
+            for wire, make in WIRES.items()
+        }
         self._given = dict(wires or {})
         self._known = sorted({*WIRES, *self._given})
         self._default = default
@@ -88,6 +95,10 @@ class Models:
         """The wire that *model* is asked on, or None where its name begins with one that is not there."""
         other = self._default if self._takes_any or ":" not in model else None
         return wire_of(model, self._known) or other
+
+    def takes_betas(self, model: str) -> bool:
+        """Whether *model* is asked for beta features."""
+        return self.wire_of(model) in self._takes_betas
 
     def check(self, model: str) -> None:
         """Raise `ConfigError` where *model* cannot be asked: it has no wire, or one with a wrong setting."""

@@ -40,7 +40,8 @@ from turnwheel.performers.models.encoding import (
     tool_name,
     transcript,
 )
-from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
+from turnwheel.performers.models.openai import ChatWire
+from turnwheel.performers.models.providers import PROVIDERS, ServerQuirks
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import MISTRAL_ID, chat_faults, messages_faults
 
@@ -144,7 +145,7 @@ Faults = Callable[[bytes], list[str]]
 WIRES: dict[str, tuple[Callable[[], Wire], Faults]] = {
     "chat": (ChatWire, chat_faults),
     "details": (lambda: ChatWire(ServerQuirks("reasoning_details")), chat_faults),
-    "mistral": (lambda: ChatWire(QUIRKS["api.mistral.ai"]), partial(chat_faults, call_id=MISTRAL_ID)),
+    "mistral": (lambda: ChatWire(PROVIDERS["mistral"].quirks), partial(chat_faults, call_id=MISTRAL_ID)),
     "messages": (MessagesWire, messages_faults),
 }
 

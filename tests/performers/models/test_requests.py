@@ -28,7 +28,8 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.openai import QUIRKS, ChatWire, ServerQuirks
+from turnwheel.performers.models.openai import ChatWire
+from turnwheel.performers.models.providers import PROVIDERS, ServerQuirks
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import messages_faults
 
@@ -604,12 +605,12 @@ def test_a_message_that_says_nothing_is_not_sent_empty() -> None:
     ]
 
 
-@pytest.mark.parametrize(("server", "bridged"), [("api.groq.com", False), ("api.mistral.ai", True)])
+@pytest.mark.parametrize(("server", "bridged"), [("groq", False), ("mistral", True)])
 def test_a_word_of_the_models_stands_between_a_tool_and_a_user_where_it_must(
     server: str, *, bridged: bool
 ) -> None:
     # Mistral's servers refuse the two side by side; others need nothing.
-    wire = ChatWire(QUIRKS[server])
+    wire = ChatWire(PROVIDERS[server].quirks)
     sent = chat(HI, assistant(CALL), results(CALL), user("and?"), user("well?"), wire=wire)["messages"]
     between = ["assistant"] * bridged
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", *between, "user", "user"]
