@@ -263,6 +263,7 @@ def _call_model(value: Any) -> str:  # noqa: ANN401  # the table below gives eac
     inside = (
         _view(value.view),
         _listed("tools", value.tools) if turn else "",
+        f"tool choice {value.tool_choice}" if value.tool_choice else "",
         f"thinking {value.thinking}" if value.thinking is not None else "",
         f"at most {value.max_output} tokens" if value.max_output is not None else "",
         _after("system ", value.system) if turn else "",

@@ -16,6 +16,14 @@ import attrs
 from .errors import ArgumentError, Choice, ConfigError
 from .hooks import HookSpec
 from .permissions import PermissionMode, Rule
+from .request_extras import (
+    HeaderPairs,
+    JSONObjectText,
+    as_header_pairs,
+    as_object_text,
+    session_field,
+    shown_headers,
+)
 from .validators import (
     as_money,
     as_money_or_none,
@@ -28,6 +36,7 @@ from .validators import (
     once,
     positive,
     share,
+    share_or_none,
     spelled,
     tool_name,
     tuple_of,
@@ -106,11 +115,20 @@ def _window(spec: ModelSpec) -> int:
 @attrs.frozen
 class ModelSpec:
     """
-    A model and how it is asked. *name* may begin with its wire, as ``openai:gpt-5`` does.
+    A model and how it is asked. *name* may begin with its provider, as ``openai:gpt-5`` does.
 
-    *window* is how many tokens it can read, by default what is known of its name. *temperature* and
-    *max_output* are sent when they are not None. *thinking* is how many tokens it may think, None for what
-    the provider does by itself.
+    *window* is how many tokens it can read, by default what is known of its name. *temperature*, *top_p*,
+    *seed* and *max_output* are sent when they are not None. *thinking* is how many tokens it may think, None
+    for what the provider does by itself.
+
+    *tool_choice*: ``"auto"``, which most providers do anyway; ``"none"``, no tools are offered;
+    ``"required"`` or the name of a tool, the first answer of each run must call one, or that one. Later
+    answers are free, or no run would end. Empty: nothing is sent.
+
+    *extra_headers* and *extra_body* (an object, or its JSON text) go along with each request; journals hold
+    both. A header that logs in names an environment variable: ``{"x-key": "${GATEWAY_KEY}"}``.
+    *session_field* takes the name of the session, too, for a proxy that groups requests by it: a field of the
+    body such as ``metadata.session_id``, or ``header:NAME``.
     """
 
     name: str = attrs.field(validator=not_empty)
@@ -121,10 +139,35 @@ class ModelSpec:
     temperature: float | None = attrs.field(
         default=None, validator=attrs.validators.optional(not_negative), kw_only=True
     )
+    top_p: float | None = attrs.field(default=None, validator=share_or_none, kw_only=True)
+    seed: int | None = attrs.field(default=None, kw_only=True)
     thinking: int | None = attrs.field(default=None, validator=positive, kw_only=True)
+    tool_choice: str = attrs.field(default="", kw_only=True)
+    extra_headers: HeaderPairs = attrs.field(
+        default=HeaderPairs(()), converter=as_header_pairs, repr=shown_headers, kw_only=True
+    )
+    extra_body: JSONObjectText = attrs.field(
+        default=JSONObjectText(""), converter=as_object_text, kw_only=True
+    )
+    session_field: str = attrs.field(default="", validator=session_field, kw_only=True)
     price: Price | None = attrs.field(
         default=None, validator=attrs.validators.optional(of_kind(Price)), kw_only=True
     )
+
+    def named(self, name: str) -> ModelSpec:
+        """The model *name*, asked as this one is: without a price, and without extras at another provider."""
+        other = attrs.evolve(self, name=name, price=None)
+        if ":" not in name or name.partition(":")[0] == self.name.partition(":")[0]:
+            return other
+        # A header may hold the key of this one's server.
+        return attrs.evolve(other, extra_headers=(), extra_body="", session_field="")
+
+
+# What a model does about tools at every answer; another `ModelSpec.tool_choice` is for the first of a run.
+AUTO_CHOICE, NO_CHOICE = "auto", "none"
+
+# An answer must call some tool.
+REQUIRED_CHOICE = "required"
 
 
 # The policy: how the loop decides where there is more than one good way. Presets are in `presets`.
@@ -570,7 +613,7 @@ class Config:
         for spec in (self.model, *self.models):
             if spec.name == model:
                 return spec
-        return attrs.evolve(self.model, name=model, price=None)
+        return self.model.named(model)
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool called *name*, or None."""

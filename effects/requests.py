@@ -70,8 +70,9 @@ class CallModel:
     A performer may offer fewer, and says so in its answer.
     *system* is the system prompt, which stays the same through a session; *instructions* are added behind it
     for this request. *thinking* is how many tokens it may think, None for the provider's own way;
-    *max_output* is how many it may answer with, None for what is configured. Answered by any number of
-    `ModelStreamed` and one `ModelFinished` or `ModelFailed`.
+    *max_output* is how many it may answer with, None for what is configured. *tool_choice* is ``"auto"``,
+    ``"required"``, or the name of the tool that the answer must call; empty for the provider's own way.
+    Answered by any number of `ModelStreamed` and one `ModelFinished` or `ModelFailed`.
     """
 
     id: str
@@ -84,6 +85,7 @@ class CallModel:
     purpose: Purpose = Purpose.TURN
     instructions: str = ""
     attempt: int = 1
+    tool_choice: str = ""
 
 
 @final

@@ -209,6 +209,7 @@ not_negative = must("be a number, and not negative", lambda value: _is_number(va
 seconds = must("be a number of seconds above 0", lambda value: _is_number(value) and value > 0)
 not_empty = must("not be empty", lambda value: isinstance(value, str) and bool(value.strip()))
 share = must("be a number above 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1)
+share_or_none = attrs.validators.optional(share)
 # What every provider takes as the name of a tool.
 tool_name = must(
     "be 1 to 64 letters, digits, '_' or '-'",

@@ -24,6 +24,7 @@ from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.logs import FaultLog
 from ..performers.models.errors import without_login
+from ..performers.models.extras import logs_in_itself
 from ..performers.models.prices import PriceList, priced
 from ..performers.models.rate_limits import RateLimit
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
@@ -161,9 +162,10 @@ def _models_of(agent: Agent[Any, Any]) -> Models:
     # host that asks models itself may call them what it likes.
     if effects.CallModel not in agent.performers:
         children = [child.model for child in agent.children if child.model is not None]
-        names = [model.name for model in (agent.model, *_others_of(agent), *children)]
-        for name in names:
-            models.check(name)
+        specs = (agent.model, *_others_of(agent), *children)
+        for spec in specs:
+            models.check_spec(spec)
+        names = [spec.name for spec in specs]
         if agent.betas and not any(models.takes_betas(name) for name in names):
             msg = f"betas: {names[0]!r} has none, only Anthropic's models and proxies do; leave them out"
             raise effects.ConfigError(msg)
@@ -398,10 +400,16 @@ class Agent(Generic[Deps_co, Output_co]):
             lease=self.lease,
             worker=self.worker,
             # A host that asks models itself has its own keys.
-            ready=noop if effects.CallModel in self.performers else self._models.ready,
+            ready=noop if effects.CallModel in self.performers else self._ready,
             on_error=self.on_error,
         )
         return Session(name, environment, store, fresh=fresh)
+
+    def _ready(self, *models: str) -> None:
+        """Raise `ConfigError` where a key of one of *models* is missing."""
+        # A header of the spec's own may log in in place of a key.
+        without = [name for name in models if not logs_in_itself(self.config.spec(name))]
+        self._models.ready(*without)
 
     @cached_property
     def _secret_names(self) -> SecretNames:

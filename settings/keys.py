@@ -22,7 +22,8 @@ import attrs
 
 from ..effects.config import ChildSpec
 from ..effects.permissions import Rule
-from ..effects.validators import not_empty, not_negative, positive, share
+from ..effects.request_extras import HeaderPairs, JSONObjectText
+from ..effects.validators import not_empty, not_negative, positive, share, share_or_none
 from ..performers.stores.place import StorePlace
 
 # The way to a setting, such as ``("limits", "usd")``; items of a list have their number in it.
@@ -173,6 +174,8 @@ KIND_NAMES: Mapping[Any, str] = {
     tuple[Path, ...]: "a list of paths",
     tuple[Rule, ...]: "a list of rules such as 'allow write:path=docs/*'",
     tuple[tuple[str, str], ...]: "a table of globs by the names of arguments",
+    HeaderPairs: "a table of texts by the names of headers",
+    JSONObjectText: "a table, or a JSON object as text",
 }
 
 # The words that a validator adds.
@@ -180,6 +183,7 @@ MORE: Mapping[Any, str] = {
     positive: " above 0",
     not_negative: ", not negative",
     share: " above 0 and at most 1",
+    share_or_none: " above 0 and at most 1",
     not_empty: " that is not empty",
 }
 

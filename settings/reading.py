@@ -24,6 +24,7 @@ import attrs
 from ..effects.config import ChildSpec, Loops, ModelSpec, Policy, Retries
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
 from ..effects.permissions import ArgumentGlobs, Rule, as_rule
+from ..effects.request_extras import HeaderPairs, JSONObjectText, as_header_pairs, as_object_text
 from ..effects.validators import as_globs, as_money, within
 from ..performers.stores.place import StorePlace, store_place
 from ..performers.stores.postgres.address import DatabaseAddress
@@ -270,6 +271,22 @@ def _finite(value: Any) -> float | None:  # noqa: ANN401  # any number
     return number if math.isfinite(number) else None
 
 
+def _headers(value: Any) -> HeaderPairs:  # noqa: ANN401  # one of the types of its kind
+    return as_header_pairs(_inline(value))
+
+
+def _object(value: Any) -> JSONObjectText:  # noqa: ANN401  # as above
+    return as_object_text(_inline(value))
+
+
+def _inline(value: Any) -> Any:  # noqa: ANN401  # as above
+    """The table that a variable has in TOML; any other value, JSON among them, as it is."""
+    return _toml(value) if isinstance(value, EnvText) and value.lstrip().startswith("{") else value
+
+
+# Kinds whose values may hold a credential that was written out.
+EXTRAS = (HeaderPairs, JSONObjectText)
+
 # For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value.
 MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = {
     bool: (bool, bool),
@@ -280,6 +297,8 @@ MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = 
     StorePlace: ((str, Path, DatabaseAddress), store_place),
     Rule: ((str, Rule), as_rule),
     ArgumentGlobs: ((Mapping, tuple), as_globs),
+    HeaderPairs: ((Mapping, tuple, str), _headers),
+    JSONObjectText: ((Mapping, str), _object),
 }
 
 
@@ -337,8 +356,13 @@ class _Reader:
                 if None in made:
                     return None
             return made if attribute is None else CONVERT_AND_CHECK(None, attribute, made)
-        except (ValueError, ArithmeticError, TurnwheelError):
-            self._refuse(way, key.accepts, value)
+        except (ValueError, ArithmeticError, TurnwheelError) as error:
+            if kind in EXTRAS and isinstance(error, ConfigError):
+                # With the reason and without the value, which may hold a credential.
+                problem = str(error).partition(" ")[2]
+                self._fault(way, problem if problem.startswith("must") else f"is refused: {problem}")
+            else:
+                self._refuse(way, key.accepts, value)
             return None
 
     def table(self, value: object, area: type, way: Way, usual: object = None) -> object:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ..effects import Effect, notices, records
-from ..effects.config import ModelSpec, Steering
+from ..effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, ModelSpec, Steering
 from ..effects.events import Entered, HookAnswered, InstructionsRead, Interrupted, TimerFired, UserSteered
 from ..effects.hooks import Hook
 from ..effects.messages import Finish, Role, StopReason, user
@@ -334,6 +334,22 @@ def _affordable(model: ModelSpec, most: int, ctx: Context) -> int | DoneReason:
     return ctx.affordable(model, None, most, min(most, SMALL_ANSWER))
 
 
+def _tools_of(spec: ModelSpec, ctx: Context) -> tuple[tuple[str, ...], str]:
+    """The names of the tools that *spec* is offered for this answer, and the choice that is asked for."""
+    memory, choice = ctx.memory, spec.tool_choice
+    if choice == NO_CHOICE:
+        return (), ""
+    offered = tuple([tool.name for tool in ctx.config.tools])
+    if memory.progress.withdrawn:
+        away = loops.away(memory.progress.withdrawn, memory.spent.turns)
+        offered = tuple([tool for tool in offered if tool not in away])
+    if choice not in {"", AUTO_CHOICE}:
+        # Of a run's first answer only: a model that must call a tool each time can never end the run.
+        fits = choice == REQUIRED_CHOICE or choice in offered
+        choice = choice if fits and not memory.spent.turns else ""
+    return offered, choice
+
+
 def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:
     """Ask the model of *spec*, if that can be paid, with a word about a *loop* behind the words of hooks."""
     memory, model, draft = ctx.memory, spec.name, Draft(ctx)
@@ -353,10 +369,7 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
         # In the instructions of this request only. A warning in the history would stay there, be summarised
         # and confuse the model long after it has stopped repeating itself.
         said = (*said, loop.notice.text)
-    offered = tuple([tool.name for tool in ctx.config.tools])
-    if memory.progress.withdrawn:
-        away = loops.away(memory.progress.withdrawn, memory.spent.turns)
-        offered = tuple([tool for tool in offered if tool not in away])
+    offered, choice = _tools_of(spec, ctx)
     request = draft.new_id()
     # The view names a revision and a length of the history instead of carrying it. So a request, and the
     # entry that a journal keeps of it, costs the same at message 10 and at message 10,000.
@@ -372,6 +385,7 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
             tools=offered,
             instructions="\n".join(said),
             attempt=state.attempt,
+            tool_choice=choice,
         ),
         notices.ModelCalled(request=request, model=model, attempt=state.attempt),
     )

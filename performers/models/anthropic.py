@@ -20,7 +20,15 @@ from typing import Any, Unpack, final
 
 import attrs
 
-from ...effects.config import DEFAULT_OUTPUT_TOKENS, Config, ToolSpec
+from ...effects.config import (
+    AUTO_CHOICE,
+    DEFAULT_OUTPUT_TOKENS,
+    NO_CHOICE,
+    REQUIRED_CHOICE,
+    Config,
+    ModelSpec,
+    ToolSpec,
+)
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
 from ...effects.requests import CallModel, Conversation
@@ -127,13 +135,23 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
         options = _options(request, model, scene.config, may_think=may_think)
         if session := encoding.told_session(scene):
             options["metadata"] = {"user_id": session}
-        options |= self._extra
+        options = self._with_extras(options, scene.config.spec(request.model), scene)
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
             *_tools(request, scene.config, mark.called),
         ]
         return shown.body(head, mark, again=again)
+
+    def _unsendable(self, spec: ModelSpec, model: str) -> str:
+        if spec.seed is not None:
+            return "Anthropic's Messages have no seed; leave it out"
+        # Extended thinking takes no temperature, and no answer that must call a tool.
+        if spec.thinking is not None and spec.tool_choice not in {"", AUTO_CHOICE, NO_CHOICE}:
+            return "it cannot think before a call that tool_choice forces; leave out thinking or tool_choice"
+        if spec.temperature is not None and (spec.thinking is not None or _version(model) >= ADAPTIVE):
+            return "it takes no temperature where it thinks; leave it out"
+        return ""
 
     def parser(self, scene: PerformContext) -> MessagesParser:  # noqa: ARG002  # parsers of other wires need it
         """A new parser for one answer."""
@@ -279,18 +297,28 @@ def _tools(request: CallModel, config: Config, called: Iterable[str]) -> list[by
     offered = frozenset(request.tools)
     tools = [tool_block(tool) for tool in config.tools if tool.name in offered]
     if tools:
-        return [b',"tools":[', b",".join([*tools[:-1], marked(tools[-1])]), b"]"]
+        chosen = encoding.choice_of(request)
+        choice = b',"tool_choice":' + to_json(_choice(chosen)) if chosen else b""
+        return [choice, b',"tools":[', b",".join([*tools[:-1], marked(tools[-1])]), b"]"]
     # A request may withdraw all tools. The API refuses calls in a conversation where there are no
     # tools, even those that were made before, so each that was called is named once more.
     there_were = [b'{"name":%b,"input_schema":{"type":"object"}}' % to_json(name) for name in called]
     return [b',"tool_choice":{"type":"none"},"tools":[', b",".join(there_were), b"]"] if there_were else []
 
 
+def _choice(choice: str) -> dict[str, str]:
+    if choice == AUTO_CHOICE:
+        return {"type": "auto"}
+    return {"type": "any"} if choice == REQUIRED_CHOICE else {"type": "tool", "name": choice}
+
+
 def _options(request: CallModel, model: str, config: Config, *, may_think: bool) -> dict[str, Any]:
     spec, adaptive = config.spec(request.model), _version(model) >= ADAPTIVE
     limit = request.max_output or spec.max_output or DEFAULT_OUTPUT_TOKENS
     options: dict[str, Any] = {}
-    if request.thinking is not None and (adaptive or may_think):
+    # The API refuses thinking before a call that it forces, also where a person asked for thinking later.
+    may_think = (adaptive or may_think) and encoding.choice_of(request) in {"", AUTO_CHOICE}
+    if request.thinking is not None and may_think:
         tokens = max(request.thinking, MIN_BUDGET)
         # Thinking counts against the output, and the API refuses a limit that leaves nothing for the answer.
         limit += tokens if limit <= tokens else 0
@@ -301,6 +329,8 @@ def _options(request: CallModel, model: str, config: Config, *, may_think: bool)
             options["thinking"] = {"type": "enabled", "budget_tokens": tokens}
     elif spec.temperature is not None and not adaptive:
         options["temperature"] = spec.temperature
+    if spec.top_p is not None:
+        options["top_p"] = spec.top_p
     return options | {"max_tokens": limit} | ({"stop_sequences": config.stop} if config.stop else {})
 
 

@@ -21,12 +21,14 @@ from weakref import WeakKeyDictionary
 import attrs
 import msgspec
 
+from ...effects.config import AUTO_CHOICE, REQUIRED_CHOICE, ModelSpec
 from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, is_cleared_when_old
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
 from ...effects.requests import CallModel, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
 from ..base import PerformContext
+from .extras import headers_of, object_of, with_extras
 from .lenient_json import SIGNED_ID, decoded
 from .wire import HTTPRequest
 
@@ -95,6 +97,12 @@ def tool_name(name: str) -> str:
 def effort(tokens: int) -> str:
     """The word for thinking as much as *tokens*."""
     return next((word for limit, word in EFFORTS if tokens <= limit), "high")
+
+
+def choice_of(request: CallModel) -> str:
+    """The choice of tools that *request* asks for; empty where the tool is not offered."""
+    choice = request.tool_choice
+    return choice if choice in {AUTO_CHOICE, REQUIRED_CHOICE} or choice in request.tools else ""
 
 
 def media_type(part: Binary) -> str:
@@ -252,7 +260,26 @@ class EncodingWire(ABC, Generic[E]):
             shown = self._of(history.log, request.model)
             mark = shown.until(history, view.length, view.cleared)
         body = self._body(request, request.model.removeprefix(self._prefix), scene, shown, mark)
-        return HTTPRequest(path=self.path, headers=HEADERS, body=body)
+        more = headers_of(scene.config.spec(request.model), scene.session)
+        return HTTPRequest(path=self.path, headers={**HEADERS, **more} if more else HEADERS, body=body)
+
+    def check(self, spec: ModelSpec) -> None:
+        """Raise `ConfigError` where requests to the model of *spec* cannot have one of its settings."""
+        if own := sorted(OWN_FIELDS & object_of(spec.extra_body).keys()):
+            msg = f"extra_body of {spec.name!r} must leave the wire's own fields to it; got {own}"
+            raise ConfigError(msg)
+        headers_of(spec, "")  # a variable that is not set, or does not fit into a header
+        if problem := self._unsendable(spec, spec.name.removeprefix(self._prefix)):
+            msg = f"{spec.name!r}: {problem}"
+            raise ConfigError(msg)
+
+    def _unsendable(self, spec: ModelSpec, model: str) -> str:  # noqa: ARG002  # those of dialects need both
+        """Why requests to *model* cannot have a setting of *spec*; empty where they can have all."""
+        return ""
+
+    def _with_extras(self, options: dict[str, Any], spec: ModelSpec, scene: PerformContext) -> dict[str, Any]:
+        """*options* and the fields that the host, the spec and the session's name add to a body."""
+        return with_extras({**options, **self._extra}, spec, scene.session)
 
     def _of(self, log: Log[Message], model: str) -> E:
         """What *model* is shown of *log*, as it is kept, or a new one; the least recently used makes room."""

@@ -22,6 +22,7 @@ from typing import TypedDict, Unpack, assert_never, final
 
 import attrs
 
+from ...effects.config import ModelSpec
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed, ModelFinished, ModelStreamed
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
@@ -29,7 +30,9 @@ from ...effects.requests import CallModel
 from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext
 from ..worker_pool import CancelShield
-from .errors import keys_in, login_in, redact_keys, refusal, shorten, without_login
+from .encoding import EncodingWire
+from .errors import SHORTEST, keys_in, login_in, redact_keys, refusal, shorten, without_login
+from .extras import variables_of
 from .throttle import MAX_CONCURRENT, Slot, Throttle
 from .transport import (
     Client,
@@ -211,6 +214,11 @@ class HTTPModel:
             msg = f"no API key for {whose}; {self._endpoint.login}, or {way}"
             raise ConfigError(msg)
 
+    def check(self, spec: ModelSpec) -> None:
+        """Raise `ConfigError` where requests to the model of *spec* cannot have one of its settings."""
+        if isinstance(self._wire, EncodingWire):  # another wire knows its own settings
+            self._wire.check(spec)
+
     async def __call__(self, request: CallModel, scene: PerformContext) -> Answer:
         """Ask the model and return `ModelFinished` or `ModelFailed`; cancelling fails it as cancelled."""
         attempt = CallAttempt(request, scene, self._wire.parser(scene), self._settings.max_answer)
@@ -223,7 +231,9 @@ class HTTPModel:
                 shield.absorb()
                 attempt.parse()
                 ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=attempt.parser.usage)
-            answer = attempt.answer(self._explained(ending))
+            except ConfigError as error:  # an environment variable that only this process lacks
+                ending = Broken(failure=Failure.BAD_REQUEST, message=str(error))
+            answer = attempt.answer(self._explained(ending, scene.config.spec(request.model)))
             failed = answer if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status) else None
             if failed is not None and slot.turned_away(failed):
                 # There is an answer, so it is too late to cancel it.
@@ -232,12 +242,13 @@ class HTTPModel:
                 shield.absorb()
         return answer
 
-    def _explained(self, ending: AnswerEnd) -> AnswerEnd:
+    def _explained(self, ending: AnswerEnd, spec: ModelSpec) -> AnswerEnd:
         """*ending* without a key in its message, and with the way to mend a wrong one."""
         if not isinstance(ending, Broken):
             return ending
         given = {} if self._given is None else self._given.headers
-        message = redact_keys(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given)))
+        named = [value for value in variables_of(spec) if len(value) >= SHORTEST]
+        message = redact_keys(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given), *named))
         if ending.failure is Failure.AUTH:
             message = f"{message}; {self._endpoint.login}"
         return attrs.evolve(ending, message=message)

@@ -15,7 +15,7 @@ from typing import Any, Unpack, final
 
 import attrs
 
-from ...effects.config import Config, ToolSpec
+from ...effects.config import AUTO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
@@ -150,14 +150,23 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
             # Reasoning models refuse the old name; most other servers know no other.
             "max_completion_tokens" if thinks else "max_tokens": request.max_output or spec.max_output,
             "temperature": None if thinks else spec.temperature,
+            "top_p": None if thinks else spec.top_p,
+            self._quirks.seed: spec.seed,
             "stop": config.stop or None,
         }
         if self._quirks.session:
             options[self._quirks.session] = encoding.told_session(scene)
         if request.thinking is not None:
             options |= self._thinking(request.thinking, model)
-        given = {name: value for name, value in {**options, **self._extra}.items() if value is not None}
+        options = self._with_extras(options, spec, scene)
+        given = {name: value for name, value in options.items() if value is not None}
         return [b",", to_json(given)[1:-1]] if given else []
+
+    def _unsendable(self, spec: ModelSpec, model: str) -> str:
+        if not reasons(model):
+            return ""
+        wrong = [name for name in ("temperature", "top_p") if getattr(spec, name) is not None]
+        return f"OpenAI's reasoning models take no {wrong[0]}; leave it out" if wrong else ""
 
     def _thinking(self, tokens: int, model: str) -> Mapping[str, object]:
         """The fields that ask *model* for so many *tokens* of thinking; a warning where there are none."""
@@ -303,7 +312,15 @@ def _tools(request: CallModel, config: Config) -> list[bytes]:
         # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
         # listed with a choice of none.
         tools, choice = [*config.tools], b',"tool_choice":"none"'
+    elif tools and (chosen := encoding.choice_of(request)):
+        choice = b',"tool_choice":' + to_json(_tool_choice(chosen))
     return [choice, b',"tools":[', b",".join(map(_tool, tools)), b"]"] if tools else []
+
+
+def _tool_choice(choice: str) -> object:
+    if choice in {AUTO_CHOICE, REQUIRED_CHOICE}:
+        return choice
+    return {"type": "function", "function": {"name": choice}}
 
 
 def _tool(tool: ToolSpec) -> bytes:

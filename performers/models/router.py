@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import final
 
+from ...effects.config import ModelSpec
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed
 from ...effects.requests import CallModel
@@ -103,6 +104,12 @@ class Models:
     def check(self, model: str) -> None:
         """Raise `ConfigError` where *model* cannot be asked: it has no wire, or one with a wrong setting."""
         self._performer(model)
+
+    def check_spec(self, spec: ModelSpec) -> None:
+        """As `check`; also where a request to the model of *spec* cannot have one of its settings."""
+        performer = self._performer(spec.name)
+        if isinstance(performer, HTTPModel):
+            performer.check(spec)
 
     def ready(self, *models: str) -> None:
         """Raise `ConfigError` where a key of one of *models* is missing, before it is asked in vain."""

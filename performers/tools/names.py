@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from glob import escape
 
 from ...effects import Config, ConfigError, ToolKind, ToolSpec
+from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE
 from ...effects.spelling import hint
 
 
@@ -28,7 +30,7 @@ def misfit(tool: str, specs: Sequence[ToolSpec], where: Iterable[tuple[str, str]
 
 
 def check_names(config: Config, retired: Iterable[str]) -> None:
-    """Raise `ConfigError` where a rule, hook or child of *config* fits no tool, not even a *retired* one."""
+    """Raise `ConfigError` where a name in *config* fits no tool, not even a *retired* one."""
     # A misspelt name would protect nothing, or give a child no tools, and say so nowhere.
     own = [spec for spec in config.tools if spec.kind is not ToolKind.AGENT]
     named = [
@@ -38,6 +40,11 @@ def check_names(config: Config, retired: Iterable[str]) -> None:
             (f"tools of agent {one.name!r}", tool, (), own)
             for one in config.children
             for tool in one.tools or ()
+        ],
+        *[
+            (f"tool_choice of {spec.name!r}", escape(spec.tool_choice), (), config.tools)
+            for spec in (config.model, *config.models, *[one.model for one in config.children if one.model])
+            if spec.tool_choice not in {"", AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}
         ],
     ]
     for place, tool, where, specs in named:

@@ -17,6 +17,7 @@ import pytest
 from turnwheel import Limits, ModelSpec, Policy, Price, Rule, Settings
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.request_extras import HeaderPairs, JSONObjectText
 from turnwheel.performers import RateLimit
 from turnwheel.performers.stores.place import StorePlace
 from turnwheel.performers.stores.postgres.address import DatabaseAddress
@@ -77,6 +78,8 @@ SAMPLES: dict[object, tuple[object, str]] = {
     tuple[Rule, ...]: (["deny bash"], "deny bash"),
     tuple[ModelSpec, ...]: (["x", {"name": "y", "thinking": 9}], '["x", { name = "y", thinking = 9 }]'),
     tuple[RateLimit, ...]: ([{"model": "x", "tokens": 9}], '[{ model = "x", tokens = 9 }]'),
+    HeaderPairs: ({"x-team": "t"}, '{ x-team = "t" }'),
+    JSONObjectText: ({"top_k": 3}, '{"top_k": 3}'),
     tuple[CommandHook, ...]: ([{"at": "stop", "command": ["x"]}], '[{ at = "stop", command = ["x"] }]'),
 }
 """For each kind of setting a value as a file has it, and as a variable does."""
@@ -158,11 +161,30 @@ def as_toml(value: object) -> str:
 
 @each_key
 def test_a_wrong_value_is_told_with_its_place_and_what_is_accepted(key: SettingKey) -> None:
-    way, odd = way_of(key), {1: object}
+    extras = key.kind in {HeaderPairs, JSONObjectText}  # a table of anything is one of these
+    way, odd = way_of(key), [1] if extras else {1: object}
     (fault,) = wrong(**tree({**beside(key), way: odd}))
     taken = key.accepts if key.kind != tuple[tuple[str, str], ...] else ""
     shown = "a value that is not shown" if key.secret else repr(odd)
     assert fault == f"argument {'.'.join(way)} must be {taken}; got {shown}"
+
+
+def test_a_credential_in_a_header_or_a_body_is_refused_and_not_shown() -> None:
+    value = "sk-abcdef0123456789"
+    headers = {"X-Team": "t", "Authorization": f"Bearer {value}"}
+    toml(f'[model]\nname = "m"\nextra_headers = {as_toml(headers)}\nextra_body = {{ api_key = "{value}" }}')
+    faults = wrong()
+    assert value not in "".join(faults)
+    held = "looks like a credential, and a journal would hold it"
+    named = "name an environment variable in it, such as 'Bearer ${GATEWAY_KEY}'"
+    other = "pass api_key, or name an environment variable in extra_headers"
+    assert faults == [
+        f"turnwheel.toml: model.extra_headers is refused: 'Authorization' {held}; {named}",
+        f"turnwheel.toml: model.extra_body is refused: 'api_key' {held}; {other}",
+    ]
+    toml("")
+    (fault,) = wrong({"TURNWHEEL_MODEL": '{ name = "m", extra_body = "[]" }'})
+    assert fault == "TURNWHEEL_MODEL: model.extra_body must be a JSON object; got '[]'"
 
 
 # The order

@@ -470,7 +470,7 @@ def blocks_of(page: Path) -> list[str]:
 
 
 async def test_the_page_on_providers_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    prefixed, limited, quoted, *plugged = blocks_of(ROOT / "docs" / "providers.md")
+    prefixed, _, limited, quoted, *plugged = blocks_of(ROOT / "docs" / "providers.md")
     made: dict[str, Any] = {}
     exec(prefixed, made)  # noqa: S102  # the page's own code
     assert made["agent"].fallback.name == "ollama:qwen3:8b"

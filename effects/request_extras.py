@@ -1,0 +1,149 @@
+"""
+Headers and fields that go along with the requests to a model, as data that may stand in a journal.
+
+A header that logs in must name an environment variable, as in ``Bearer ${GATEWAY_KEY}``. The journal holds
+that text, and the request the value that the variable has in the process which sends it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NewType, cast
+
+from .errors import ConfigError
+from .secrets import is_secret
+
+# Names of headers and their values, in the order in which they were given.
+HeaderPairs = NewType("HeaderPairs", tuple[tuple[str, str], ...])
+
+# The text of a JSON object, or empty.
+JSONObjectText = NewType("JSONObjectText", str)
+
+# What stands in the value of a header for an environment variable.
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+# Before the name of a header that takes the session's name; any other name is that of a field of the body.
+HEADER_FIELD = "header:"
+
+# Headers that the transport or the wire sets itself.
+OWN_HEADERS = frozenset(
+    {
+        *("accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type"),
+        *("host", "transfer-encoding"),
+    }
+)
+
+# Words of a header's name behind which the value opens something.
+_LOGIN_WORDS = ("auth", "key")
+
+# What the values of credentials begin with, whatever their header is called.
+_CREDENTIAL = re.compile(r"(?i)\s*(?:bearer\s|basic\s|sk-|pk-|ghp_|github_pat_|xox[a-z]-|eyJ[\w-]{8})")
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def as_header_pairs(headers: Mapping[str, str] | Iterable[tuple[str, str]] | str) -> HeaderPairs:
+    """
+    *headers* as pairs; a text is a JSON object of them.
+
+    Raises `ConfigError` for a header that the wire sets itself, for characters that no header can hold, and
+    for a credential that is written out.
+    """
+    if isinstance(headers, str):
+        headers = cast("dict[str, str]", _parsed("extra_headers", headers)) if headers.strip() else {}
+    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    for name, value in pairs:
+        _check_header(name, value)
+    return HeaderPairs(tuple([(name, value) for name, value in pairs]))
+
+
+def _check_header(name: object, value: object) -> None:
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        msg = f"extra_headers: {name!r} is not the name of a header; use letters, digits and '-'"
+        raise ConfigError(msg)
+    if name.lower() in OWN_HEADERS:
+        msg = f"extra_headers: {name!r} is set by the wire itself; leave it out"
+        raise ConfigError(msg)
+    # The value is not shown: it may be a secret, and errors end up in logs.
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        msg = f"extra_headers: {name!r} must be printable ASCII text; got another value"
+        raise ConfigError(msg)
+    if not VARIABLE.search(value) and (logs_in(name) or _CREDENTIAL.match(value)):
+        fix = "name an environment variable in it, such as 'Bearer ${GATEWAY_KEY}'"
+        msg = f"extra_headers: {name!r} looks like a credential, and a journal would hold it; {fix}"
+        raise ConfigError(msg)
+
+
+def logs_in(header: str) -> bool:
+    """Whether the value of *header* opens something, by its name."""
+    return is_secret(header, _LOGIN_WORDS)
+
+
+def shown_headers(headers: HeaderPairs) -> str:
+    """The names in *headers*: specs end up in logs and tracebacks, and values may be a person's own."""
+    return repr({name: "..." for name, _ in headers})
+
+
+def as_object_text(value: Mapping[str, object] | str) -> JSONObjectText:
+    """*value* as the text of a JSON object; `ConfigError` where it is none, or holds a credential."""
+    if isinstance(value, str):
+        if not value.strip():
+            return JSONObjectText("")
+        value = _parsed("extra_body", value)
+    if not value:
+        return JSONObjectText("")
+    try:
+        text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, default=_number)
+        credentials = [*_credentials(value)]
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"extra_body must be an object that JSON can hold: {error}"
+        raise ConfigError(msg) from error
+    if credentials:
+        fix = "pass api_key, or name an environment variable in extra_headers"
+        msg = f"extra_body: {credentials[0]!r} looks like a credential, and a journal would hold it; {fix}"
+        raise ConfigError(msg)
+    return JSONObjectText(text)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, Decimal):  # as TOML has its numbers here
+        return float(value)
+    msg = f"{value!r} is not JSON"
+    raise TypeError(msg)
+
+
+def _parsed(what: str, text: str) -> dict[str, Any]:
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{what} must be a JSON object; got {text!r:.100} ({error})"
+        raise ConfigError(msg) from error
+    if not isinstance(parsed, dict):
+        msg = f"{what} must be a JSON object; got {text!r:.100}"
+        raise ConfigError(msg)
+    return cast("dict[str, Any]", parsed)
+
+
+def _credentials(value: object) -> Iterator[str]:
+    """The names in *value*, at any depth, whose text is a credential."""
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[object, object]", value).items():
+            if isinstance(inner, str) and inner and (is_secret(str(name)) or _CREDENTIAL.match(inner)):
+                yield str(name)
+            yield from _credentials(inner)
+    elif isinstance(value, list | tuple):
+        for inner in cast("Iterable[object]", value):
+            yield from _credentials(inner)
+
+
+def session_field(instance: object, attribute: object, value: str) -> None:  # noqa: ARG001  # as attrs calls validators
+    """``header:NAME``, or the name of a field, with dots between the names of objects around it."""
+    header = value.startswith(HEADER_FIELD)
+    name = value.removeprefix(HEADER_FIELD)
+    fits = _TOKEN.fullmatch(name) and name.lower() not in OWN_HEADERS if header else all(name.split("."))
+    if value and not fits:
+        msg = f"session_field must be a field such as 'metadata.session_id', or 'header:NAME'; got {value!r}"
+        raise ConfigError(msg)
