@@ -74,7 +74,6 @@ OTHER_NAMES: Mapping[str, str] = {
     "persist_session": "session.persist",
     "session_dir": "store",
     "session_id": "session.id",
-    "setting_sources": "instructions",
     "system_prompt": "system",
 }
 
@@ -83,6 +82,7 @@ NOT_DATA: Mapping[str, str] = {
     "can_use_tool": "it is code, and handed to Settings.agent as its approver",
     "context": "a run is stopped with Session.interrupt, or by cancelling the task that waits for it",
     "mcp_servers": "tools of MCP servers cannot be had yet",
+    "setting_sources": "the sources are Python, the environment and one file, which Settings.load names",
 }
 
 

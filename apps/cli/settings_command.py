@@ -15,6 +15,7 @@ import click
 
 from ...effects.config import ChildSpec
 from ...effects.permissions import Rule
+from ...effects.request_extras import HeaderPairs
 from ...performers.stores.postgres.address import DatabaseAddress
 from ...settings import Settings
 from ...settings.keys import ANY_TEXT, NONE_WORD, SECRET, fields_of, is_area
@@ -24,8 +25,8 @@ from .build_settings import settings_for
 from .run_options import RunOptions
 from .stores import default_store
 
-GLOB_TABLE = tuple[tuple[str, str], ...]
-"""The type of a setting that is a table of globs."""
+TEXT_TABLES = (tuple[tuple[str, str], ...], HeaderPairs)
+"""The types of settings that are tables of texts: of globs, of headers."""
 
 FROM_DEFAULT = "default"
 """The source of a setting that no file, variable or preset sets."""
@@ -105,7 +106,7 @@ def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[Setti
                 _dotted(here), None, f"{_source(here, settings)}, {HIDDEN}" if value else FROM_DEFAULT
             )
         else:
-            text = None if value is None and kind in ANY_TEXT else to_toml(value)
+            text = None if value is None and kind in ANY_TEXT else _field(kind, value)
             yield SettingRow(_dotted(here), None if is_area(kind) else text, _source(here, settings))
 
 
@@ -146,6 +147,7 @@ def _table(value: Any) -> str:  # noqa: ANN401  # any table of settings
 
 
 def _field(kind: Any, value: Any) -> str:  # noqa: ANN401  # any setting
-    if kind != GLOB_TABLE:
+    if kind not in TEXT_TABLES:
         return to_toml(value)
-    return f"{{ {', '.join(f'{_dotted((key,))} = {json.dumps(glob)}' for key, glob in value)} }}"
+    pairs = ", ".join(f"{_dotted((key,))} = {json.dumps(text)}" for key, text in value)
+    return f"{{ {pairs} }}" if pairs else "{}"
