@@ -42,7 +42,7 @@ _LOGIN_WORDS = ("auth", "key")
 # What the values of credentials begin with, whatever their header is called.
 _CREDENTIAL = re.compile(r"(?i)\s*(?:bearer\s|basic\s|sk-|pk-|ghp_|github_pat_|xox[a-z]-|eyJ[\w-]{8})")
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def as_header_pairs(headers: Mapping[str, str] | Iterable[tuple[str, str]] | str) -> HeaderPairs:
@@ -61,7 +61,7 @@ def as_header_pairs(headers: Mapping[str, str] | Iterable[tuple[str, str]] | str
 
 
 def _check_header(name: object, value: object) -> None:
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
         msg = f"extra_headers: {name!r} is not the name of a header; use letters, digits and '-'"
         raise ConfigError(msg)
     if name.lower() in OWN_HEADERS:
@@ -143,7 +143,9 @@ def session_field(instance: object, attribute: object, value: str) -> None:  # n
     """``header:NAME``, or the name of a field, with dots between the names of objects around it."""
     header = value.startswith(HEADER_FIELD)
     name = value.removeprefix(HEADER_FIELD)
-    fits = _TOKEN.fullmatch(name) and name.lower() not in OWN_HEADERS if header else all(name.split("."))
+    fits = (
+        _HEADER_NAME.fullmatch(name) and name.lower() not in OWN_HEADERS if header else all(name.split("."))
+    )
     if value and not fits:
         msg = f"session_field must be a field such as 'metadata.session_id', or 'header:NAME'; got {value!r}"
         raise ConfigError(msg)

@@ -285,7 +285,7 @@ def _inline(value: Any) -> Any:  # noqa: ANN401  # as above
 
 
 # Kinds whose values may hold a credential that was written out.
-EXTRAS = (HeaderPairs, JSONObjectText)
+JOURNALED_KINDS = (HeaderPairs, JSONObjectText)
 
 # For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value.
 MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = {
@@ -357,7 +357,7 @@ class _Reader:
                     return None
             return made if attribute is None else CONVERT_AND_CHECK(None, attribute, made)
         except (ValueError, ArithmeticError, TurnwheelError) as error:
-            if kind in EXTRAS and isinstance(error, ConfigError):
+            if kind in JOURNALED_KINDS and isinstance(error, ConfigError):
                 # With the reason and without the value, which may hold a credential.
                 problem = str(error).partition(" ")[2]
                 self._fault(way, problem if problem.startswith("must") else f"is refused: {problem}")

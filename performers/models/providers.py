@@ -208,7 +208,7 @@ class Provider:
 _DIRECT = ServerQuirks(betas="")
 
 # Each difference is from the page beside it, as of 2026-11.
-_ROWS: Sequence[Provider] = (
+_PROVIDER_ROWS: Sequence[Provider] = (
     # platform.openai.com/docs/api-reference/chat
     Provider(
         prefix="openai",
@@ -353,7 +353,7 @@ _ROWS: Sequence[Provider] = (
 )
 
 # The rows by their prefixes.
-PROVIDERS: Mapping[str, Provider] = {row.prefix: row for row in _ROWS}
+PROVIDERS: Mapping[str, Provider] = {row.prefix: row for row in _PROVIDER_ROWS}
 
 
 def host_of(url: str) -> str:
@@ -364,9 +364,9 @@ def host_of(url: str) -> str:
         return ""
 
 
-# The rows of providers that answer nobody without a key, by their hosts.
+# The rows of providers that refuse a request without a key, by their hosts.
 KNOWN_HOSTS: Mapping[str, Provider] = {
-    host_of(row.address): row for row in _ROWS if row.needed and row.address
+    host_of(row.address): row for row in _PROVIDER_ROWS if row.needed and row.address
 }
 
 

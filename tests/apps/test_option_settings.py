@@ -20,7 +20,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "settings.md").read_text(
 ROW = r"^\| `(--[a-z-]+)` \| `([a-z_.]+)` \|"
 ROWS = dict(re.findall(ROW, PAGE, re.MULTILINE))
 
-# Options that say something of this call of the program, or of the session, and for which there is no setting.
+# Options that say something of this call of the program, or of the session, for which there is no setting.
 NO_SETTING = {
     *("--settings", "--stand-in", "--title", "--lift", "--yes", "--takeover"),
     *("--quiet", "--verbose", "--json", "--help"),
