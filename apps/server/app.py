@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -32,13 +32,13 @@ from ...performers.logs import warn
 from ...performers.stores.base import checked_store
 from ..console.routes import ConsoleRoutes
 from .access import Access, Namespace, words
+from .docs.routes import DocsRoutes
 from .event_stream import VOCABULARIES, EventStream, teller_of, telling
 from .keys import KeyedAnswers
 from .limits import RequestRates, ServerLimits, Streams
 from .list_feed import ListFeed
 from .metrics import UNANSWERED, Metrics
 from .open_sessions import OpenSessions, Turns
-from .openapi import docs_page, openapi
 from .operations import ONE_SESSION, HttpCall, Operation, Parameter, operation, operations_of
 from .problems import Refused, problem, refusal_of
 from .protocol_routes import ProtocolRoutes
@@ -74,11 +74,6 @@ EVENT_PARAMETERS = (
 )
 
 NOSNIFF = "X-Content-Type-Options"
-# The page of the document has its style in it, loads nothing, and is framed by no other page.
-DOCS_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-}
 
 # How often an input is tried again that another process was quicker than, and the seconds in between.
 CONFLICTS, CONFLICT_PAUSE = 15, 0.1
@@ -127,8 +122,9 @@ class AgentServer:
         sessions, steps = SessionRoutes(self.opens, self.lists, limits.attached), StepRoutes(self.opens)
         protocols = ProtocolRoutes(self.opens, self.streams)
         parts = (sessions, steps, protocols, ConsoleRoutes(self.opens), self)
-        self.operations = [each for routes in parts for each in operations_of(routes)]
-        self._document = openapi(self.operations, secured=bool(access.tokens))
+        operations = [each for routes in parts for each in operations_of(routes)]
+        docs = DocsRoutes(operations, secured=bool(access.tokens))
+        self.operations = [*operations, *operations_of(docs)]
 
     def names(self, tenant: str) -> Namespace:
         """The names of the sessions of *tenant*."""
@@ -236,19 +232,6 @@ class AgentServer:
         """Numbers for Prometheus."""
         del call
         return self.metrics.answer()
-
-    @operation("GET", "/openapi.json", gives="application/json", open=True)
-    async def get_openapi(self, call: HttpCall) -> Response:
-        """The operations, as an OpenAPI document."""
-        # Where the app is mounted, or a proxy has it: paths begin there.
-        servers = [{"url": call.request.scope.get("root_path") or "/"}]
-        return _json(msgspec.json.encode({**self._document, "servers": servers}), HTTPStatus.OK)
-
-    @operation("GET", "/docs", gives="text/html", open=True)
-    async def get_docs(self, call: HttpCall) -> Response:
-        """The same document, to read."""
-        del call
-        return HTMLResponse(docs_page(self._document), headers=DOCS_HEADERS)
 
     # From a request to an answer
 

@@ -16,7 +16,7 @@ from support.patience import PATIENCE
 
 from turnwheel import Agent, MemoryStore, tool
 from turnwheel.apps.server.app import AgentServer, create_app
-from turnwheel.apps.server.openapi import refusals_of
+from turnwheel.apps.server.docs.openapi import refusals_of
 from turnwheel.effects import CallModel
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import Reply, ScriptedModel

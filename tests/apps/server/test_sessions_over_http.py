@@ -351,7 +351,7 @@ async def test_what_is_left_open_is_bounded() -> None:
             await server.done(name)
 
 
-async def test_the_document_has_every_operation_and_the_page_loads_nothing() -> None:
+async def test_the_document_has_every_operation() -> None:
     async with serving(scripted()) as server:
         document = await server.get("/openapi.json")
         assert "/api/sessions/{id}/questions/{question}" in document["paths"]
@@ -363,9 +363,6 @@ async def test_the_document_has_every_operation_and_the_page_loads_nothing() -> 
         assert begun["step"] == {"operationId": "step", "parameters": {**known, "number": "0"}}
         resumed = document["paths"]["/api/agents/{agent}/ui-messages/{id}/stream"]["get"]["responses"]
         assert {*resumed} == {"200", "204", "403", "404", "429", "503", "default"}
-        page = await server.get("/docs")
-        assert "Begin a session" in page
-        assert "http" not in page.replace("http-", "")
         assert "turnwheel_sessions_open 0.0" in await server.get("/metrics")
         assert await server.get("/healthz") == await server.get("/readyz") == {"status": "ok"}
 

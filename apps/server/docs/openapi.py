@@ -1,19 +1,20 @@
-"""The OpenAPI document, made of the operations, and a page that shows it without any other server."""
+"""The OpenAPI document, made of the operations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
-from .bodies import RULES, SessionBody
-from .operations import KEY, Operation
-from .problems import PROBLEM_TYPE, ProblemBody
+from ..bodies import RULES, SessionBody
+from ..operations import KEY, Operation
+from ..problems import PROBLEM_TYPE, ProblemBody
+from .examples import IN_PATH, examples
+from .groups import GROUP_OF, GROUPS
 
 REFERENCE = "#/components/schemas/{name}"
 
@@ -61,6 +62,7 @@ def openapi(operations: Sequence[Operation], *, secured: bool) -> dict[str, Any]
     return {
         "openapi": "3.1.0",
         "info": {"title": "turnwheel", "version": version("turnwheel")},
+        "tags": [{"name": group.name, "description": group.about} for group in GROUPS],
         "paths": paths,
         "components": {"schemas": components, **({"securitySchemes": scheme} if secured else {})},
         **({"security": [{"token": []}]} if secured else {}),
@@ -105,73 +107,42 @@ def _operation(
     secured: bool,
 ) -> dict[str, Any]:
     kind = each.gives if isinstance(each.gives, str) else "application/json"
-    content = {} if answer is None else {"content": {kind: {"schema": answer}}}
+    example = examples().get(each.name, {})
+    content = {} if answer is None else {"content": {kind: _media(answer, example, "answer")}}
     in_path = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "example": IN_PATH[name]}
         for name in _in_path(each)
     ]
     others = [
         {"name": one.name, "in": one.place, "description": one.about, "schema": one.schema}
         for one in (*each.parameters, *([KEY] if each.keyed else []))
     ]
-    why_not = {"content": {PROBLEM_TYPE: {"schema": problem}}}
     refusals = refusals_of(each, secured=secured)
     plain: dict[str, Any] = {
         "summary": each.about,
+        "tags": [GROUP_OF[each.name]],
         "operationId": each.name,
         "parameters": [*in_path, *others],
         "responses": {
             str(int(each.status)): {"description": each.about, **content},
-            **{str(int(status)): {"description": text, **why_not} for status, text in refusals.items()},
-            "default": {"description": "A fault of the server", **why_not},
+            **{str(int(status)): _refusal(problem, status, text) for status, text in refusals.items()},
+            "default": _refusal(problem, HTTPStatus.INTERNAL_SERVER_ERROR, "A fault of the server"),
         },
     }
     if each.nothing:
         plain["responses"][str(int(HTTPStatus.NO_CONTENT))] = {"description": each.nothing}
     if body is not None:
-        plain["requestBody"] = {"required": each.needed, "content": {"application/json": {"schema": body}}}
+        content = {"application/json": _media(body, example, "request")}
+        plain["requestBody"] = {"required": each.needed, "content": content}
     if each.open:
         plain["security"] = []
     return plain
 
 
-DOCS_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-code, pre { font: 14px/1.4 ui-monospace, monospace; } pre { overflow-x: auto; padding: .5rem; }
-summary { cursor: pointer; } details { border-top: 1px solid #8884; padding: .4rem 0; }
-b { display: inline-block; min-width: 4.5rem; } :root { color-scheme: light dark; }
-"""
+def _media(schema: dict[str, Any], example: Mapping[str, Any], part: str) -> dict[str, Any]:
+    return {"schema": schema, **({"example": example[part]} if part in example else {})}
 
 
-def docs_page(document: dict[str, Any]) -> str:
-    """*document* as a page of HTML; it loads nothing."""
-    parts = [
-        _shown_operation(method, path, operation)
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-    ]
-    schemas = [
-        f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>{_pre(schema)}</details>"
-        for name, schema in document["components"]["schemas"].items()
-    ]
-    return (
-        "<!doctype html><html lang='en'><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width'>"
-        f"<title>turnwheel</title><style>{DOCS_STYLE}</style><h1>turnwheel</h1>"
-        f"<p>The same as <a href='openapi.json'>openapi.json</a>.</p>{''.join(parts)}"
-        f"<h2>Bodies</h2>{''.join(schemas)}</html>"
-    )
-
-
-def _shown_operation(method: str, path: str, operation: dict[str, Any]) -> str:
-    rest = {
-        name: operation[name] for name in ("parameters", "requestBody", "responses") if operation.get(name)
-    }
-    head = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}"
-    return f"<details><summary>{head}</summary>{_pre(rest)}</details>"
-
-
-def _pre(plain: object) -> str:
-    text = escape(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
-    # A reference leads to its schema on this page.
-    return "<pre>" + re.sub(r"#/components/schemas/(\w+)", r"<a href='#\1'>\1</a>", text) + "</pre>"
+def _refusal(schema: dict[str, Any], status: HTTPStatus, meaning: str) -> dict[str, Any]:
+    example = {"status": int(status), "title": status.phrase, "detail": meaning, "type": "about:blank"}
+    return {"description": meaning, "content": {PROBLEM_TYPE: {"schema": schema, "example": example}}}
