@@ -48,7 +48,8 @@ class Titles(Choice):
     """
     How sessions get titles: not at all, from the first line of the first prompt, or from a model.
 
-    A model is asked once, after the first run, in the background; where it fails there is no title.
+    A model is asked once, after the first run, in the background. Where no title has come when the session is
+    closed, the first line stands in.
     """
 
     OFF = "off"

@@ -598,7 +598,7 @@ class Session(Displayed):
         """
         Close. A running run is left unfinished: its work stops, and `resume` goes on with it from the store.
 
-        Closing twice is fine.
+        A model that was asked for a title may answer within five seconds. Closing twice is fine.
         """
         # A lent child is its parent's to close.
         if not self._lent:

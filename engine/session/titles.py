@@ -1,13 +1,14 @@
-"""Asks a model for the title of a session, in the background, after its first run."""
+"""Asks a model for the title of a session, in the background; where none comes, the first line stands in."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 import attrs
 
+from ...effects.errors import TurnwheelError
 from ...effects.events import Entered, ModelFailed, ModelFinished, ModelStreamed
 from ...effects.history import History, Piece, TextPiece
 from ...effects.messages import StopReason, user
@@ -39,6 +40,9 @@ ANSWER_TOKENS = 1_000
 # Characters that models like to put around a title.
 AROUND = " \t.*#\"'`“”„«»"
 
+# Seconds in which a title that was asked for may come while its session is closed.
+TITLE_WITHIN = 5.0
+
 # Stop reasons of a complete title; after any other one the text is cut off or no title at all.
 COMPLETE_STOPS = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 
@@ -53,11 +57,61 @@ def tidy(answer: str) -> str:
 Add = Callable[[Callable[[], Titled]], Awaitable[None]]
 
 
-def begin_title(log: SessionLog, environment: Environment, add: Add) -> asyncio.Task[None] | None:
+@final
+class TitleRequest:
+    """A model is asked for the title of the session of *log*, in the background; *add* journals it."""
+
+    def __init__(self, log: SessionLog, environment: Environment, add: Add) -> None:
+        self._log, self._environment, self._add = log, environment, add
+        # Whether the performer was called. A task that was made may not have had its first turn.
+        self._sent = False
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, ctx: Context, most: int) -> None:
+        """Ask for a title in *most* tokens, by the model and the account of *ctx*."""
+        # Held here, since asyncio keeps only a weak reference.
+        self._task = asyncio.ensure_future(self._title(ctx, most))
+
+    async def settle(self, within: float) -> None:
+        """Wait up to *within* seconds for the answer, then cancel; the tokens used are journaled."""
+        if self._task is None:
+            return
+        try:
+            if self._sent:
+                await self._wait(self._task, within)
+        finally:
+            self._task.cancel()
+            # How it ended is logged, and must not break the end of the session.
+            await asyncio.wait({self._task})
+
+    async def _wait(self, task: asyncio.Task[None], within: float) -> None:
+        clock = self._environment.clock
+        limit = asyncio.ensure_future(clock.sleep_until(clock.now() + within))
+        try:
+            await asyncio.wait({task, limit}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            limit.cancel()
+
+    async def _title(self, ctx: Context, most: int) -> None:
+        log = self._log
+        try:
+            self._sent = True
+            entry = await _ask(log, self._environment, ctx, most)
+            # Without a title the entry still carries the spend: the account must match the bill. A title of a
+            # host's own performer may have cost nothing that it tells.
+            if entry.title or entry.spent != Spent():
+                # Evaluated under the lock: a title that a person gave in the meantime stays.
+                await self._add(lambda: attrs.evolve(entry, title=log.state.title or entry.title))
+        except Exception as error:  # noqa: BLE001  # a title is never worth a failed run
+            _faults(log, self._environment).report("no title", error)
+
+
+def begin_title(log: SessionLog, environment: Environment, add: Add) -> TitleRequest | None:
     """
     Ask a model for the title of the session of *log*, where one is wanted and affordable; *add* journals it.
 
-    Nothing here fails or delays a run: a fault is a line in the log, and the session stays without a title.
+    Nothing here fails or delays a run: a fault is a line in the log, and the session stays without a title
+    until it is closed; see `end_title`.
     """
     state = log.state
     machine, opening = state.machine, state.opening
@@ -71,18 +125,31 @@ def begin_title(log: SessionLog, environment: Environment, add: Add) -> asyncio.
     short = ctx.affordable(ctx.model, asked, ANSWER_TOKENS, SMALL_ANSWER)
     if may_not_go_on(config, memory.spent, memory.earlier) or isinstance(short, DoneReason):
         return None
-    return asyncio.ensure_future(_title(log, environment, add, ctx, short))
+    request = TitleRequest(log, environment, add)
+    request.begin(ctx, short)
+    return request
 
 
-async def _title(log: SessionLog, environment: Environment, add: Add, ctx: Context, most: int) -> None:
+async def end_title(
+    request: TitleRequest | None, log: SessionLog, environment: Environment, add: Add, within: float
+) -> None:
+    """
+    Settle *request* as the session of *log* is closed, in *within* seconds.
+
+    A session whose run has ended gets the first line of its first prompt where no title came.
+    """
+    # Without a store the session is gone with this object: its title is of no use, and not waited for.
+    if request is not None:
+        await request.settle(within if log.journal.kept else 0.0)
+    state = log.state
+    line = first_line(state.opening)
+    # The next owner of an unfinished run asks for its title.
+    if state.title or state.unfinished or not line or not log.journal.kept:
+        return
     try:
-        found = await _ask(log, environment, ctx, most)
-        # Without a title the entry still carries the spend: the account must match the bill. A title of a
-        # host's own performer may have cost nothing that it tells.
-        if found.title or found.spent != Spent():
-            # Evaluated under the lock: a title that a person gave in the meantime stays.
-            await add(lambda: attrs.evolve(found, title=log.state.title or found.title))
-    except Exception as error:  # noqa: BLE001  # a title is never worth a failed run
+        at = environment.clock.now()
+        await add(lambda: Titled(at=at, title=log.state.title or line))
+    except TurnwheelError as error:
         _faults(log, environment).report("no title", error)
 
 

@@ -20,7 +20,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, final
 
 import attrs
@@ -45,7 +44,7 @@ from .polled import Polled
 from .refusals import check_reader, check_run
 from .run_report import RunReport
 from .takeover import take_over
-from .titles import begin_title
+from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
 from .waiting_line import WaitingLine
 
 if TYPE_CHECKING:
@@ -107,8 +106,8 @@ class Worker:
     task: asyncio.Task[None] | None = attrs.field(default=None, init=False)
     _buffer: RunBuffer | None = attrs.field(default=None, init=False)
     # One try for each session object: a model that gave no title would give none after each run, and every
-    # try costs money. The task is held here, since asyncio keeps only a weak reference.
-    _title: asyncio.Task[None] | None = attrs.field(default=None, init=False)
+    # try costs money.
+    _title: TitleRequest | None = attrs.field(default=None, init=False)
     # Set when the work has ended altogether; made by those that wait for it.
     _free: asyncio.Event | None = attrs.field(default=None, init=False)
     # Held for one read or one write, not for the length of a run.
@@ -293,7 +292,7 @@ class Worker:
         if not self.drains:
             # Asked for after the run. Earlier it would use up the provider's limits.
             if self.environment.titles is Titles.MODEL and self._title is None:
-                self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
+                self._title = begin_title(self.log, self.environment, self._add_closed)
         elif self.log.state.unfinished:
             # Only this process knows which requests never began. The next owner begins those as new, and does
             # not tell the model that they may have been done.
@@ -528,6 +527,9 @@ class Worker:
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
 
+    async def _add_closed(self, entry: Callable[[], Titled]) -> None:
+        await self.add(entry, closed=True)
+
     async def _has_task(self) -> bool:
         """Whether a child's task is journaled; journals it where it is not."""
         # Before any other input: one that came first would be taken for the task by the next owner.
@@ -555,6 +557,8 @@ class Worker:
 
     async def drain(self, within: float | None) -> None:
         """Let the running work end, begin nothing more, and let go; see `Session.drain`."""
+        loop = asyncio.get_running_loop()
+        until = None if within is None else loop.time() + within
         # First: a stream that is about to open a run looks at it, and opens none.
         self.drains = True
         if (driver := self.driver) is not None:
@@ -570,10 +574,15 @@ class Worker:
             # Out of time: the work is cut off, and the worker hands over.
             driver.leave()
             await self.idle()
-        await self.close()
+        left = TITLE_WITHIN if until is None else max(0.0, until - loop.time())
+        await self.close(min(left, TITLE_WITHIN))
 
-    async def close(self) -> None:
-        """Let go; a running run is left unfinished. Closing twice is fine."""
+    async def close(self, title_within: float = TITLE_WITHIN) -> None:
+        """
+        Let go; a running run is left unfinished. Closing twice is fine.
+
+        A title that was asked for may come within *title_within* seconds.
+        """
         if self.use is Use.CLOSED:
             return
         driver, working = self.driver, self.task is not None
@@ -589,11 +598,12 @@ class Worker:
             # The parent's work is over by now, so no child is opened behind this.
             if self.children.here:
                 await self.children.close()
-            if self._title is not None:
-                # The tokens used until then are journaled. How it ended is logged, and must not break this.
-                self._title.cancel()
-                await asyncio.wait({self._title})
-            self.feed.close()
+            try:
+                # A session that was only looked at has no run to give it a title.
+                if self.environment.titles is Titles.MODEL and self._ran:
+                    await end_title(self._title, self.log, self.environment, self._add_closed, title_within)
+            finally:
+                self.feed.close()
             # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
             ended = self.environment.ended
             if self._ran and ended is not None and (machine := self.log.state.machine) is not None:

@@ -311,8 +311,9 @@ async def test_one_that_finds_none_harms_no_run(stage: Stage, reply: Reply) -> N
     await session.run("the roof leaks")
     await settle(session)
     assert (await session.run("and?")).text == "so"
+    assert session.title == ""
     await session.close()
-    assert (await stage.session().load()).title == ""
+    assert (await stage.session().load()).title == "the roof leaks"
 
 
 # The list

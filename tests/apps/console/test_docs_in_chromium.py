@@ -13,13 +13,20 @@ from support.patience import PATIENCE
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
-    from .conftest import Opens
+    from .conftest import Console, Opens
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180, func_only=True)]
 
 PAY = calls(("pay", {"amount": 5}))
 LIGHT_PHONE = {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"}
 DARK_DESK = {"viewport": {"width": 1600, "height": 900}, "color_scheme": "dark"}
+
+
+async def operations_page(opened: Console, **look: Any) -> Any:
+    page = await opened.page("docs", **look)
+    # Swagger UI is large: on a busy machine a click takes seconds.
+    page.set_default_timeout(60_000)
+    return page
 
 
 async def tried(page: Any, name: str, **parameters: str) -> Any:
@@ -39,8 +46,7 @@ async def test_a_run_is_begun_and_its_question_answered_on_the_page(
 ) -> None:
     agent = scripted(PAY, says("Paid."))
     async with console(agent, tokens={"secret": "acme"}) as opened:
-        page = await opened.page("docs", **look)
-        page.set_default_timeout(60_000)  # Swagger UI is large, and takes seconds on a busy machine
+        page = await operations_page(opened, **look)
         await page.locator("button.authorize").click()
         await page.locator(".dialog-ux input").fill("secret")
         await page.locator(".dialog-ux button.authorize").click()
@@ -64,6 +70,6 @@ async def test_a_run_is_begun_and_its_question_answered_on_the_page(
 
 async def test_without_a_token_the_page_shows_the_refusal(console: Opens) -> None:
     async with console(scripted(), tokens={"secret": "acme"}) as opened:
-        page = await opened.page("docs")
+        page = await operations_page(opened)
         assert json.loads(await tried(page, "sessions"))["status"] == 401
         opened.excuse("401")

@@ -39,10 +39,10 @@ from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.journal.summary import MAX_TITLE, first_line
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.session.session_log import SessionLog
-from turnwheel.engine.session.titles import begin_title, tidy
+from turnwheel.engine.session.titles import TITLE_WITHIN, begin_title, tidy
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
 PRICE = Price(input=Decimal(1_000_000), output=Decimal(1_000_000))  # a dollar a token
@@ -237,7 +237,7 @@ async def test_a_title_that_a_person_gave_stays() -> None:
         (Reply(pieces=(ReasoningPiece("hm"),)), 15, ""),
     ],
 )
-async def test_a_model_that_finds_none_leaves_the_session_without(
+async def test_where_a_model_finds_none_the_first_line_stands_in_once_the_session_is_closed(
     reply: Reply, cost: int | None, why: str
 ) -> None:
     agent = made(Namer(reply, says("one"), says("two")))
@@ -245,15 +245,16 @@ async def test_a_model_that_finds_none_leaves_the_session_without(
         async with agent.session("s") as session:
             assert (await session.run("a")).reason is DoneReason.END_TURN
             await session.run("b")
+            assert session.title == ""
     reasons = [line["reason"] for line in lines if line["event"] == "no title"]
     assert [reason.startswith(why) for reason in reasons] == ([True] if why else [])
     async with agent.session("s") as again:
-        assert again.title == ""
+        assert again.title == "a"
         guessed = again.spent.usage.estimated
         assert (guessed > 0) == (cost is None)
         assert again.spent.cost == 15 + 15 + (guessed if cost is None else cost)
-    # What was paid for is on the account of the session, and nothing else is written.
-    assert [entry.title for entry in await titled(agent)] == ([] if cost == 0 else [""])
+    # What was paid for is on the account of the session.
+    assert [entry.title for entry in await titled(agent)] == (["a"] if cost == 0 else ["", "a"])
 
 
 async def test_what_goes_wrong_is_a_line_in_the_log() -> None:
@@ -320,16 +321,94 @@ async def test_a_title_is_no_longer_than_the_budget_pays_for() -> None:
         assert 0 < (model.titles.requests[0].max_output or 0) < 500 - 15
 
 
-async def test_closing_gives_up_the_title_and_pays_for_what_was_used() -> None:
-    agent = made(Namer(stalls("Half"), says("one")))
-    async with agent.session("s") as session:
-        await session.run("a")
-        for _ in range(10):
-            await asyncio.sleep(0)
+@pytest.mark.parametrize("drained", [True, False])
+async def test_closing_waits_for_a_title_that_was_asked_for(*, drained: bool) -> None:
+    model = Namer(says("Late But Nice"), says("one"))
+    model.may.clear()
+    agent = made(model, clock=ManualClock())
+    session = agent.session("s")
+    await session.run("a")
+    await turns(10)
+    closing = asyncio.ensure_future(session.drain() if drained else session.close())
+    await turns(10)
+    assert not closing.done()
+    model.may.set()
+    await closing
+    (entry,) = await titled(agent)
+    assert (entry.title, entry.spent.usage.total) == ("Late But Nice", 15)
+
+
+async def test_closing_gives_up_a_title_that_does_not_come_and_pays_for_what_was_used() -> None:
+    clock = ManualClock()
+    agent = made(Namer(stalls("Half"), says("one")), clock=clock)
+    session = agent.session("s")
+    await session.run("a")
+    await turns(10)
+    closing = asyncio.ensure_future(session.close())
+    await turns(10)
+    clock.move(TITLE_WITHIN - 0.1)
+    await turns(10)
+    assert not closing.done()
+    clock.move(0.1)
+    await closing
     async with agent.session("s") as again:
-        assert again.title == ""
+        assert again.title == "a"
         assert again.spent.usage.estimated > 0
         assert again.spent.cost == 15 + again.spent.usage.estimated
+
+
+async def test_a_caller_that_is_cancelled_while_it_closes_waits_no_longer() -> None:
+    model = Namer(says("Never"), says("one"))
+    model.may.clear()
+    agent = made(model, clock=ManualClock())
+    session = agent.session("s")
+    await session.run("a")
+    await turns(10)
+    closing = asyncio.ensure_future(session.close())
+    await turns(10)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+
+
+async def test_a_drain_without_time_does_not_wait_for_a_title() -> None:
+    model = Namer(says("Never"), says("one"))
+    model.may.clear()
+    agent = made(model, clock=ManualClock())
+    session = agent.session("s")
+    await session.run("a")
+    await turns(10)
+    draining = asyncio.ensure_future(session.drain(0.0))
+    await turns(50)
+    assert draining.done()
+    assert [entry.title for entry in await titled(agent)] == ["a"]
+
+
+async def test_without_a_store_closing_does_not_wait_for_a_title() -> None:
+    model = Namer(says("Never"), says("one"))
+    model.may.clear()
+    async with made(model, store=None, clock=ManualClock()).session("s") as session:
+        await session.run("a")
+        await turns(10)
+    assert session.title == ""
+
+
+async def test_an_unfinished_run_gets_no_line_in_the_place_of_its_title() -> None:
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model = Namer(says("Paying"), calls(("pay", {})), says("done"))
+    agent = made(model, tools=[pay])
+    async with agent.session("s") as session:
+        waiting = (await session.run("a")).waiting
+    assert await titled(agent) == []
+    async with agent.session("s") as again:
+        await again.approve(waiting[0].id)
+        await again.resume()
+        await soon(lambda: bool(again.title))
+    assert [entry.title for entry in await titled(agent)] == ["Paying"]
 
 
 async def test_a_session_that_is_closed_at_once_or_has_no_budget_left_asks_no_model() -> None:
@@ -337,12 +416,14 @@ async def test_a_session_that_is_closed_at_once_or_has_no_budget_left_asks_no_mo
     agent = made(model)
     result = await agent.run("a")
     assert (result.text, model.titles.requests) == ("one", [])
-    assert await titled(agent, result.session) == []
+    assert [entry.title for entry in await titled(agent, result.session)] == ["a"]
     model = Namer(says("A title"), says("done"))
-    async with made(model, session_limits=Limits(tokens=10)).session("s") as session:
+    agent = made(model, session_limits=Limits(tokens=10))
+    async with agent.session("s") as session:
         await session.run("go")
         await asyncio.sleep(0)
     assert model.titles.requests == []
+    assert [(entry.title, entry.spent) for entry in await titled(agent)] == [("go", Spent())]
     assert made(ScriptedModel(), "off").titles is made(ScriptedModel(), Titles.OFF).titles is Titles.OFF
 
 
