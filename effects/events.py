@@ -22,7 +22,7 @@ from .messages import Binary, Outcome, StopReason
 from .permissions import ArgumentGlobs
 from .records import Change
 from .usage import Spent, Usage
-from .validators import as_arguments, as_globs, globs, must, spelled
+from .validators import as_arguments, as_globs, globs, must, of_kind, spelled
 
 # JSON has no word for the others, so they would come back as something else.
 _finite = must(
@@ -107,6 +107,7 @@ class ModelFinished(_Reply):
 
     *seconds* is how long it took; *sequence* the stop sequence it met. *offered* are the tools that it was
     shown where its performer showed it fewer than the request has: no other may run. None: it saw them all.
+    *covers* is how many of the earliest messages a summary stands for, where its performer chose that itself.
     """
 
     stop: StopReason = attrs.field(converter=StopReason)
@@ -115,6 +116,7 @@ class ModelFinished(_Reply):
     seconds: float = attrs.field(default=0.0, validator=_finite)
     sequence: str = ""
     offered: tuple[str, ...] | None = None
+    covers: int | None = attrs.field(default=None, validator=attrs.validators.optional(of_kind(int)))
 
 
 @final

@@ -57,6 +57,7 @@ from .session.environment import Drain, Environment, OnHostError, Output_co, Res
 from .session.notice_stream import AgentStream
 
 if TYPE_CHECKING:
+    from ..performers.models.purposes import HostPerformers
     from ..performers.models.transport import Client
     from ..performers.redactor import Redactor, SecretNames
     from ..performers.secrets import Vault
@@ -269,7 +270,8 @@ class Agent(Generic[Deps_co, Output_co]):
     With *on_error* "raise", for tests, the first one ends the work and is raised to the caller.
 
     *store* keeps sessions, by default memory does; the path of a SQLite file or the address of a database
-    will do, which `aclose` closes. *performers* replaces performers by type of request.
+    will do, which `aclose` closes. *performers* replaces performers by type of request; `Summarise` and
+    `MakeTitle` are types there, too.
     *retired* are names of tools that are gone on purpose: rules may name them, and runs go on without them.
     A session keeps the rules of its earlier runs that deny or ask, but for those that are *lifted*.
     A process at work renews its *lease* of the session, and is taken for gone after so many seconds without:
@@ -323,7 +325,7 @@ class Agent(Generic[Deps_co, Output_co]):
     approver: Approver | None = None
     on_error: OnHostError = attrs.field(default=OnHostError.REPORT, converter=OnHostError)
     clock: Clock = attrs.field(factory=SystemClock, repr=False)
-    performers: Performers = attrs.field(factory=dict)
+    performers: HostPerformers = attrs.field(factory=dict)
     retired: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
     lifted: tuple[effects.Rule, ...] = attrs.field(default=(), converter=as_rules)
     lease: float = attrs.field(factory=_usual_lease, validator=seconds)
@@ -437,7 +439,11 @@ class Agent(Generic[Deps_co, Output_co]):
         if self.approver is not None:
             found[effects.AskApproval] = partial(ask, self.approver, self._approvals)
         # The caller's last: a test replaces the model, a host runs tools elsewhere.
-        made = {**found, **self.performers}
+        made = found
+        if self.performers:
+            from ..performers.models.purposes import with_writers  # noqa: PLC0415  # most agents replace none
+
+            made = with_writers({**found, **self.performers})
         if self.tools_for is not None:
             known = tuple([tool.name for tool in self.config.tools])
             made[effects.CallModel] = partial(offer, self.tools_for, known, made[effects.CallModel])

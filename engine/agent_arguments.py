@@ -20,7 +20,7 @@ from ..performers.tools.decorator import Tool, bound
 from .session.completed_texts import Delivery
 
 if TYPE_CHECKING:
-    from ..performers.base import Performers
+    from ..performers.models.purposes import HostPerformers
     from ..performers.secrets import Vault
     from ..performers.stores.place import StorePlace
     from ..performers.stores.postgres.address import DatabaseAddress
@@ -314,12 +314,17 @@ def _class_fix(kind: type, value: object) -> str:
     return f"write {kind.__name__}({', '.join(written)})"
 
 
-def _check_performers(given: Performers) -> None:
+def _check_performers(given: HostPerformers) -> None:
     performers: object = given
     if not isinstance(performers, Mapping):
         what, fix = "a mapping from types of requests", "write {CallModel: it}"
         raise _performers_refusal(what, _shown(performers), fix)
-    known = {kind.__name__: kind for kind in get_args(effects.Request)}
+    if not performers:
+        return
+    from ..performers.models.purposes import MakeTitle, Summarise  # noqa: PLC0415  # most agents give none
+
+    kinds = (*get_args(effects.Request), Summarise, MakeTitle)
+    known: dict[str, object] = {kind.__name__: kind for kind in kinds}
     for key, performer in cast("Mapping[object, object]", performers).items():
         if key not in known.values():
             what, shown = "by types of requests", repr(key if isinstance(key, str) else _named(key) or key)

@@ -12,7 +12,8 @@
 # be smaller than what it replaces. And it is bounded: by tries without an answer in between, and by
 # failures in a row. A summary that cannot succeed would otherwise be paid for before each turn.
 #
-# What the summary covers is fixed when it is planned (`Plan.cut`). Messages do not come in while one is
+# What the summary covers is fixed when it is planned (`Plan.cut`), unless its performer chose itself and says
+# so in its answer (`ModelFinished.covers`), which the journal keeps. Messages do not come in while one is
 # written, since people's words wait in the mail until `thinking.go`.
 
 from __future__ import annotations
@@ -229,7 +230,10 @@ def _answered(
     if isinstance(event, ModelFailed):
         return _refused(state, stage, event, draft, ctx)
     text = "".join([piece.text for piece in pieces if isinstance(piece, TextPiece)])
-    return _summarised(state, stage, text, draft, ctx)
+    cut = stage.plan.cut if event.covers is None else event.covers
+    if not compaction.may_cut(ctx.memory.history, cut):
+        return _failed(state, f"the summary was for {cut} messages, which cannot be cut off", draft, ctx)
+    return _summarised(state, cut, text, draft, ctx)
 
 
 def _refused(
@@ -271,11 +275,11 @@ def _to_read(plan: Plan, ctx: Context) -> int:
     return min(plan.limit, history_size(ctx.memory.history.slice(0, plan.cut)))
 
 
-def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> CompactingStep:
-    """Put the summary in the place of what it covers, if that makes the context smaller."""
+def _summarised(state: Compacting, cut: int, text: str, draft: Draft, ctx: Context) -> CompactingStep:
+    """Put the summary in the place of the first *cut* messages, if that makes the context smaller."""
     # Only the part that was cut is compared, as it was shown: the rest stays as it is. Without this a
     # talkative summary could make things worse at each attempt.
-    memory, cut = ctx.memory, stage.plan.cut
+    memory = ctx.memory
     history, cleared = memory.history, memory.conversation.cleared
     cut_off, before = history.slice(0, cut), memory.conversation.standing
     # A history that was shortened begins with a summary, which a model wrote.

@@ -104,6 +104,12 @@ def cut_index(history: History, budget: int) -> int:
     return max(0, index - 1) if behind is None else behind
 
 
+def may_cut(history: History, cut: int) -> bool:
+    """Whether a summary may take the place of the messages of *history* before index *cut*."""
+    # A message of results stays with its calls, as in `cut_index`, and the latest message stays.
+    return 0 < cut < len(history) and history[cut].role is not Role.TOOL
+
+
 def transcript_limit(window: int, answer: int) -> int:
     """How many tokens are shown to a model with this *window* that summarises in *answer* tokens."""
     # Estimates are a fifth off, at times.

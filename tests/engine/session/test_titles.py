@@ -449,7 +449,10 @@ async def test_no_model_is_asked_where_there_is_nothing_to_call_or_it_is_called_
     else:
         log.state.opening = " \n"
     setting = Environment(
-        config=agent.config, performers=agent.performers, clock=AutoClock(100.0), new_id=lambda: "i"
+        config=agent.config,
+        performers={CallModel: ScriptedModel()},
+        clock=AutoClock(100.0),
+        new_id=lambda: "i",
     )
 
     async def add(_: object) -> None:
