@@ -93,9 +93,10 @@ export class Chart {
   reveal() {
     const { box, svg } = this;
     const lit = svg?.querySelector("[data-state].lit");
-    box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
+    box.tabIndex = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight ? 0 : -1;
     if (!lit || box.tabIndex) return;
-    const { left, width } = lit.getBoundingClientRect(), around = box.getBoundingClientRect();
+    const { left, top, width, height } = lit.getBoundingClientRect(), around = box.getBoundingClientRect();
     box.scrollLeft += left + width / 2 - around.left - around.width / 2;
+    box.scrollTop += top + height / 2 - around.top - around.height / 2;
   }
 }
