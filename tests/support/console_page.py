@@ -16,3 +16,9 @@ async def begin(page: Any, prompt: str) -> str:
 async def sees(page: Any, text: str, where: str = ".conversation") -> None:
     """Wait until *text* is there."""
     await page.locator(where).get_by_text(text).first.wait_for()
+
+
+async def approve(page: Any, tool: str = "pay", label: str = "Approve") -> None:
+    """Approve the question about *tool*, which may change anything and so takes two presses."""
+    await page.get_by_role("button", name=label, exact=True).click()
+    await page.get_by_role("button", name=f"Yes, run {tool}").click()

@@ -2,6 +2,7 @@
 
 import { get, token } from "./api.js";
 import { takeDropped } from "./attachments.js";
+import { closeOverlays } from "./dialog.js";
 import { $, h } from "./dom.js";
 import { CompareView } from "./fork.js";
 import { since, until } from "./format.js";
@@ -102,6 +103,7 @@ setInterval(() => {
 }, 1000);
 
 addEventListener("hashchange", async () => {
+  closeOverlays();
   await open();
   // A person who hears the page begins at the beginning of the new view.
   view?.box.querySelector("h1")?.focus({ preventScroll: true });

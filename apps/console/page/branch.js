@@ -1,6 +1,7 @@
 // Going on from the end of an earlier run, in the same session. The runs behind it stay, as another branch.
 
 import { at, post } from "./api.js";
+import { formDialog } from "./dialog.js";
 import { attempt, h, toast } from "./dom.js";
 
 // The runs of `steps`, each with the one it follows, and the one where the session stands; "" is the beginning.
@@ -41,21 +42,14 @@ export function branchDialog({ id, steps, present, here }, done) {
   const looked = steps[here]?.run;
   const choice = h("select", { "aria-label": "Go on from", value: others.includes(looked) ? looked : (runs.get(head)?.follows ?? "") },
     h("option", { value: "" }, "The beginning"), others.map((run) => h("option", { value: run }, `The end of: ${opening(present, steps, run)}`)));
-  const make = h("button", { class: "primary", type: "submit" }, "Branch");
-  const dialog = h("dialog", { "aria-labelledby": "branch-title" },
-    h("form", { method: "dialog" },
-      h("h2", { id: "branch-title" }, "Branch"),
-      h("p", null, "The next run follows from there, in this session. Nothing is lost: you can come back to the runs behind it. What tools did stays done."),
-      h("label", null, "Go on from", choice),
-      h("div", { class: "row-of-buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close"), h("span", { class: "spacer" }), make)));
-  dialog.querySelector("form").addEventListener("submit", async (event) => {
-    event.preventDefault();
-    if (!(await attempt(() => post(at(id, "/branch"), { run: choice.value }), make))) return;
-    dialog.close();
+  const fields = [
+    h("p", null, "The next run follows from there, in this session. Nothing is lost: you can come back to the runs behind it. What tools did stays done."),
+    h("label", null, "Go on from", choice),
+  ];
+  formDialog("Branch", "branch", fields, "Branch", async (make) => {
+    if (!(await attempt(() => post(at(id, "/branch"), { run: choice.value }), make))) return false;
     toast("The next run follows from there");
     done();
+    return true;
   });
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
 }

@@ -41,7 +41,8 @@ export class Composer {
     this.mode.hidden = over;
     this.stop.hidden = over;
     this.go.hidden = info.running || info.questions.length > 0 || (over && !info.queue.length);
-    this.text.placeholder = over ? "Say what is next" : "Tell the agent something";
+    const asked = info.questions.length > 0;
+    this.text.placeholder = over ? "Say what is next" : asked ? "Tell the agent something; this answers no question" : "Tell the agent something";
     this.queue.replaceChildren(...info.queue.map((mail) => h("li", null, h("span", { class: "quiet" }, "next: "), mail.text)));
     this.queue.hidden = !info.queue.length;
   }

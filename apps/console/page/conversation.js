@@ -1,8 +1,8 @@
 // What was said and done: a fold over notices, so that the same code shows it live and at any step before.
 
-import { diffView } from "./diff.js";
+import { argumentsView } from "./arguments.js";
 import { h, reconcile } from "./dom.js";
-import { clock, kindOf, many, parsed, pretty, reasonWords, span, until, whole } from "./format.js";
+import { clock, kindOf, many, parsed, reasonWords, span, until, whole } from "./format.js";
 import { markdown } from "./markdown.js";
 
 // Longer results are folded; all of one is shown on demand.
@@ -268,24 +268,6 @@ export function summary(tool, args) {
   return String(text).split("\n")[0].slice(0, 140);
 }
 
-// As JSON, and as a list for people who do not read that.
-export function argumentsView(args) {
-  const words = (value) => {
-    if (typeof value === "boolean") return value ? "yes" : "no";
-    return Array.isArray(value) && value.every((each) => typeof each !== "object") ? value.join(", ") : pretty(value);
-  };
-  return [
-    h("pre", { class: "tech", tabindex: 0, "aria-label": "arguments" }, pretty(args)),
-    typeof args === "string" ? null : h("dl", { class: "plain-only" }, Object.entries(args).map(([name, value]) => [h("dt", null, name.replaceAll("_", " ")), h("dd", null, words(value))])),
-  ];
-}
-
-export function change(tool, args) {
-  if (typeof args.old === "string" && typeof args.new === "string") return diffView(args.old, args.new, `change of ${args.path ?? "a file"}`);
-  if (tool === "write" && typeof args.content === "string") return diffView("", args.content, `content of ${args.path ?? "a file"}`);
-  return null;
-}
-
 // Without `actions` it is all there: a page that is saved has no button to press.
 function folded(text, label, actions) {
   const lines = text.split("\n");
@@ -337,7 +319,7 @@ export function callView(item, actions, before) {
   const open = before ? before.querySelector("details").open : item.phase === "error";
   const button = (text, act, label) => h("button", { class: "link", onclick: act, "aria-label": label }, text);
   const body = [
-    change(item.tool, args) ?? (item.args && item.args !== "{}" ? argumentsView(Object.keys(args).length ? args : item.args) : null),
+    item.args && item.args !== "{}" ? argumentsView(item.tool, Object.keys(args).length ? args : item.args) : null,
     item.basis ? h("p", { class: "quiet tech" }, `${item.verdict ?? ""} by ${item.basis}`) : null,
     item.decided ? h("p", { class: "quiet" }, item.decided) : null,
     !settled && item.output ? folded(item.output, "output so far", actions) : null,

@@ -1,9 +1,14 @@
 // What an edit would change, line by line.
 
 import { h } from "./dom.js";
+import { folded } from "./fold.js";
+import { many } from "./format.js";
+import { visible } from "./highlight.js";
 
 // Beyond so many lines the comparison is by the common beginning and end alone: it is quadratic.
 const MOST = 400;
+
+const LINES = 12, SHOWN_LINES = 8;
 
 export function diffLines(before, after) {
   const a = before === "" ? [] : before.split("\n");
@@ -40,8 +45,11 @@ function middle(a, b) {
 
 const KINDS = { "+": "added", "-": "removed", " ": "same" };
 
-export function diffView(before, after, label) {
-  const rows = diffLines(before, after).map(([mark, text]) =>
-    h("div", { class: `line ${KINDS[mark]}` }, h("span", { class: "mark" }, mark), text || " "));
-  return h("div", { class: "diff", role: "group", "aria-label": label, tabindex: 0 }, rows);
+// With `fold`, a long one has its first lines, and a button with the count of the others.
+export function diffView(before, after, label, fold = false) {
+  const lines = diffLines(before, after);
+  const view = (some) => h("div", { class: "diff", role: "group", "aria-label": label, tabindex: 0 }, some.map(([mark, text]) =>
+    h("div", { class: `line ${KINDS[mark]}` }, h("span", { class: "mark" }, mark), h("span", { class: "text" }, visible(text) || " "))));
+  if (!fold || lines.length <= LINES) return view(lines);
+  return folded(label, many(lines.length - SHOWN_LINES, "more line"), view(lines.slice(0, SHOWN_LINES)), () => view(lines));
 }

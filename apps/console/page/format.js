@@ -69,10 +69,6 @@ export function spent(spend) {
   return `${many(spend.turns, "turn")} · ${count(tokens(spend))} tokens · ${cost(spend)}`;
 }
 
-export function pretty(value) {
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
-}
-
 export function parsed(text) {
   try {
     const value = JSON.parse(text);

@@ -1,5 +1,6 @@
 // The keyboard: one table, of which the help is made.
 
+import { openDialog } from "./dialog.js";
 import { h } from "./dom.js";
 
 const bound = new Map();
@@ -13,19 +14,44 @@ export function bind(keys) {
 let heldUntil = 0;
 
 // What a person is still typing goes nowhere for a moment: the field that it was for is gone, and an "a" approves.
-export function hold() {
-  heldUntil = performance.now() + 2000;
+export function hold(milliseconds = 2000) {
+  heldUntil = performance.now() + milliseconds;
 }
 
 const isTyping = (target) => target.closest?.("input:not([type=range]), textarea, select, [contenteditable]");
 
+// A letter or an arrow would choose in `select` while it is closed, and what is chosen is in force at once. So both
+// open it, and Enter chooses.
+export function opensByKeys(select) {
+  select.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !(event.key.length === 1 || event.key.startsWith("Arrow"))) return;
+    event.preventDefault();
+    select.showPicker();
+  });
+}
+
+// Out of a field, to the question that it belongs to; out of a menu, to its name.
+function leave(target) {
+  const menu = target.closest(".menu[open]");
+  if (menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  } else if (isTyping(target)) {
+    const question = target.closest(".question");
+    if (question) question.focus();
+    else target.blur();
+  }
+}
+
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && isTyping(event.target)) {
-    event.target.blur();
+  if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
+    leave(event.target);
     return;
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-  if (document.querySelector("dialog[open]") || performance.now() < heldUntil) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || event.target.closest?.(".menu")) return;
+  if (document.querySelector("dialog[open], .menu[open]") || performance.now() < heldUntil) return;
+  // A key that is held down is one press, but for steps.
+  if (event.repeat && !event.key.startsWith("Arrow")) return;
   // Arrows belong to the slider and the rows while these have the focus.
   if (event.key.startsWith("Arrow") && event.target.closest?.("input, [role=listbox], [role=tablist]")) return;
   const found = bound.get(event.key);
@@ -38,10 +64,5 @@ const NAMES = { ArrowLeft: "←", ArrowRight: "→", Escape: "esc" };
 
 export function help() {
   const rows = [...bound].map(([key, { label }]) => h("tr", null, h("th", { scope: "row" }, h("kbd", null, NAMES[key] ?? key)), h("td", null, label)));
-  const dialog = h("dialog", { class: "help", "aria-label": "Keyboard" },
-    h("h2", null, "Keyboard"), h("table", null, h("tbody", null, rows)),
-    h("form", { method: "dialog" }, h("button", { class: "primary" }, "Close")));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
+  openDialog("Keyboard", "help", h("table", null, h("tbody", null, rows)));
 }

@@ -5,9 +5,9 @@ import { Attachments } from "./attachments.js";
 import { summary } from "./conversation.js";
 import { attempt, h, reconcile } from "./dom.js";
 import { Events } from "./events.js";
-import { cost, count, kindOf, many, since, stateWords, tokens, until, whole } from "./format.js";
+import { cost, count, kindOf, many, since, stateWords, tokens, whole } from "./format.js";
 import { bind } from "./keys.js";
-import { answer } from "./questions.js";
+import { questionKeys, showQuestions } from "./questions.js";
 
 // The stream tells what changes. This is for what it could not tell.
 const AGAIN = 30_000;
@@ -38,21 +38,22 @@ export class ListView {
     this.rows = h("div", { class: "sessions", role: "list" });
     this.more = h("button", { class: "link", hidden: true, onclick: () => this.load() }, "Show more");
     this.inbox = h("div", { class: "inbox-items" });
-    this.inboxTitle = h("h2", null, "Inbox");
+    this.inboxTitle = h("h2", { tabindex: -1 }, "Inbox");
+    this.empty = h("p", { class: "empty" }, "Nothing waits for you.");
     this.notice = h("p", { class: "empty" }, "Loading…");
     this.box = h("div", { class: "list" },
       h("section", { class: "main", "aria-label": "Sessions" },
         begin,
         h("div", { class: "head" }, h("h1", { tabindex: -1 }, "Sessions"), h("span", { class: "spacer" }), this.filter, this.state),
         this.notice, this.rows, this.more),
-      h("aside", { class: "inbox", "aria-label": "Inbox" }, this.inboxTitle, this.inbox));
+      h("aside", { class: "inbox", "aria-label": "Inbox" }, this.inboxTitle, this.inbox, this.empty));
     this.unbind = bind([
       ["/", "Search", () => this.filter.focus()],
       ["n", "New session", () => this.prompt.focus()],
       ["+", "Attach a file", () => this.attached.button.click()],
       ["j", "Next session", () => this.step(1)],
       ["k", "Session before", () => this.step(-1)],
-      ["a", "Approve the first question", () => this.inbox.querySelector("[data-act=approve]")?.click()],
+      ...questionKeys(this.inbox),
     ]);
     this.beat = setInterval(() => document.hidden || this.refresh(), AGAIN);
     this.key = unique();
@@ -162,8 +163,8 @@ export class ListView {
     open.sort((one, other) => (one.question.due ?? Infinity) - (other.question.due ?? Infinity) || one.info.updated - other.info.updated);
     this.inboxTitle.textContent = open.length ? `Inbox, ${open.length} open` : "Inbox";
     document.title = open.length ? `(${open.length}) turnwheel` : "turnwheel";
-    const cards = open.map((each) => ({ key: each.question.id, rev: 0, ...each }));
-    reconcile(this.inbox, cards.length ? cards : [{ key: "empty", rev: 0 }], (each) => (each.question ? this.inboxItem(each) : h("p", { class: "empty" }, "Nothing waits for you.")));
+    this.empty.hidden = open.length > 0;
+    showQuestions(this.inbox, open.map((each) => this.inboxItem(each)), () => this.refresh(), this.inboxTitle);
   }
 
   row(info) {
@@ -189,16 +190,8 @@ export class ListView {
   }
 
   inboxItem({ info, question }) {
-    const act = (decision) => async (event) => {
-      if (await answer(question, { decision }, event.currentTarget)) this.refresh();
-    };
-    return h("article", { class: "inbox-item" },
-      h("div", null, h("code", { class: "tool" }, question.tool), " ", h("span", { class: "brief" }, summary(question.tool, question.arguments))),
-      h("div", { class: "quiet" }, h("a", { href: `#/s/${encodeURIComponent(info.id)}` }, info.title || info.id), " · ", h("span", { data: { since: info.updated } }, since(info.updated)),
-        question.due ? h("span", { class: "timer" }, " · withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
-      h("div", { class: "row-of-buttons" },
-        h("button", { class: "primary", data: { act: "approve" }, onclick: act("approve") }, "Approve"),
-        h("button", { onclick: act("deny") }, "Deny"),
-        h("a", { class: "button", href: `#/s/${encodeURIComponent(info.id)}` }, "Open")));
+    const agent = this.agents.find((each) => each.name === info.agent) ?? this.agents[0];
+    const about = h("p", { class: "quiet" }, "in ", h("a", { href: `#/s/${encodeURIComponent(info.id)}` }, info.title || info.id), " · ", h("span", { data: { since: info.updated } }, since(info.updated)));
+    return { question, spec: agent.specs.find((spec) => spec.name === question.tool), about };
   }
 }

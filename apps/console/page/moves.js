@@ -2,14 +2,16 @@
 
 import { at, get, post } from "./api.js";
 import { attempt, h, toast } from "./dom.js";
-import { pretty } from "./format.js";
+import { jsonView } from "./highlight.js";
+
+// A yes is given at the question, which shows the arguments.
+const isYes = (event) => event.type === "ApprovalGiven" && event.decision.type !== "Deny";
 
 // How a move is done; what the world answers is not for a person to press.
 function doing(session, event, text) {
-  const decisions = { Approve: "approve", ApproveAlways: "always", Deny: "deny" };
   switch (event.type) {
     case "ApprovalGiven":
-      return () => post(at(session, `/questions/${encodeURIComponent(event.request)}`), { decision: decisions[event.decision.type] });
+      return () => post(at(session, `/questions/${encodeURIComponent(event.request)}`), { decision: "deny" });
     case "UserSteered":
       return () => post(at(session, "/messages"), { text: text(), mode: event.how === "now" ? "now" : "steer" });
     case "UserSent":
@@ -28,7 +30,8 @@ function doing(session, event, text) {
   }
 }
 
-export async function movesView(session, done) {
+// `toQuestion` shows the open questions.
+export async function movesView(session, done, toQuestion) {
   const { items } = await get(at(session, "/moves"));
   if (!items.length) return h("p", { class: "empty" }, "Nothing is legal now.");
   const list = h("div", { class: "moves" });
@@ -51,14 +54,14 @@ export async function movesView(session, done) {
       outcome.replaceChildren(
         h("p", null, "would lead to ", h("code", null, seen.state), ` with ${seen.effects.length} effects`),
         ...seen.effects.map(({ type, ...more }) => h("details", { class: "effect" },
-          h("summary", null, h("code", null, type)), h("pre", { tabindex: 0, "aria-label": type }, pretty(more)))),
+          h("summary", null, h("code", null, type)), h("pre", { tabindex: 0, "aria-label": type }, jsonView(more)))),
       );
     };
     list.append(
       h("article", { class: "move" },
         h("div", { class: "head" }, h("b", null, move.title), h("code", { class: "quiet" }, move.event.type), h("span", { class: "spacer" }),
           h("button", { onclick: tried, "aria-label": `Try ${move.title}` }, "Try"),
-          act ? h("button", { onclick: (pressed) => run(pressed.currentTarget), "aria-label": `Do it: ${move.title}` }, "Do it") : h("span", { class: "quiet" }, "the world's answer")),
+          isYes(move.event) ? h("button", { onclick: toQuestion, "aria-label": `To the question: ${move.title}` }, "To the question") : act ? h("button", { onclick: (pressed) => run(pressed.currentTarget), "aria-label": `Do it: ${move.title}` }, "Do it") : h("span", { class: "quiet" }, "the world's answer")),
         text, outcome));
   }
   return list;

@@ -4,7 +4,8 @@ import { get, at } from "./api.js";
 import { markBranches } from "./branch.js";
 import { show } from "./conversation.js";
 import { download, h } from "./dom.js";
-import { pretty, spent, stateWords, whole } from "./format.js";
+import { spent, stateWords, whole } from "./format.js";
+import { jsonView } from "./highlight.js";
 import { spendPlot } from "./spend.js";
 
 async function styles() {
@@ -30,7 +31,7 @@ export async function exportPage(model, chart) {
   const rows = steps.map((step) =>
     h("details", { class: "effect" },
       h("summary", null, `${step.number}  `, h("code", null, step.event.type), h("span", { class: "quiet" }, `  ${step.before} → ${step.state}  ${whole(step.at)}`)),
-      h("pre", null, pretty({ event: step.event, effects: step.effects }))));
+      h("pre", null, jsonView({ event: step.event, effects: step.effects }))));
   const body = h("body", { class: "offline" },
     h("main", null,
       h("h1", null, model.info.title || model.id),

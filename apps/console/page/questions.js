@@ -1,132 +1,212 @@
 // Open questions: approve, with other arguments too, or deny with a reason.
+//
+// A person approves what was shown. So all arguments stand before the buttons; where a long one is folded, the first
+// press unfolds it. A tool that may change anything is approved by a second press.
 
 import { at, post } from "./api.js";
-import { argumentsView, change, summary } from "./conversation.js";
-import { attempt, h, reconcile, toast } from "./dom.js";
+import { ArgumentsForm, argumentsView } from "./arguments.js";
+import { summary } from "./conversation.js";
+import { h, reconcile, toast } from "./dom.js";
+import { isFolded, unfoldAll } from "./fold.js";
 import { until } from "./format.js";
-import { isText, problems } from "./schema.js";
+import { hold } from "./keys.js";
 
-// A field for each argument that the schema knows, and for those that are there.
-class ArgumentsForm {
-  constructor(schema, args) {
-    this.schema = schema ?? {};
-    this.fields = new Map();
-    this.problem = h("p", { class: "problem", role: "status" });
-    const names = [...new Set([...Object.keys(this.schema.properties ?? {}), ...Object.keys(args)])];
-    const rows = names.map((name) => this.row(name, this.schema.properties?.[name], args[name]));
-    this.box = h("div", { class: "arguments" }, rows, this.problem);
-    this.check();
-  }
+// Milliseconds for which no key acts after an answer of one's own: the next question has the focus by then.
+const NEXT = 500;
 
-  row(name, schema, value) {
-    const text = isText(schema) && (value === undefined || typeof value === "string");
-    const shown = value === undefined ? "" : text ? value : JSON.stringify(value);
-    const field = h("textarea", {
-      rows: Math.min(10, Math.max(1, shown.split("\n").length)), value: shown, spellcheck: "false",
-      placeholder: value === undefined ? "left out" : "", oninput: () => this.check(),
+// The question is open no more, or its session is gone.
+const OVER = [404, 409];
+
+const DONE = { approve: "approved", always: "approved from now on", deny: "denied" };
+
+class QuestionCard {
+  // `spec` describes the tool, if the agent has it; `about` stands below the head. `done` is called after an answer.
+  constructor(question, spec, about, done) {
+    Object.assign(this, { question, spec, done, form: null, sure: null, sending: false });
+    const button = (act, label, onclick, more) => h("button", { type: "button", data: { act }, onclick, ...more }, label);
+    this.yes = button("approve", "Approve", (event) => this.approve("approve", event));
+    this.always = button("always", "Always", (event) => this.approve("always", event));
+    this.edit = button("edit", "Edit arguments", () => this.toggleForm());
+    this.no = button("deny", "Deny…", () => this.toggleReason(), { "aria-expanded": "false" });
+    this.shown = h("div", { class: "shown" }, argumentsView(question.tool, question.arguments, true));
+    this.reason = h("input", { type: "text", placeholder: "Reason, for the model to read", "aria-label": "Reason" });
+    this.denying = h("div", { class: "denying", hidden: true }, this.reason,
+      button("denied", "Deny", () => this.deny(), { class: "danger" }));
+    this.warning = h("p", { class: "warning", role: "alert", hidden: true });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.box = this.makeBox(about);
+    this.reason.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.isComposing) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.deny();
     });
-    this.fields.set(name, { field, text, given: value !== undefined });
-    return h("label", null, h("span", { class: "name" }, name), h("span", { class: "quiet" }, schema?.description ?? ""), field);
+    this.box.addEventListener("unfold", () => this.draw());
+    this.box.addEventListener("input", () => this.doubt());
+    this.box.addEventListener("focusout", ({ relatedTarget }) => this.box.contains(relatedTarget) || this.doubt());
+    this.box.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.doubt();
+      // Enter that is held down presses a button again and again.
+      if (event.key === "Enter" && event.repeat) event.preventDefault();
+    });
+    this.draw();
   }
 
-  get value() {
-    const found = {};
-    for (const [name, { field, text, given }] of this.fields) {
-      if (field.value === "" && !(given && text)) continue;
-      found[name] = text ? field.value : JSON.parse(field.value);
+  makeBox(about) {
+    const { question } = this;
+    // Behind the nature of the tool stands what is special about the call, such as whether it runs in the sandbox.
+    const [nature, ...more] = question.why.split("; ");
+    return h("article", { class: "question", tabindex: 0, data: { question: question.id }, "aria-label": `Question about ${question.tool}` },
+      h("header", null,
+        h("span", { class: "dot kind-person" }),
+        h("b", null, "May it "), h("code", { class: "tool" }, question.tool), " ",
+        h("span", { class: "brief" }, summary(question.tool, question.arguments)),
+        question.due ? h("span", { class: "timer" }, "withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
+      about,
+      question.agent ? h("p", { class: "quiet" }, `asked by the child ${question.agent}`) : null,
+      this.shown,
+      h("p", { class: "quiet tech" }, nature),
+      more.length ? h("p", { class: "quiet" }, more.join("; ")) : null,
+      h("div", { class: "row-of-buttons" }, this.yes, this.always, this.edit, this.no),
+      this.warning, this.problem, this.denying);
+  }
+
+  // A tool that this agent does not know may do anything, too.
+  get unsafe() {
+    return !["read_only", "idempotent"].includes(this.spec?.side_effect);
+  }
+
+  get folded() {
+    return !this.form && isFolded(this.shown);
+  }
+
+  draw() {
+    const { yes, always, folded, sure, question: { tool } } = this;
+    const approve = this.form ? "Approve as edited" : "Approve";
+    yes.textContent = folded ? "Show all to approve" : sure === "approve" ? `Yes, run ${tool}` : approve;
+    yes.className = folded ? "" : "primary";
+    always.textContent = sure === "always" ? `Yes, run each ${tool}` : "Always";
+    always.hidden = Boolean(this.form) || folded;
+    this.edit.textContent = this.form ? "Keep arguments" : "Edit arguments";
+    this.warning.hidden = !sure;
+    this.warning.textContent = sure ? `${tool} may change anything${sure === "always" ? ", each time" : ""}. Press again to run it.` : "";
+  }
+
+  doubt() {
+    if (!this.sure) return;
+    this.sure = null;
+    this.draw();
+  }
+
+  approve(decision, { detail }) {
+    // The second half of a double click is no second look.
+    if (detail > 1) return;
+    if (this.folded) {
+      unfoldAll(this.shown);
+      this.box.focus({ preventScroll: true });
+      return;
     }
-    return found;
+    if (this.form && !this.form.check()) return this.form.focus();
+    if (this.unsafe && this.sure !== decision) {
+      this.sure = decision;
+      this.draw();
+      return;
+    }
+    this.send({ decision, ...(this.form ? { arguments: this.form.value } : {}) });
   }
 
-  check() {
-    let said = [];
+  deny() {
+    this.send({ decision: "deny", ...(this.reason.value ? { reason: this.reason.value } : {}) });
+  }
+
+  toggleForm() {
+    this.sure = null;
+    const before = this.form?.box ?? this.shown;
+    this.form = this.form ? null : new ArgumentsForm(this.spec?.parameters, this.question.arguments);
+    before.replaceWith(this.form?.box ?? this.shown);
+    this.draw();
+    this.form?.focus();
+  }
+
+  toggleReason() {
+    this.denying.hidden = !this.denying.hidden;
+    this.no.setAttribute("aria-expanded", String(!this.denying.hidden));
+    if (!this.denying.hidden) this.reason.focus();
+  }
+
+  // One answer at a time. Refused, the question stays open with all that was typed, and says why.
+  async send(body) {
+    if (this.sending) return;
+    const { question, problem } = this;
+    this.sending = true;
+    problem.hidden = true;
+    this.box.dataset.answered = "yes";
     try {
-      said = problems(this.schema, this.value);
-    } catch {
-      said = ["a field that is no text must be JSON"];
+      await post(at(question.session, `/questions/${encodeURIComponent(question.id)}`), body);
+      toast(`${question.tool}: ${DONE[body.decision]}`);
+    } catch (error) {
+      this.sending = false;
+      delete this.box.dataset.answered;
+      problem.hidden = false;
+      problem.textContent = error.message;
+      problem.scrollIntoView({ block: "nearest" });
+      if (OVER.includes(error.status)) toast(error.message, true);
     }
-    this.problem.textContent = said.join("; ");
-    return !said.length;
+    this.doubt();
+    this.done();
   }
 }
 
-export async function answer(question, body, control) {
-  const id = question.session;
-  const done = await attempt(() => post(at(id, `/questions/${encodeURIComponent(question.id)}`), body), control);
-  if (done) toast(`${question.tool}: ${{ approve: "approved", always: "approved from now on", deny: "denied" }[body.decision]}`);
-  return done;
-}
-
-export function questionCard(question, schema, done) {
-  const card = h("article", { class: "question", data: { question: question.id }, "aria-label": `Question about ${question.tool}` });
-  const shown = h("div", { class: "shown" }, change(question.tool, question.arguments)
-    ?? argumentsView(question.arguments));
-  const reason = h("input", { type: "text", placeholder: "Reason, for the model to read", "aria-label": "Reason" });
-  const denying = h("div", { class: "denying", hidden: true }, reason,
-    h("button", { class: "danger", onclick: (event) => send({ decision: "deny", ...(reason.value ? { reason: reason.value } : {}) }, event.target) }, "Deny"));
-  reason.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") denying.querySelector("button").click();
-  });
-  let form = null;
-  const send = async (body, control) => {
-    card.dataset.answered = "yes";
-    // Refused, it is another person's by now, or wrong: what the session says is true.
-    if (!(await answer(question, body, control))) delete card.dataset.answered;
-    done();
-  };
-  const approve = (decision) => (event) => {
-    if (form && !form.check()) return;
-    send({ decision, ...(form && decision === "approve" ? { arguments: form.value } : {}) }, event.currentTarget);
-  };
-  const always = h("button", { data: { act: "always" }, onclick: approve("always") }, "Always");
-  const edit = h("button", {
-    data: { act: "edit" },
-    onclick: () => {
-      form = form ? null : new ArgumentsForm(schema, question.arguments);
-      edit.textContent = form ? "Keep arguments" : "Edit arguments";
-      yes.textContent = form ? "Approve as edited" : "Approve";
-      always.hidden = Boolean(form);
-      const view = form ? form.box : shown;
-      card.querySelector(".shown, .arguments").replaceWith(view);
-      if (form) view.querySelector("textarea")?.focus();
-    },
-  }, "Edit arguments");
-  const yes = h("button", { class: "primary", data: { act: "approve" }, onclick: approve("approve") }, "Approve");
-  const deny = h("button", {
-    data: { act: "deny" },
-    onclick: () => {
-      denying.hidden = !denying.hidden;
-      if (!denying.hidden) reason.focus();
-    },
-  }, "Deny…");
-  // Behind the nature of the tool stands what is special about the call, such as whether it runs in the sandbox.
-  const [nature, ...more] = question.why.split("; ");
-  card.append(
-    h("header", null,
-      h("span", { class: "dot kind-person" }),
-      h("b", null, "May it "), h("code", { class: "tool" }, question.tool), " ",
-      h("span", { class: "brief" }, summary(question.tool, question.arguments)),
-      question.due ? h("span", { class: "timer" }, "withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
-    question.agent ? h("p", { class: "quiet" }, `asked by the child ${question.agent}`) : "",
-    shown,
-    h("p", { class: "quiet tech" }, nature),
-    more.length ? h("p", { class: "quiet" }, more.join("; ")) : "",
-    h("div", { class: "row-of-buttons" }, yes, always, edit, deny),
-    denying);
-  return card;
-}
-
-// Whether the focus was in a question that is open no more, and went with it.
-export function showQuestions(box, questions, schemaOf, done) {
-  const open = new Set(questions.map((question) => question.id));
+// Bring the cards of `box` to `items`, each {question, spec, about}. A focus that goes with its question goes to the
+// next one, or to `rest`.
+export function showQuestions(box, items, done, rest) {
+  const open = new Set(items.map(({ question }) => question.id));
   const closed = [...box.querySelectorAll(".question")].filter((card) => !open.has(card.dataset.question));
-  const lost = closed.some((card) => card.contains(document.activeElement));
+  const lost = closed.find((card) => card.contains(document.activeElement));
+  const own = lost?.dataset.answered;
   // A person who is at work on an answer should know that it goes nowhere.
   for (const card of closed) {
     const begun = card.querySelector(".arguments, .denying:not([hidden])");
     if (begun && !card.dataset.answered) toast(`${card.getAttribute("aria-label")} is closed: it was answered elsewhere, or withdrawn. Yours was not sent.`, true);
   }
-  reconcile(box, questions.map((question) => ({ key: question.id, rev: 0, question })),
-    ({ question }) => questionCard(question, schemaOf(question.tool), done));
-  return lost;
+  reconcile(box, items.map((item) => ({ key: item.question.id, rev: 0, ...item })),
+    ({ question, spec, about }) => new QuestionCard(question, spec, about, done).box);
+  if (!lost) return;
+  // What is typed for the question that is gone is no answer to the next one.
+  hold(own ? NEXT : undefined);
+  (box.querySelector(".question") ?? rest).focus();
 }
+
+function focusedCard(box) {
+  const card = document.activeElement?.closest(".question");
+  return box.contains(card) ? card : null;
+}
+
+export function nextQuestion(box) {
+  const cards = [...box.querySelectorAll(".question")];
+  const card = cards[(cards.indexOf(focusedCard(box)) + 1) % cards.length];
+  card?.focus();
+  card?.scrollIntoView({ block: "start" });
+}
+
+// Press a button of the question that has the focus; where none has it, the first one gets it. Where the button is
+// out of sight the question goes on by a page, since what stands between was not read.
+export function pressQuestion(box, act) {
+  if (box.hidden) return;
+  const card = focusedCard(box);
+  if (!card) return nextQuestion(box);
+  const button = card.querySelector(`[data-act=${act}]`);
+  let scrolls = card.parentElement;
+  while (scrolls !== document.body && !/auto|scroll/.test(getComputedStyle(scrolls).overflowY)) scrolls = scrolls.parentElement;
+  const { bottom } = scrolls.getBoundingClientRect();
+  if (["approve", "always"].includes(act) && button.getBoundingClientRect().bottom > bottom + 1) scrolls.scrollBy({ top: scrolls.clientHeight * 0.8 });
+  else if (!button.hidden) button.click();
+}
+
+export const questionKeys = (box) => [
+  ["q", "Go to the next question", () => nextQuestion(box)],
+  ["a", "Approve the question with the focus", () => pressQuestion(box, "approve")],
+  ["A", "Approve it from now on", () => pressQuestion(box, "always")],
+  ["e", "Edit its arguments", () => pressQuestion(box, "edit")],
+  ["d", "Deny it with a reason", () => pressQuestion(box, "deny")],
+];

@@ -5,15 +5,16 @@ import { Chart } from "./chart.js";
 import { Composer } from "./composer.js";
 import { show, summary, waiting } from "./conversation.js";
 import { branchDialog, markBranches } from "./branch.js";
+import { openDialog } from "./dialog.js";
 import { attempt, download, h, inPlace, toast } from "./dom.js";
 import { familyView } from "./family.js";
 import { forkDialog } from "./fork.js";
 import { kindOf, span, spent, stateWords } from "./format.js";
-import { bind, hold } from "./keys.js";
+import { bind, opensByKeys } from "./keys.js";
 import { SessionModel } from "./model.js";
 import { movesView } from "./moves.js";
 import { exportPage } from "./offline.js";
-import { showQuestions } from "./questions.js";
+import { nextQuestion, questionKeys, showQuestions } from "./questions.js";
 import { Slider } from "./slider.js";
 import { spendView } from "./spend.js";
 import { stepView } from "./step.js";
@@ -56,12 +57,8 @@ export class SessionView {
     this.pane("talk");
     this.model.subscribe(() => this.show());
     this.open(this.tab);
-    const question = (act) => () => this.questions.hidden || this.questions.querySelector(`[data-act=${act}]`)?.click();
     this.unbind = bind([
-      ["a", "Approve the first question", question("approve")],
-      ["A", "Approve it from now on", question("always")],
-      ["e", "Edit its arguments", question("edit")],
-      ["d", "Deny it with a reason", question("deny")],
+      ...questionKeys(this.questions),
       ["m", "Write a message", () => this.composer.text.focus()],
       ["+", "Attach a file", () => this.attached.button.click()],
       ["i", "Interrupt", () => this.composer.interrupt()],
@@ -81,6 +78,7 @@ export class SessionView {
     const title = h("h1", { tabindex: -1 }), pill = h("span", { class: "pill" }), spend = h("span", { class: "quiet spend-line" }), line = h("span", { class: "line" });
     const model = h("select", { "aria-label": "Model", class: "tech", onchange: () => this.control({ model: model.value }, model) });
     const mode = h("select", { "aria-label": "Mode", class: "tech", onchange: () => this.control({ mode: mode.value }, mode) }, MODES.map((name) => h("option", { value: name }, MODE_WORDS[name] ?? name)));
+    [model, mode].forEach(opensByKeys);
     const parent = h("a", { class: "quiet", hidden: true }, "parent");
     const menu = h("details", { class: "menu" }, h("summary", null, "Export"),
       h("div", { class: "menu-items" },
@@ -168,13 +166,10 @@ export class SessionView {
     this.pastWords.textContent = past ? `You look at step ${model.at} of ${model.steps.length - 1}` : "";
     waiting(this.timers, past ? null : model.present.wait);
     // Hidden in the past, and not closed: what a person began to write is there again.
-    const lost = showQuestions(this.questions, model.info.questions, (tool) => this.schemaOf(tool), () => model.refresh());
+    const items = model.info.questions.map((question) => ({ question, spec: this.specOf(question.tool) }));
+    showQuestions(this.questions, items, () => model.refresh(), talk);
     this.questions.hidden = past || !model.info.questions.length;
     this.composer.show(model.info);
-    if (lost) {
-      hold();
-      talk.focus();
-    }
     // After what takes its room below.
     const seen = `${model.at} ${model.conversation.items.length}`;
     if (added) {
@@ -226,8 +221,8 @@ export class SessionView {
     return this.agents.find((each) => each.name === this.model.info?.agent) ?? this.agents[0];
   }
 
-  schemaOf(tool) {
-    return this.agent?.specs.find((spec) => spec.name === tool)?.parameters;
+  specOf(tool) {
+    return this.agent?.specs.find((spec) => spec.name === tool);
   }
 
   get actions() {
@@ -254,7 +249,7 @@ export class SessionView {
     this.drawn = shown;
     const views = {
       step: () => stepView(this.id, model.here),
-      moves: () => movesView(this.id, () => model.refresh()),
+      moves: () => movesView(this.id, () => model.refresh(), () => this.toQuestion()),
       spend: () => model.all().then(() => spendView(model.steps, model.info.limits)),
       family: () => familyView(this.id, model.present.calls),
     };
@@ -281,6 +276,12 @@ export class SessionView {
     branchDialog(this.model, () => (this.look(-1), this.model.refresh()));
   }
 
+  toQuestion() {
+    this.look(-1);
+    this.pane("talk");
+    nextQuestion(this.questions);
+  }
+
   async cancel(call) {
     if (await attempt(() => post(at(this.id, `/calls/${encodeURIComponent(call)}/cancel`)))) toast("The call is cancelled");
     this.model.refresh();
@@ -302,12 +303,7 @@ export class SessionView {
     if (!told) return;
     const begun = told.moments[0]?.at ?? 0;
     const rows = told.moments.map((moment) => h("li", null, h("span", { class: "took" }, `+${span(moment.at - begun)}`), h("b", null, moment.what), h("span", null, moment.text)));
-    const dialog = h("dialog", { class: "why", "aria-labelledby": "why-title" },
-      h("h2", { id: "why-title" }, "Why ", h("code", null, told.tool)), h("ol", { class: "story" }, rows),
-      h("form", { method: "dialog" }, h("button", { class: "primary" }, "Close")));
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+    openDialog(["Why ", h("code", null, told.tool)], "why", h("ol", { class: "story" }, rows));
   }
 
   close() {

@@ -2,7 +2,8 @@
 
 import { at, get } from "./api.js";
 import { h } from "./dom.js";
-import { pretty, span, spent, whole } from "./format.js";
+import { span, spent, whole } from "./format.js";
+import { jsonView } from "./highlight.js";
 
 const LONG = 160;
 
@@ -33,7 +34,7 @@ function part(title, number, open, body) {
   return h("details", { open }, h("summary", null, title, number === null ? null : h("span", { class: "quiet" }, ` ${number}`)), body);
 }
 
-const json = (value, label) => h("pre", { tabindex: 0, "aria-label": label }, pretty(value));
+const json = (value, label) => h("pre", { tabindex: 0, "aria-label": label }, jsonView(value));
 
 // The stored steps never change, so each is asked for once.
 const known = new Map();

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.console_page import begin, sees
+from support.console_page import approve, begin, sees
 from support.http_server import scripted
 
 from turnwheel.testing.scripted import calls, says, stalls
@@ -36,7 +36,7 @@ async def test_a_session_is_played_by_two(console: Opens) -> None:
         await one.locator(".question textarea").fill('"six"')
         await sees(one, "amount must be integer", ".question")
         await one.locator(".question textarea").fill("6")
-        await one.get_by_role("button", name="Approve as edited").click()
+        await approve(one, label="Approve as edited")
         for page in (one, other):
             await sees(page, "Paid as told.")
             await page.locator(".question").wait_for(state="detached")
@@ -65,7 +65,9 @@ async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens,
         url = await begin(page, "Pay")
         await page.locator(".question").wait_for()
         await page.keyboard.press("Escape")
-        await page.keyboard.press("a")
+        # To the question, yes, and yes to what may change anything.
+        for _ in range(3):
+            await page.keyboard.press("a")
         await sees(page, "Paid.")
         # Back, by the keyboard: what was said later is gone, and is there again behind it.
         await page.keyboard.press("Home")
@@ -155,7 +157,7 @@ async def test_axe_finds_nothing(console: Opens, axe: str, scheme: str) -> None:
             await page.get_by_role("tab", name=tab).click()
             await page.locator(".panel > *").first.wait_for()
             await check(tab)
-        await page.get_by_role("button", name="Approve as edited").click()
+        await approve(page, label="Approve as edited")
         await sees(page, "Paid, with")
         await check("the end")
         await page.keyboard.press("Escape")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from support.console_page import begin, sees
+from support.console_page import approve, begin, sees
 from support.http_server import scripted
 from support.told_model import Told
 
@@ -123,7 +123,7 @@ async def test_an_answer_of_another_person_is_said_to_the_one_who_writes(console
         assert await one.locator(".question textarea").input_value() == "7"
         assert await one.locator(".toast").count() == 0
         await one.locator(".question textarea").focus()
-        await other.get_by_role("button", name="Approve", exact=True).click()
+        await approve(other)
         await sees(one, "it was answered elsewhere, or withdrawn. Yours was not sent.", "#toasts")
         # The focus is not lost with the question.
         assert await one.evaluate("document.activeElement.className") == "conversation"
@@ -298,5 +298,5 @@ async def test_a_screen_reader_is_told_what_is_asked_and_how_it_ends(console: Op
         await sees(page, "May it pay 5?", ".unseen[role=status]")
         # A new view begins at its heading.
         assert await page.evaluate("document.activeElement.tagName") == "H1"
-        await page.get_by_role("button", name="Approve", exact=True).click()
+        await approve(page)
         await sees(page, "The agent: finished", ".unseen[role=status]")

@@ -1,0 +1,110 @@
+// The arguments of a call: all of them to read, and a field for each to change.
+
+import { diffView } from "./diff.js";
+import { h } from "./dom.js";
+import { folded } from "./fold.js";
+import { many } from "./format.js";
+import { highlight, jsonView, languageOf, visible } from "./highlight.js";
+import { isText, problems } from "./schema.js";
+
+// A longer value is folded in a question: to the lines and characters that are shown first.
+const LINES = 12, CHARACTERS = 1200, SHOWN_LINES = 8, SHOWN_CHARACTERS = 600;
+
+const pre = (label, ...body) => h("pre", { tabindex: 0, "aria-label": label }, body);
+
+// `text` as an element of `render`. With `fold`, a long one has its beginning first, and a button with the count of the rest.
+function foldable(text, label, render, fold) {
+  const lines = text.split("\n");
+  if (!fold || (lines.length <= LINES && text.length <= CHARACTERS)) return render(text);
+  const shown = lines.slice(0, SHOWN_LINES).join("\n").slice(0, SHOWN_CHARACTERS);
+  const left = lines.length - shown.split("\n").length;
+  const rest = left ? many(left, "more line") : many(text.length - shown.length, "more character");
+  return folded(label, rest, render(shown), () => render(text));
+}
+
+function valueView(name, value, fold) {
+  if (typeof value === "string" && !value.includes("\n") && value.length <= 200)
+    return h("code", { class: "token-string one-line" }, languageOf(name, value) ? highlight(value, languageOf(name, value)) : visible(value));
+  if (typeof value === "string") return foldable(value, name, (text) => pre(name, highlight(text, languageOf(name, value))), fold);
+  if (value === null || typeof value !== "object") {
+    const words = typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
+    return [h("code", { class: "tech token-literal" }, String(value)), h("span", { class: "plain-only" }, words)];
+  }
+  const long = JSON.stringify(value, null, 2);
+  if (long.length < 80 && Object.values(value).every((each) => each === null || typeof each !== "object"))
+    return h("code", null, highlight(JSON.stringify(value), "json"));
+  // A part of JSON has no value of its own, so its strings stay as they are written.
+  return foldable(long, name, (text) => pre(name, text === long ? jsonView(value) : highlight(text, "json")), fold);
+}
+
+// What replaces what, in the place of both.
+function changeOf(tool, args) {
+  if (typeof args.old === "string" && typeof args.new === "string") return { names: ["old", "new"], label: "old → new", before: args.old, after: args.new };
+  if (tool === "write" && typeof args.content === "string") return { names: ["content"], label: "content", before: "", after: args.content };
+  return null;
+}
+
+// All of `args`, which are text where they are not JSON. With `fold`, long values are folded.
+export function argumentsView(tool, args, fold = false) {
+  if (typeof args === "string") return foldable(args, "arguments", (text) => pre("arguments", visible(text)), fold);
+  const changed = changeOf(tool, args);
+  const rows = Object.entries(args).filter(([name]) => !changed?.names.includes(name)).map(([name, value]) => [name, valueView(name, value, fold)]);
+  if (changed) rows.push([changed.label, diffView(changed.before, changed.after, `change of ${args.path ?? "a file"}`, fold)]);
+  if (!rows.length) return h("p", { class: "quiet" }, "Without arguments.");
+  return h("dl", { class: "arguments-read" }, rows.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+// A field for each argument that the schema knows, and for those that are there.
+export class ArgumentsForm {
+  constructor(schema, args) {
+    this.schema = schema ?? {};
+    this.fields = new Map();
+    this.problem = h("p", { class: "problem", role: "status" });
+    const names = [...new Set([...Object.keys(this.schema.properties ?? {}), ...Object.keys(args)])];
+    const rows = names.map((name) => this.row(name, this.schema.properties?.[name], args[name]));
+    this.box = h("div", { class: "arguments" }, rows, this.problem);
+    this.check();
+  }
+
+  row(name, schema, value) {
+    const given = value !== undefined;
+    const choices = schema?.enum ?? (schema?.type === "boolean" ? [true, false] : null);
+    const text = !choices && isText(schema) && (!given || typeof value === "string");
+    const shown = !given ? "" : text ? value : JSON.stringify(value, null, 2);
+    const field = choices
+      ? h("select", { onchange: () => this.check(), value: shown }, [
+        given && choices.includes(value) ? null : h("option", { value: shown }, given ? shown : "left out"),
+        choices.map((each) => h("option", { value: JSON.stringify(each) }, String(each))),
+        given && !this.schema.required?.includes(name) ? h("option", { value: "" }, "left out") : null])
+      : h("textarea", {
+        rows: Math.min(40, shown.split("\n").length), value: shown, spellcheck: "false",
+        placeholder: given ? "" : "left out", oninput: () => this.check(),
+      });
+    this.fields.set(name, { field, text, given });
+    return h("label", null, h("span", { class: "name" }, name), h("span", { class: "quiet" }, schema?.description ?? ""), field);
+  }
+
+  get value() {
+    const found = {};
+    for (const [name, { field, text, given }] of this.fields) {
+      if (field.value === "" && !(given && text)) continue;
+      found[name] = text ? field.value : JSON.parse(field.value);
+    }
+    return found;
+  }
+
+  check() {
+    let said = [];
+    try {
+      said = problems(this.schema, this.value);
+    } catch {
+      said = ["a field that is no text must be JSON"];
+    }
+    this.problem.textContent = said.join("; ");
+    return !said.length;
+  }
+
+  focus() {
+    this.box.querySelector("textarea, select")?.focus();
+  }
+}
