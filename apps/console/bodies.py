@@ -16,7 +16,8 @@ class OutlineStep(msgspec.Struct, kw_only=True):
 
     *posted* is an input that was received, and is applied by a later step. *way* are the labels it went
     through, *seconds* how long its request took, *request* and *call* what it is about, *spend* the account
-    of the session until then. *setting* is the model or the mode that a person chose with it.
+    of the session until then. *about* is the call's tool, or the child that it began, by agent and prompt.
+    *setting* is the model or the mode that a person chose with it.
     """
 
     number: int
@@ -32,6 +33,7 @@ class OutlineStep(msgspec.Struct, kw_only=True):
     seconds: float | None
     request: str
     call: str
+    about: str
     spend: SpendBody
     setting: dict[str, str]
 
@@ -67,12 +69,19 @@ class WhyBody(msgspec.Struct, kw_only=True):
 
 @final
 class FamilyBody(msgspec.Struct, kw_only=True):
-    """A session with its bill and its *children*, at all depths; *call* is the one that began it."""
+    """
+    A session with its bill and its *children*, at all depths; *call* is the one that began it.
+
+    *state* is ``done``, ``confirming`` where it waits for a person, or ``unfinished`` in the middle of a run.
+    *reason* is how the last run ended.
+    """
 
     id: str
     call: str
     agent: str
     title: str
+    state: str
+    reason: str | None
     spend: SpendBody
     children: list[FamilyBody]
 

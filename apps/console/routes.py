@@ -9,6 +9,7 @@ is about a session, so they are for those without a token, too; the data is not.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -18,22 +19,27 @@ import attrs
 from starlette.responses import Response
 
 from ...diagrams import chart
-from ...display.rendering import line_of
+from ...display.rendering import line_of, printable
 from ...effects.errors import ConfigError
-from ...effects.events import ControlReceived, Event, Failure, ModelFailed
+from ...effects.events import AgentFinished, AgentProgressed, ControlReceived, Event, Failure, ModelFailed
 from ...effects.notices import Notice, lasting_notices
 from ...effects.records import SetMode, SetModel
 from ...engine.core.codec import TAG, converter
 from ...engine.inspect.archive import bisect, costs, explain, replay
+from ...engine.inspect.listing import described, listed
 from ...engine.inspect.replay import ReplayedStep
-from ...engine.journal.entries import Posted
+from ...engine.journal.entries import Entry, HandedOver, Posted, RunOpened, TakenOver, Titled
+from ...engine.journal.summary import SessionSummary
 from ...performers.slices import Slices
 from ...performers.worker_pool import finish
+from ...states.batch.batch import Call
+from ...states.rules.schema import arguments_of
+from ...states.state import batch_of
 from ..cli.scenario_export import scenario_of
 from ..server.bodies import Listing
 from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from ..server.problems import Refused
-from ..server.views import NEW, public_id, spend_body
+from ..server.views import NEW, public_id, row_label, spend_body
 from .bodies import DifferenceBody, FamilyBody, MomentBody, NoticeBody, OutlineStep, PartingStep, WhyBody
 
 if TYPE_CHECKING:
@@ -114,11 +120,12 @@ def _file_answer(name: str) -> Response:
 def outline_step(step: ReplayedStep) -> OutlineStep:
     """*step* in a few words."""
     event, known = step.event, None if step.memory is None else step.memory.session
+    call, about = call_of(step)
     return OutlineStep(
         number=step.number,
         at=step.at,
         event=type(step.entry if event is None else event).__name__,
-        title="" if event is None else title_of(event),
+        title=entry_title(step.entry) if event is None else title_of(event),
         posted=isinstance(step.entry, Posted),
         state=step.label or NEW,
         way=step.way,
@@ -127,7 +134,8 @@ def outline_step(step: ReplayedStep) -> OutlineStep:
         mode="" if known is None else str(known.mode),
         seconds=getattr(event, "seconds", None),
         request=getattr(event, "request", ""),
-        call=getattr(event, "call", ""),
+        call=call,
+        about=about,
         spend=spend_body(step.spent),
         setting=setting_of(event),
     )
@@ -150,6 +158,41 @@ def title_of(event: Event) -> str:
     if isinstance(event, ModelFailed) and event.failure is Failure.UNBEGUN:
         return UNBEGUN
     return line_of(event)[:TITLE_LENGTH].partition(" ")[2]
+
+
+def entry_title(entry: Entry) -> str:
+    """What *entry* is about, which is no event, in a line."""
+    match entry:
+        case Titled(title=title):
+            return printable(title)[:TITLE_LENGTH]
+        case RunOpened(config=config):
+            return config.model.name
+        case HandedOver(unbegun=unbegun):
+            left = f"; {len(unbegun)} requests not begun" if unbegun else ""
+            return f"its process stopped, as for a deploy{left}"
+        case TakenOver(config=config):
+            return "by another process, or later" + ("" if config is None else "; with other settings")
+        case _:
+            return ""
+
+
+def call_of(step: ReplayedStep) -> tuple[str, str]:
+    """The id of the call that *step* is about, and its tool or its child; empty for none."""
+    event = step.event
+    # An answer names its request: the call that waited for it is in the state before.
+    batch = None if step.before is None else batch_of(step.before)
+    known, request = getattr(event, "call", ""), getattr(event, "request", "")
+    for call in () if batch is None else batch.calls:
+        if call.call.id == known or (request and request in call.open):
+            return call.call.id, _about(call, event)
+    return known, ""
+
+
+def _about(call: Call, event: Event | None) -> str:
+    if not isinstance(event, AgentProgressed | AgentFinished):
+        return call.call.name
+    asked = arguments_of(call.call.arguments) or {}
+    return f"{asked.get('agent', '')}: {printable(str(asked.get('prompt', '')))}"[:TITLE_LENGTH]
 
 
 def setting_of(event: Event | None) -> dict[str, str]:
@@ -180,6 +223,12 @@ class ConsoleRoutes:
     async def file(self, call: HttpCall) -> Response:
         """A file of the console."""
         return _file_answer(call.request.path_params["file"])
+
+    @operation("GET", "/favicon.ico", gives="image/svg+xml", open=True)
+    async def icon(self, call: HttpCall) -> Response:
+        """The icon, for browsers that ask for it by that name: on pages that name none."""
+        del call
+        return _file_answer("icon.svg")
 
     @operation("GET", f"{ONE_SESSION}/outline", gives=Listing[OutlineStep], parameters=PART_PARAMETERS)
     async def outline(self, call: HttpCall) -> Listing[OutlineStep]:
@@ -217,9 +266,12 @@ class ConsoleRoutes:
 
     @operation("GET", f"{ONE_SESSION}/family", gives=FamilyBody)
     async def family(self, call: HttpCall) -> FamilyBody:
-        """A session with its children at all depths, and what each spent."""
+        """A session with its children at all depths: where each is, and what it spent."""
         _, name = await self.opens.find(call.names, call.session)
-        return family_body(await costs(self.opens.store, name), call.names)
+        bill = await costs(self.opens.store, name)
+        below = await listed(self.opens.store, prefix=f"{name}.")
+        rows = [row for row in (await described(self.opens.store, name), *below) if row is not None]
+        return family_body(bill, call.names, {row.session: row.about for row in rows})
 
     @operation("GET", f"{ONE_SESSION}/compare", gives=DifferenceBody, parameters=COMPARE_PARAMETERS)
     async def compare(self, call: HttpCall) -> DifferenceBody:
@@ -263,14 +315,17 @@ def parting_step(step: dict[str, Any] | None) -> PartingStep | None:
     )
 
 
-def family_body(bill: Costs, names: Namespace) -> FamilyBody:
-    """The session of *bill* with its children."""
+def family_body(bill: Costs, names: Namespace, rows: Mapping[str, SessionSummary]) -> FamilyBody:
+    """The session of *bill* with its children, whose summaries are in *rows*."""
     known = public_id(names, bill.session)
+    about = rows.get(bill.session, SessionSummary())
     return FamilyBody(
         id=known,
         call=known.rpartition(".")[2],
         agent=bill.agent,
         title=bill.title,
+        state=row_label(about),
+        reason=about.reason,
         spend=spend_body(bill.total),
-        children=[family_body(child, names) for child in bill.children],
+        children=[family_body(child, names, rows) for child in bill.children],
     )

@@ -9,7 +9,7 @@ from ...effects.messages import Message
 from ...engine.core.codec import TAG, converter
 from ...engine.core.snapshots import Snapshot, flat
 from ...engine.inspect.replay import ReplayedStep, plain_effects, plain_entry
-from ...engine.journal.summary import SessionKind, SessionStatus
+from ...engine.journal.summary import SessionKind, SessionStatus, SessionSummary
 from ...states.rules.schema import arguments_of
 from ...states.state import Done, State
 from .bodies import (
@@ -133,16 +133,20 @@ def session_body(session: Session, row: Listed, names: Namespace, agent: Agent) 
     )
 
 
+def row_label(about: SessionSummary) -> str:
+    """What a machine's label would be, of a session *about* which only the summary is read."""
+    # A session that went back to its beginning has no run to be done with.
+    return LABEL_OF.get(about.state, str(about.state)) if about.runs else NEW
+
+
 def row_body(row: Listed, names: Namespace, agent: Agent) -> SessionBody:
     """The session that the store lists as *row*, where nothing is open in it: its journal is not read."""
     about, (name, known) = row.about, names.public(row.session) or ("", "")
-    # A session that went back to its beginning has no run to be done with.
-    begun = about.runs > 0
     return SessionBody(
         id=known,
         agent=name,
         title=about.title,
-        state=LABEL_OF.get(about.state, str(about.state)) if begun else NEW,
+        state=row_label(about),
         reason=about.reason,
         questions=[],
         queue=[],

@@ -2,7 +2,7 @@
 
 import { at, post } from "./api.js";
 import { formDialog } from "./dialog.js";
-import { attempt, h, toast } from "./dom.js";
+import { h, toast } from "./dom.js";
 
 // The runs of `steps`, each with the one it follows, and the one where the session stands; "" is the beginning.
 export function runsOf(steps) {
@@ -46,8 +46,8 @@ export function branchDialog({ id, steps, present, here }, done) {
     h("p", null, "The next run follows from there, in this session. Nothing is lost: you can come back to the runs behind it. What tools did stays done."),
     h("label", null, "Go on from", choice),
   ];
-  formDialog("Branch", "branch", fields, "Branch", async (make) => {
-    if (!(await attempt(() => post(at(id, "/branch"), { run: choice.value }), make))) return false;
+  formDialog("Branch", "branch", fields, "Branch", async () => {
+    await post(at(id, "/branch"), { run: choice.value });
     toast("The next run follows from there");
     done();
     return true;

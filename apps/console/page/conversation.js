@@ -169,7 +169,7 @@ const FOLDS = {
   },
   ApprovalResolved({ request, decision, by }, { step }) {
     const item = [...this.calls.values()].find((each) => each.question === request);
-    if (item) this.call(item.id, step, { question: null, phase: "decided", decided: decided(decision, by) });
+    if (item) this.call(item.id, step, { question: null, phase: "decided", decided: decided(decision, by), answer: { answered: request, step } });
   },
   ApprovalWithdrawn({ request, late }, { step }) {
     const item = [...this.calls.values()].find((each) => each.question === request);
@@ -327,6 +327,7 @@ export function callView(item, actions, before) {
   ];
   const links = actions && [
     item.agent && button("Open the child", () => actions.child(item.id), `open the child of ${item.tool}`),
+    item.answer && button("Answer otherwise", () => actions.otherwise(item.answer), `answer the question about ${item.tool} otherwise, in a fork`),
     button("Why", () => actions.why(item.id), `why ${item.tool}`),
     button("Step", () => actions.step(item.step), `step ${item.step} of the call of ${item.tool}`),
   ];

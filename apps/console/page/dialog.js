@@ -14,14 +14,23 @@ export function openDialog(title, kind, ...content) {
   return dialog;
 }
 
-// A dialog with a form of `fields`. `send` gets its button and closes the dialog where it gives a value.
+// A dialog with a form of `fields`. It closes where `send` gives true, and says why where that is refused.
 export function formDialog(title, kind, fields, label, send) {
   const make = h("button", { class: "primary", type: "submit" }, label);
-  const form = h("form", null, fields,
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const form = h("form", null, fields, problem,
     h("div", { class: "row-of-buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), h("span", { class: "spacer" }), make));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (await send(make)) dialog.close();
+    make.disabled = problem.hidden = true;
+    try {
+      if (await send()) dialog.close();
+    } catch (error) {
+      problem.hidden = false;
+      problem.textContent = error.message;
+    } finally {
+      make.disabled = false;
+    }
   });
   const dialog = openDialog(title, kind, form);
   return dialog;

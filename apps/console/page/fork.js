@@ -1,62 +1,86 @@
 // Another way from a step on, and two ways side by side.
 
 import { at, get, post } from "./api.js";
+import { ArgumentsForm, argumentsView } from "./arguments.js";
 import { show } from "./conversation.js";
+import { formDialog } from "./dialog.js";
 import { attempt, h } from "./dom.js";
-import { kindOf, stateWords } from "./format.js";
+import { kindOf, parsed, stateWords } from "./format.js";
 import { SessionModel } from "./model.js";
 import { fullStep } from "./step.js";
 import { Timeline } from "./timeline.js";
+import { eventWords } from "./words.js";
 
 const MODES = ["default", "accept_edits", "plan", "dont_ask", "bypass"];
 
-// What may happen instead of the step, by the kind of its event: [label, the fields to ask for, the value].
-function ways(event, models) {
-  const text = h("textarea", { rows: 2, "aria-label": "Text", value: event.text ?? "" });
-  const reason = h("input", { type: "text", "aria-label": "Reason", placeholder: "Reason, for the model to read" });
-  const model = h("select", { "aria-label": "Model" }, models.map((name) => h("option", null, name)));
-  const mode = h("select", { "aria-label": "Mode" }, MODES.map((name) => h("option", null, name)));
-  const raw = h("textarea", { rows: 8, "aria-label": "Event", spellcheck: "false", value: JSON.stringify(event, null, 2) });
-  const found = [["As it was, to go on in another way", null, () => undefined]];
-  if (event.type === "ApprovalGiven") {
-    found.push(["Approve", null, () => ({ type: "Approve" })], ["Deny", reason, () => ({ type: "Deny", message: reason.value || "no" })]);
-  }
-  if (event.type === "UserSent" || event.type === "UserSteered") found.push(["Another text", text, () => text.value]);
-  found.push(["Another model", model, () => ({ type: "SetModel", model: model.value })]);
-  found.push(["Another mode", mode, () => ({ type: "SetMode", mode: mode.value })]);
-  if (event.at !== undefined && event.type !== "RunOpened") found.push(["Another event, as JSON", raw, () => JSON.parse(raw.value)]);
-  return found;
+const labelled = (label, field) => h("label", null, label, field);
+
+// The call that waited for the answer to a question, in the state before that answer.
+function askedCall(before, request) {
+  return before?.values?.batch?.calls?.find(({ phase }) => phase?.request === request)?.call;
 }
 
-export async function forkDialog(session, number, models) {
-  const step = await attempt(() => fullStep(session, number));
+// The three answers to a question about `tool` with `args`. The fork is before step `at`.
+function answers(tool, args, spec, at) {
+  const reason = h("input", { type: "text", placeholder: "Reason, for the model to read" });
+  const form = new ArgumentsForm(spec?.parameters, args);
+  return [
+    { label: `Approve ${tool}`, at, field: argumentsView(tool, args), value: () => ({ type: "Approve" }) },
+    { label: `Approve ${tool} with other arguments`, at, field: form.box, fits: () => form.check(), value: () => ({ type: "Approve", arguments: JSON.stringify(form.value) }) },
+    { label: `Deny ${tool}`, at, field: labelled("Reason", reason), value: () => ({ type: "Deny", message: reason.value || "no" }) },
+  ];
+}
+
+const TEXTS = { UserSent: "Another prompt", UserSteered: "Another message", ModelFinished: "Another answer", ToolFinished: "Another result" };
+
+// What may happen instead of a step, by the kind of its event: {label, at, field, fits, value}. The first one is chosen.
+function ways(step, before, number, { models, questions, specOf }) {
+  const { event } = step;
+  const found = [];
+  const call = event.type === "ApprovalGiven" ? askedCall(before, event.request) : null;
+  if (call) {
+    const other = answers(call.name, parsed(call.arguments), specOf(call.name), number);
+    // Where it was a yes, a no is most likely wanted.
+    found.push(...(event.decision.type === "Deny" ? other : other.reverse()));
+  }
+  for (const { tool, arguments: args } of questions) found.push(...answers(tool, args, specOf(tool), number + 1));
+  if (TEXTS[event.type]) {
+    const text = h("textarea", { rows: 4, value: event.text ?? event.content ?? "" });
+    found.push({ label: TEXTS[event.type], at: number, field: labelled("Text", text), fits: () => text.value.trim() !== "" || (text.focus(), false), value: () => text.value });
+  }
+  const model = h("select", null, models.map((name) => h("option", null, name)));
+  const mode = h("select", null, MODES.map((name) => h("option", null, name)));
+  const raw = h("textarea", { rows: 8, spellcheck: "false", value: JSON.stringify(event, null, 2) });
+  found.push(
+    { label: "Another model", at: number, field: labelled("Model", model), value: () => ({ type: "SetModel", model: model.value }) },
+    { label: "Another mode", at: number, field: labelled("Mode", mode), value: () => ({ type: "SetMode", mode: mode.value }) });
+  const same = { label: "As it was, to go on in another way", at: number, field: null, value: () => undefined };
+  if (event.at !== undefined && event.type !== "RunOpened") found.push({ label: "Another event, as JSON", at: number, field: labelled("Event", raw), value: () => JSON.parse(raw.value) });
+  return call || questions.length ? [...found, same] : [same, ...found];
+}
+
+// `known` has the models, the open questions where the step is the present one, and what describes a tool.
+export async function forkDialog(session, number, known) {
+  const [step, before] = (await attempt(() => Promise.all([fullStep(session, number), number > 0 ? fullStep(session, number - 1) : null]))) ?? [];
   if (!step) return;
-  const body = h("div", { class: "fields" });
-  const found = ways(step.event, models);
-  const choice = h("select", { "aria-label": "What happens instead" }, found.map(([label], n) => h("option", { value: n }, label)));
-  choice.addEventListener("change", () => body.replaceChildren(found[choice.value][1] ?? ""));
-  const make = h("button", { class: "primary", type: "submit" }, "Fork");
-  const dialog = h("dialog", { class: "fork", "aria-labelledby": "fork-title" },
-    h("form", { method: "dialog" },
-      h("h2", { id: "fork-title" }, `Fork before step ${number}`),
-      h("p", null, h("code", null, step.event.type), " led from ", h("code", null, step.before), " to ", h("code", null, step.state), ". The copy keeps all before it. This session stays as it is."),
-      h("label", null, "What happens instead", choice), body,
-      h("div", { class: "row-of-buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close"), h("span", { class: "spacer" }), make)));
-  dialog.querySelector("form").addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const copy = await attempt(async () => {
-      const instead = found[choice.value][2]();
-      const made = await post(at(session, "/fork"), { at: number, ...(instead === undefined ? {} : { instead }) });
-      await post(at(made.id, "/resume")).catch(() => null);
-      return made;
-    }, make);
-    if (!copy) return;
-    dialog.close();
+  const found = ways(step, before, number, known);
+  const body = h("div", { class: "fields" }, found[0].field);
+  const choice = h("select", null, found.map(({ label }, n) => h("option", { value: n }, label)));
+  choice.addEventListener("change", () => body.replaceChildren(found[choice.value].field ?? ""));
+  const what = eventWords({ event: step.event.type, posted: step.entry === "Posted" });
+  const fields = [
+    h("p", null, `The copy keeps all before it. Step ${number}, “${what}”, led from `, h("code", null, step.before), " to ", h("code", null, step.state), ". This session stays as it is."),
+    labelled("What happens instead", choice), body,
+  ];
+  formDialog(`Fork before step ${number}`, "fork", fields, "Fork", async () => {
+    const { at: place, fits, value } = found[choice.value];
+    if (fits && !fits()) return false;
+    const instead = value();
+    const copy = await post(at(session, "/fork"), { at: place, ...(instead === undefined ? {} : { instead }) });
+    await post(at(copy.id, "/resume")).catch(() => null);
     location.hash = `#/compare/${encodeURIComponent(session)}/${encodeURIComponent(copy.id)}`;
+    return true;
   });
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 export class CompareView {

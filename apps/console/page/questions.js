@@ -84,7 +84,8 @@ class QuestionCard {
     const { yes, always, folded, sure, question: { tool } } = this;
     const approve = this.form ? "Approve as edited" : "Approve";
     yes.textContent = folded ? "Show all to approve" : sure === "approve" ? `Yes, run ${tool}` : approve;
-    yes.className = folded ? "" : "primary";
+    yes.className = folded ? "" : sure === "approve" ? "primary sure" : "primary";
+    always.className = sure === "always" ? "primary sure" : "";
     always.textContent = sure === "always" ? `Yes, run each ${tool}` : "Always";
     always.hidden = Boolean(this.form) || folded;
     this.edit.textContent = this.form ? "Keep arguments" : "Edit arguments";
@@ -110,6 +111,7 @@ class QuestionCard {
     if (this.unsafe && this.sure !== decision) {
       this.sure = decision;
       this.draw();
+      this.warning.scrollIntoView({ block: "nearest" });
       return;
     }
     this.send({ decision, ...(this.form ? { arguments: this.form.value } : {}) });

@@ -230,6 +230,7 @@ export class SessionView {
       why: (call) => this.why(call),
       step: (step) => (this.look(step), this.open("step")),
       cancel: (call) => this.cancel(call),
+      otherwise: (answer) => this.answerOtherwise(answer),
       child: (call) => (location.hash = `#/s/${encodeURIComponent(`${this.id}.${call}`)}`),
     };
   }
@@ -251,7 +252,7 @@ export class SessionView {
       step: () => stepView(this.id, model.here),
       moves: () => movesView(this.id, () => model.refresh(), () => this.toQuestion()),
       spend: () => model.all().then(() => spendView(model.steps, model.info.limits)),
-      family: () => familyView(this.id, model.present.calls),
+      family: () => model.all().then(() => familyView(this.id, (call) => this.askedOf(call), model.info.running)),
     };
     // A person who types into a move keeps the words.
     if (tab === "moves" && panel.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
@@ -265,8 +266,16 @@ export class SessionView {
   }
 
   fork(step) {
-    const models = this.agent?.models ?? [];
-    forkDialog(this.id, step, models);
+    const { info, at: looked, steps } = this.model;
+    const now = looked < 0 && step === steps.length - 1;
+    forkDialog(this.id, step, { models: this.agent?.models ?? [], questions: now ? info.questions.filter(({ session }) => session === this.id) : [], specOf: (tool) => this.specOf(tool) });
+  }
+
+  // The question of a call, answered in another way in a fork: before the answer came in.
+  async answerOtherwise({ answered, step }) {
+    await attempt(() => this.model.all());
+    const { steps } = this.model;
+    this.fork(steps.findIndex((each) => each?.event === "ApprovalGiven" && each.request === answered && each.number <= step));
   }
 
   async branch() {
@@ -280,6 +289,13 @@ export class SessionView {
     this.look(-1);
     this.pane("talk");
     nextQuestion(this.questions);
+  }
+
+  // What the child of a call was asked, as the steps tell it or, before it told anything, the conversation.
+  askedOf(call) {
+    const { steps, present } = this.model;
+    const about = steps.find((step) => step.call === call && step.about)?.about;
+    return present.calls.get(call)?.prompt?.slice(0, 100) ?? about?.slice(about.indexOf(": ") + 2);
   }
 
   async cancel(call) {

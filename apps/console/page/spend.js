@@ -1,4 +1,4 @@
-// What was spent, step by step and by model.
+// What was spent, step by step, by model and by child.
 
 import { h, s } from "./dom.js";
 import { count, money, span, tokens } from "./format.js";
@@ -6,19 +6,35 @@ import { count, money, span, tokens } from "./format.js";
 const WIDTH = 640, HEIGHT = 220, LEFT = 56, BOTTOM = 24, TOP = 12;
 const MEASURES = { tokens: ["Tokens", tokens, count], usd: ["US dollars", (spend) => Number(spend.usd), money], seconds: ["Active seconds", (spend) => spend.seconds, span] };
 
-// What each model added at each step; tools and people add to none.
-function byModel(steps, measure) {
-  const models = new Map();
+// So many parts are told apart; the smallest of more are one.
+const MOST = 6, PARTS = 8;
+
+function spenderOf(step) {
+  if (step.event === "ModelFinished" || step.event === "ModelFailed") return step.model;
+  // Its call tells two children apart that were asked the same.
+  if (step.event.startsWith("Agent")) return `child\n${step.call}\n${step.about}`;
+  return "tools and others";
+}
+
+const sumOf = (added) => added.reduce((sum, [, value]) => sum + value, 0);
+
+// What each model and each child added at each step; tools and people add to neither.
+function bySpender(steps, measure) {
+  const spenders = new Map();
   let before = 0;
   for (const [n, step] of steps.entries()) {
     const added = measure(step.spend) - before;
     before += added;
     if (added <= 0) continue;
-    const name = step.event === "ModelFinished" || step.event === "ModelFailed" ? step.model : "tools and others";
-    if (!models.has(name)) models.set(name, []);
-    models.get(name).push([n, added]);
+    const name = spenderOf(step);
+    if (!spenders.has(name)) spenders.set(name, []);
+    spenders.get(name).push([n, added]);
   }
-  return models;
+  const children = [...spenders].filter(([name]) => name.startsWith("child\n")).sort(([, one], [, other]) => sumOf(other) - sumOf(one));
+  const small = children.slice(MOST);
+  const kept = [...spenders].filter(([name]) => !small.some(([each]) => each === name)).map(([name, added]) => [name.split("\n").at(-1) || "a child", added]);
+  const rest = small.flatMap(([, added]) => added).sort(([one], [other]) => one - other);
+  return small.length ? [...kept, [`${small.length} other children`, rest]] : kept;
 }
 
 function nice(most) {
@@ -39,21 +55,21 @@ export function spendPlot(steps, name) {
       s("text", { x: LEFT - 8, y: at + 4, "text-anchor": "end" }, words(top * part)));
   }
   plot.append(s("text", { x: LEFT, y: HEIGHT - 6 }, "step 0"), s("text", { x: WIDTH - 8, y: HEIGHT - 6, "text-anchor": "end" }, `step ${Math.max(0, last)}`));
-  // Stacked: what all models spent until a step, the first below.
-  const models = [...byModel(steps, measure)];
+  // Stacked: what all of them spent until a step, the first below.
+  const spenders = bySpender(steps, measure);
   let floor = steps.map(() => 0);
-  models.forEach(([model, added], number) => {
+  spenders.forEach(([name, added], number) => {
     const roof = new Array(steps.length).fill(0);
     for (const [n, value] of added) roof[n] = value;
     for (let n = 1; n <= last; n += 1) roof[n] += roof[n - 1];
     const over = roof.map((value, n) => value + floor[n]);
     const stairs = (values) => values.flatMap((value, n) => [[x(n), y(value)], [x(n + 1), y(value)]]);
     const points = stairs(over), down = stairs(floor).reverse();
-    plot.append(s("path", { class: `area part-${number % 4}`, d: `M${[...points, ...down].map((each) => each.map((value) => value.toFixed(1)).join(",")).join("L")}Z` }, s("title", null, model)));
+    plot.append(s("path", { class: `area part-${number % PARTS}`, d: `M${[...points, ...down].map((each) => each.map((value) => value.toFixed(1)).join(",")).join("L")}Z` }, s("title", null, name)));
     floor = over;
   });
-  const legend = models.map(([model, added], number) =>
-    h("li", null, h("span", { class: `key part-${number % 4}` }), model, h("span", { class: "quiet" }, ` ${words(added.reduce((sum, [, value]) => sum + value, 0))}`)));
+  const legend = spenders.map(([name, added], number) =>
+    h("li", null, h("span", { class: `key part-${number % PARTS}` }), name, h("span", { class: "quiet" }, ` ${words(sumOf(added))}`)));
   return h("figure", { class: "spend" }, plot, h("figcaption", null, h("ul", { class: "legend" }, legend)));
 }
 

@@ -4,6 +4,7 @@ import { at, get } from "./api.js";
 import { h } from "./dom.js";
 import { span, spent, whole } from "./format.js";
 import { jsonView } from "./highlight.js";
+import { eventWords } from "./words.js";
 
 const LONG = 160;
 
@@ -56,7 +57,7 @@ export async function stepView(session, number) {
   const { type, at: _, ...fields } = step.event;
   return h("div", { class: "step" },
     h("header", null,
-      h("h2", null, `Step ${number}`), h("code", null, type),
+      h("h2", null, `Step ${number}`), h("span", null, eventWords({ event: type, posted: step.entry === "Posted" })), h("code", { class: "quiet", title: "the journal's word" }, type),
       h("span", { class: "quiet" }, whole(step.at))),
     h("p", { class: "moved" }, h("code", null, step.before), h("span", { "aria-label": "to" }, " → "), h("code", null, step.state),
       h("span", { class: "quiet" }, `  ${spent(step.spend)}${before ? `, ${span(step.at - before.at)} after the one before` : ""}`)),

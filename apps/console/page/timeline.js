@@ -2,11 +2,9 @@
 
 import { h } from "./dom.js";
 import { kindOf, span, whole } from "./format.js";
+import { eventWords, titleWords } from "./words.js";
 
 const ROW = 30, SPARE = 8;
-
-// The request that a step answers: rows are for people, and the step in full has it.
-const OWN_IDS = /^(at=\S+ )?(request=)?[0-9a-f]{12}-\d+ ?/;
 
 export class Timeline {
   constructor(choose) {
@@ -81,8 +79,8 @@ export class Timeline {
       },
       h("span", { class: "number" }, step.number),
       h("span", { class: `dot kind-${kindOf(step.state)}` }),
-      h("span", { class: "event" }, step.posted ? `${step.event} ↓` : step.event),
-      h("span", { class: "words" }, mark ?? step.title.replace(OWN_IDS, "")),
+      h("span", { class: "event" }, eventWords(step)),
+      h("span", { class: "words" }, mark ?? titleWords(step)),
       h("span", { class: "state" }, before && before.state === step.state ? "" : step.state),
       h("span", { class: "took" }, span(step.seconds)));
     row.style.top = `${n * ROW}px`;

@@ -71,7 +71,7 @@ async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens,
         await sees(page, "Paid.")
         # Back, by the keyboard: what was said later is gone, and is there again behind it.
         await page.keyboard.press("Home")
-        row = page.locator(".row", has_text="ApprovalGiven").first
+        row = page.locator(".row", has_text="Answer received")
         await row.click()
         await sees(page, "asks you")
         assert await page.get_by_text("Paid.", exact=True).count() == 0
@@ -83,7 +83,7 @@ async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens,
         other = await opened.page(page.url.removeprefix(opened.url))
         await sees(other, f"Step {number} of", ".slider")
         await page.keyboard.press("f")
-        await page.get_by_label("What happens instead").select_option("Deny")
+        await page.get_by_label("What happens instead").select_option("Deny pay")
         await page.get_by_label("Reason").fill("too much")
         await page.get_by_role("button", name="Fork", exact=True).click()
         await page.wait_for_url("**/#/compare/**")

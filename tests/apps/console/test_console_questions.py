@@ -1,4 +1,4 @@
-"""How questions are answered at the console: what is shown before a yes, and which key does what; in Chromium."""
+"""How questions are answered at the console: what is shown before a yes, which key does what; in Chromium."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.console_page import approve, begin, sees
 from support.http_server import pay, scripted
 
 from turnwheel import Agent, tool
-from turnwheel.effects import CallModel, Rule
+from turnwheel.effects import CallModel, Concurrency, Policy
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ WIDE = {"width": 1600, "height": 1000}
 
 
 @tool(side_effect="unsafe")
-def deploy(target: str, script: str, dry_run: bool = False) -> str:
+def deploy(target: str, script: str, replicas: int = 2) -> str:
     """Deploy to a host."""
-    return f"deployed to {target}: {script[:5]} {dry_run}"
+    return f"deployed to {target}: {script[:5]} {replicas}"
 
 
-@tool(side_effect="read_only")
+@tool(side_effect="idempotent")
 def note(text: str) -> str:
     """Note a text."""
     return f"noted {text}"
@@ -39,11 +39,9 @@ def note(text: str) -> str:
 
 def asking(*replies: Reply) -> Agent:
     model = ScriptedModel(*replies, partial=True)
-    # Calls that read may be asked about side by side.
-    rules = [Rule(verdict="ask", tool="note")]
-    return Agent(
-        model="openai:test", tools=[pay, deploy, note], rules=rules, performers={CallModel: model}
-    )
+    at_once = Policy(concurrency=Concurrency.PARALLEL)
+    tools = [pay, deploy, note]
+    return Agent(model="openai:test", tools=tools, policy=at_once, performers={CallModel: model})
 
 
 def posted(page: Any) -> list[str]:
@@ -66,9 +64,7 @@ async def focused(page: Any) -> str:
 
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
 @pytest.mark.parametrize("where", ["inbox", "session"])
-async def test_all_arguments_are_shown_before_a_yes(
-    console: Opens, where: str, size: dict[str, int]
-) -> None:
+async def test_all_arguments_are_shown_before_a_yes(console: Opens, where: str, size: dict[str, int]) -> None:
     wish = calls(("deploy", {"target": "production", "script": SCRIPT}))
     async with console(asking(wish, says("Deployed."))) as opened:
         page = await opened.page(viewport=size)
@@ -78,7 +74,7 @@ async def test_all_arguments_are_shown_before_a_yes(
         if where == "inbox":
             await page.goto(opened.url + "#/")
             await page.locator(".inbox .question").wait_for()
-        assert await card.locator("dt").all_inner_texts() == ["target", "script", "dry_run"]
+        assert await card.locator("dt").all_inner_texts() == ["target", "script", "replicas"]
         # Without its end there is no yes, only a way to see it.
         assert "rm -rf" not in await card.inner_text()
         assert await card.locator(".unfold").inner_text() == "… 34 more lines. Show all"
@@ -88,7 +84,7 @@ async def test_all_arguments_are_shown_before_a_yes(
         await card.get_by_role("button", name="Show all to approve").click()
         shown = await card.locator("pre").inner_text()
         assert shown == SCRIPT
-        # The buttons stand behind all of it, on the screen and for a keyboard, and no box in between hides a part.
+        # The buttons stand behind all of it, on the screen and for a keyboard. No box hides a part.
         script, button = card.locator("pre"), card.get_by_role("button", name="Approve", exact=True)
         assert (await script.bounding_box())["y"] + (await script.bounding_box())["height"] <= (
             await button.bounding_box()
@@ -174,7 +170,6 @@ async def test_keys_act_on_the_question_that_has_the_focus(console: Opens) -> No
         await page.locator(".question").nth(2).wait_for(state="detached")
         assert len(posts) == 1
         assert await page.locator(".question dd").all_inner_texts() == ["one", "three"]
-        await sees(page, "approved", ".call")
         # In the inbox, too.
         await page.goto(opened.url + "#/")
         await page.locator(".inbox .question").nth(1).wait_for()
@@ -282,3 +277,62 @@ async def test_a_dialog_goes_with_the_view_that_it_stands_over(console: Opens) -
         await page.go_back()
         await page.locator(".list").wait_for()
         assert await page.locator("dialog").count() == 0
+
+
+async def test_a_question_is_answered_otherwise_in_a_fork_without_json(console: Opens) -> None:
+    wish = calls(("deploy", {"target": "production", "script": "true"}))
+    agent = asking(wish, says("Deployed."), says("Deployed elsewhere."), says("Not deployed."))
+    async with console(agent) as opened:
+        page = await opened.page()
+        url = await begin(page, "Deploy")
+        await approve(page, "deploy")
+        await sees(page, "Deployed.")
+        for way, answer in (("Approve deploy with other arguments", "elsewhere"), ("Deny deploy", "Not")):
+            await page.goto(url)
+            await page.locator(".call summary").click()
+            await page.get_by_role("button", name="answer the question about deploy otherwise").click()
+            await page.get_by_label("What happens instead").select_option(way)
+            if way == "Deny deploy":
+                await page.get_by_label("Reason").fill("not today")
+            else:
+                replicas = page.get_by_label("replicas")
+                await replicas.fill('"many"')
+                await page.get_by_role("button", name="Fork", exact=True).click()
+                await sees(page, "replicas must be integer", "dialog")
+                await replicas.fill("3")
+                await page.get_by_label("target").fill("staging")
+            await page.get_by_role("button", name="Fork", exact=True).click()
+            await page.wait_for_url("**/#/compare/**")
+            await page.locator("dialog").wait_for(state="detached")
+            await page.locator(".side").nth(1).get_by_text(answer).last.wait_for()
+            told = "deployed to staging: true 3" if answer == "elsewhere" else "not today"
+            await page.locator(".side").nth(1).locator(".call summary").click()
+            await page.locator(".side").nth(1).get_by_text(told).first.wait_for()
+
+
+async def test_an_open_question_is_answered_in_a_fork_and_stays_open(console: Opens) -> None:
+    async with console(asking(PAY, says("Not paid."))) as opened:
+        page = await opened.page()
+        url = await begin(page, "Pay")
+        await page.locator(".question").focus()
+        await page.keyboard.press("f")
+        await page.get_by_label("What happens instead").select_option("Deny pay")
+        await page.get_by_role("button", name="Fork", exact=True).click()
+        await page.wait_for_url("**/#/compare/**")
+        await page.locator(".side").nth(1).get_by_text("Not paid.").wait_for()
+        await page.goto(url)
+        await page.locator(".question").wait_for()
+
+
+async def test_a_fork_that_is_refused_says_why_and_keeps_the_form(console: Opens) -> None:
+    async with console(asking(says("One."))) as opened:
+        page = await opened.page()
+        await begin(page, "One?")
+        await sees(page, "One.")
+        await page.locator(".row", has_text="Title set").click()
+        await page.get_by_role("button", name="Fork here").click()
+        await page.get_by_label("What happens instead").select_option("Another event, as JSON")
+        await page.get_by_label("Event", exact=True).fill("{")
+        await page.get_by_role("button", name="Fork", exact=True).click()
+        await sees(page, "JSON", "dialog [role=alert]")
+        assert await page.get_by_label("Event", exact=True).input_value() == "{"

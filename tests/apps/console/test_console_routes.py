@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from support.http_server import Asking, scripted, serving
 
 from turnwheel.apps.console.routes import UNBEGUN, page_files
-from turnwheel.effects.events import Failure
+from turnwheel.effects.events import Event, Failure
 from turnwheel.engine.core.recovery import WHY
+from turnwheel.engine.journal.entries import Entry
 from turnwheel.testing.scripted import calls, says
 
 PAY = calls(("pay", {"amount": 5}))
@@ -49,6 +50,13 @@ def test_no_file_of_the_page_makes_elements_of_text() -> None:
         assert not re.search(
             r"innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|\beval\b|DOMParser", text
         ), name
+
+
+async def test_a_browser_finds_the_icon_by_its_old_name() -> None:
+    async with serving(scripted(), tokens={"secret": "one"}) as server:
+        answer = await server.client.get("/favicon.ico")
+        assert answer.headers["content-type"] == "image/svg+xml"
+        assert answer.content == page_files()["icon.svg"]
 
 
 @pytest.mark.parametrize("name", ["nothing.js", "..", "routes.py", "%2e%2e%2froutes.py", "page"])
@@ -137,12 +145,30 @@ async def test_a_fork_and_its_original_are_compared() -> None:
         await server.get("/api/sessions/s/compare", 404)
 
 
+def test_the_page_has_words_for_each_event_and_entry() -> None:
+    known = re.findall(r"^  (\w+): \[", PAGE.joinpath("words.js").read_text("utf-8"), re.MULTILINE)
+    asked = {kind.__name__ for union in (Event, Entry) for kind in get_args(union)}
+    assert set(known) == asked - {"Posted", "Stepped"}
+
+
+async def test_entries_and_calls_are_told_in_the_outline() -> None:
+    async with serving(scripted(PAY, says("Paid."))) as server:
+        await server.post(await asked(server, "s"), {"decision": "approve"})
+        await server.done("s")
+        steps = (await server.get("/api/sessions/s/outline"))["items"]
+        told = {step["event"]: (step["title"], step["about"]) for step in steps}
+        assert told["RunOpened"] == ("openai:test", "")
+        assert told["Titled"] == ("Pay", "")
+        assert told["ApprovalGiven"][1] == told["ToolFinished"][1] == "pay"
+
+
 async def test_a_session_without_children_is_a_family_of_one() -> None:
     async with serving(scripted(says("One."))) as server:
         await server.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
         await server.done("s")
         family = await server.get("/api/sessions/s/family")
         assert (family["id"], family["children"], family["spend"]["turns"]) == ("s", [], 1)
+        assert (family["state"], family["reason"]) == ("done", "end_turn")
 
 
 async def test_a_session_that_went_back_is_no_test() -> None:

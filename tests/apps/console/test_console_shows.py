@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.console_page import begin, sees
+from support.console_page import approve, begin, sees
 from support.http_server import look, scripted
 
 from turnwheel import Agent, ChildSpec, MemoryStore
@@ -79,7 +79,8 @@ def scouts(*rounds: int) -> Agent:
 def member(name: str, *children: dict[str, Any]) -> dict[str, Any]:
     """A session of a family, as the server tells it."""
     spend = {"turns": 1, "input": 1, "output": 1, "usd": "0", "unpriced": 0, "seconds": 0.0}
-    return {"id": name, "call": name, "agent": name, "title": "", "spend": spend, "children": [*children]}
+    told = {"id": name, "call": name, "agent": name, "title": "", "state": "unfinished", "reason": None}
+    return {**told, "spend": spend, "children": [*children]}
 
 
 async def test_children_are_a_tree_and_a_way_to_each(console: Opens) -> None:
@@ -92,6 +93,18 @@ async def test_children_are_a_tree_and_a_way_to_each(console: Opens) -> None:
             "Look at part 0.0",
             "Look at part 0.1",
         ]
+        await page.get_by_role("tab", name="Children").click()
+        await page.locator(".tree li li", has_text="Look at part 0.1").get_by_text("finished").wait_for()
+        # Each is named in the spend, too, and in the timeline.
+        await page.get_by_role("tab", name="Spend").click()
+        await page.locator(".legend").wait_for()
+        assert await page.locator(".legend li").all_inner_texts() == [
+            "openai:test 30",
+            "scout: Look at part 0.0 15",
+            "scout: Look at part 0.1 15",
+        ]
+        await page.get_by_role("tab", name="Timeline").click()
+        await page.locator(".row", has_text="Child finished").filter(has_text="Look at part 0.1").wait_for()
         await page.get_by_role("tab", name="Children").click()
         await page.locator(".tree a", has_text="Look at part 0.1").click()
         await sees(page, "Seen.")
@@ -150,7 +163,7 @@ async def test_five_thousand_steps_scroll_smoothly(console: Opens) -> None:
         page = await opened.page("#/s/s")
         page.set_default_timeout(60_000)
         await sees(page, "Seen it all.")
-        await page.locator(".row", has_text="end_turn").wait_for()
+        await page.locator(".row", has_text="done").wait_for()
         timeline = page.locator(".timeline")
         assert await timeline.evaluate("box => box.firstChild.offsetHeight / 30") >= 5_000
         assert await page.locator(".row").count() < 60
@@ -425,6 +438,83 @@ async def test_the_plain_view_asks_in_words(console: Opens) -> None:
         assert (await page.locator(".question dl").inner_text()).split() == ["amount", "5"]
         assert not await page.locator(".question pre").is_visible()
         assert not await page.locator(".machine").is_visible()
+
+
+async def test_steps_are_told_in_words_and_the_word_of_the_journal_is_behind_them(console: Opens) -> None:
+    async with console(scripted(PAY, says("Paid."))) as opened:
+        page = await opened.page()
+        await begin(page, "Pay the bill")
+        await approve(page)
+        await sees(page, "Paid.")
+        await page.locator(".row", has_text="done").wait_for()
+        rows = page.locator(".row")
+        words = await rows.locator(".event").all_inner_texts()
+        titles = await rows.evaluate_all("all => all.map((each) => each.title.split(' ')[0].split(',')[0])")
+        told = dict(zip(titles, [text.lower() for text in words], strict=True))
+        assert told["RunOpened"] == "run begun"
+        assert told["Titled"] == "title set"
+        assert told["ToolFinished"] == "tool finished"
+        assert "answer received" in [text.lower() for text in words]
+        assert await rows.filter(has_text="Title set").locator(".words").inner_text() == "Pay the bill"
+        await rows.filter(has_text="Title set").click()
+        await page.get_by_role("tab", name="Step").click()
+        await sees(page, "Titled", ".step header")
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1280, 1600])
+async def test_no_text_of_the_chart_is_too_small_to_read(console: Opens, width: int) -> None:
+    async with console(scripted(says("One."))) as opened:
+        page = await opened.page(viewport={"width": width, "height": 800})
+        await begin(page, "One?")
+        await sees(page, "One.")
+        if width < 900:
+            await page.get_by_role("button", name="Machine").click()
+        await page.locator(".state.lit[data-state=done]").wait_for()
+        sizes = await page.locator(".tw-chart").evaluate("""chart => {
+            const scale = chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;
+            return [...chart.querySelectorAll('text')].map(
+                (each) => parseFloat(getComputedStyle(each).fontSize) * scale
+            );
+        }""")
+        assert min(sizes) >= 11
+        dim = page.locator(".state:not(.passed)").first
+        assert await dim.evaluate("each => getComputedStyle(each).opacity") == "0.6"
+        assert await page.evaluate("document.documentElement.scrollWidth") == width
+
+
+async def test_line_breaks_of_arguments_are_line_breaks_on_the_screen(console: Opens) -> None:
+    async with console(scripted(partial=True)) as opened:
+        page = await opened.page()
+        shown = await page.evaluate("""async () => {
+            const {jsonView} = await import('/console/highlight.js');
+            const pre = document.createElement('pre');
+            pre.append(...jsonView({a: 'one\\ntwo\nthree', b: [1, true, null, '\u202e']}));
+            document.querySelector('main').replaceChildren(pre);
+            const classes = [...pre.querySelectorAll('span')].map((each) => each.classList[0]);
+            return [pre.textContent, [...new Set(classes)].sort()];
+        }""")
+        assert shown[0].split("\n")[:3] == ["{", '  "a": "one\\ntwo', 'three",']
+        assert "\\u202e" in shown[0]
+        assert shown[1] == ["token-key", "token-literal", "token-number", "token-string"]
+
+
+async def test_no_argument_holds_the_page_up(console: Opens) -> None:
+    hostile = ['"', '\\"', "'", "${", "$", "#", " -a", "<", "for ", "{", "[1,", "\u202e", "if;"]
+    async with console(scripted(partial=True)) as opened:
+        page = await opened.page()
+        took = await page.evaluate(
+            """async (parts) => {
+                const {highlight, jsonView} = await import('/console/highlight.js');
+                return parts.map((part) => {
+                    const begun = performance.now(), text = part.repeat(20000 / part.length);
+                    for (const language of ['shell', 'json', '']) highlight(text, language);
+                    jsonView({text, more: [text]});
+                    return performance.now() - begun;
+                });
+            }""",
+            hostile,
+        )
+        assert {part: ms for part, ms in zip(hostile, took, strict=True) if ms > 2_000} == {}
 
 
 async def test_a_narrow_chart_can_be_read_and_has_its_state_in_sight(console: Opens) -> None:
