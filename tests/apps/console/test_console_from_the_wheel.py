@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.console_page import approve, begin, sees
+from support.console_page import begin, sees
 
 from .conftest import FLAGS, Console
 
@@ -66,7 +66,8 @@ async def test_the_installed_console_works_without_a_network(
             await page.reload()
             await begin(page, "Look over this repository and write a report to REPORT.md")
             await page.locator(".question").wait_for()
-            await approve(page, "write")
+            await page.get_by_role("button", name="Show all to approve").click()
+            await page.get_by_role("button", name="Approve", exact=True).click()
             await sees(page, "Run finished")
             for tab in ("Step", "Next moves", "Spend", "Children"):
                 await page.get_by_role("tab", name=tab).click()

@@ -97,7 +97,7 @@ async def test_children_are_a_tree_and_a_way_to_each(console: Opens) -> None:
         await page.locator(".tree li li", has_text="Look at part 0.1").get_by_text("finished").wait_for()
         # Each is named in the spend, too, and in the timeline.
         await page.get_by_role("tab", name="Spend").click()
-        await page.locator(".legend").wait_for()
+        await page.locator(".legend li", has_text="openai:test 30").wait_for()
         assert await page.locator(".legend li").all_inner_texts() == [
             "openai:test 30",
             "scout: Look at part 0.0 15",
@@ -488,7 +488,7 @@ async def test_line_breaks_of_arguments_are_line_breaks_on_the_screen(console: O
         shown = await page.evaluate("""async () => {
             const {jsonView} = await import('/console/highlight.js');
             const pre = document.createElement('pre');
-            pre.append(...jsonView({a: 'one\\ntwo\nthree', b: [1, true, null, '\u202e']}));
+            pre.append(...jsonView({a: 'one\\\\ntwo\\nthree', b: [1, true, null, '\\u202e']}));
             document.querySelector('main').replaceChildren(pre);
             const classes = [...pre.querySelectorAll('span')].map((each) => each.classList[0]);
             return [pre.textContent, [...new Set(classes)].sort()];
