@@ -168,8 +168,8 @@ def entry_title(entry: Entry) -> str:
         case RunOpened(config=config):
             return config.model.name
         case HandedOver(unbegun=unbegun):
-            left = f"; {len(unbegun)} requests not begun" if unbegun else ""
-            return f"its process stopped, as for a deploy{left}"
+            left = f"; open requests that had not begun: {len(unbegun)}" if unbegun else ""
+            return f"by its worker, as for a deploy or a fork{left}"
         case TakenOver(config=config):
             return "by another process, or later" + ("" if config is None else "; with other settings")
         case _:

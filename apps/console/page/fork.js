@@ -133,7 +133,7 @@ export class CompareView {
     const found = await attempt(() => get(at(one, `/compare?other=${encodeURIComponent(other)}`)));
     if (!found) return;
     this.found = found;
-    const kind = (step) => (step ? [`step ${step.number}, `, h("code", null, step.event)] : ["nothing more"]);
+    const kind = (step) => (step ? [`step ${step.number}, `, h("span", { title: step.event }, eventWords({ event: step.event }))] : ["nothing more"]);
     this.verdict.replaceChildren(
       ...(!found.one && !found.other
         ? ["No difference: both did the same, but for times and names."]

@@ -4,7 +4,7 @@
 const WORDS = {
   UserSent: ["prompt read", "prompt received"],
   UserSteered: ["message read", "message received"],
-  ApprovalGiven: ["question answered", "answer received"],
+  ApprovalGiven: ["answer applied", "answer received"],
   Interrupted: ["interrupted", "interrupt received"],
   ControlReceived: ["setting changed", "setting received"],
   CallCancelled: ["call cancelled", "cancel received"],
