@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 export function openDialog(title, kind, ...content) {
   const heading = h("h2", { id: "dialog-title", tabindex: -1, autofocus: true }, title);
   const dialog = h("dialog", { class: kind, "aria-labelledby": "dialog-title" },
-    h("header", null, heading, h("button", { type: "button", class: "link close", "aria-label": "Close", onclick: () => dialog.close() }, "×")), content);
+    h("div", { class: "dialog-head" }, heading, h("button", { type: "button", class: "link close", "aria-label": "Close", onclick: () => dialog.close() }, "×")), content);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

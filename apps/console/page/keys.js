@@ -26,7 +26,7 @@ export function opensByKeys(select) {
   select.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key.length === 1 || event.key.startsWith("Arrow"))) return;
     event.preventDefault();
-    select.showPicker();
+    select.showPicker?.();
   });
 }
 
