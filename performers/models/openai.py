@@ -9,6 +9,7 @@ judged at its end: by its finish reason, by ``[DONE]``, or by an error in its mi
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, final
@@ -22,7 +23,8 @@ from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Te
 from ...effects.requests import CallModel, Purpose
 from ...effects.usage import Usage
 from ...effects.validators import clean
-from ..base import PerformContext, logger
+from ..base import PerformContext
+from ..logs import write
 from . import encoding
 from .body import STOPS, WHOLE_ENDS, BodyParser
 from .call_assembler import CallAssembler, signature_of
@@ -173,8 +175,8 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         fields = self._quirks.thinking(model, tokens)
         if not fields and model not in self._unheard:
             self._unheard.add(model)
-            if (log := logger()) is not None:
-                log.warning("a budget of thinking is not sent", model=model, tokens=tokens, fix=SAY_HOW)
+            about = {"model": model, "tokens": tokens, "fix": SAY_HOW}
+            write(logging.WARNING, "a budget of thinking is not sent", about)
         return fields
 
     def parser(self, scene: PerformContext) -> ChatParser:
