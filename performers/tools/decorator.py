@@ -192,7 +192,8 @@ class Tool(Generic[P, R_co, Needs_contra]):
     *injected* get the context. *plain* are names that are no secrets of its, in its arguments and in what it
     returns. *whole*: its one parameter takes all arguments, as a tool's does that was made `from_schema`.
     *expected* are exceptions that are answers to the model, and no failures of the tool. *unbound*: it was
-    made in the body of a class, and an object of the class has the tool that can be called.
+    made in the body of a class, and an object of the class has the tool that can be called. *is_async*: the
+    function is to be awaited; others run in a thread.
     """
 
     spec: ToolSpec
@@ -203,6 +204,12 @@ class Tool(Generic[P, R_co, Needs_contra]):
     whole: bool = False
     expected: tuple[type[Exception], ...] = attrs.field(default=(), repr=False)
     unbound: bool = False
+    is_async: bool = attrs.field(
+        init=False,
+        repr=False,
+        eq=False,
+        default=attrs.Factory(lambda tool: is_async(tool.function), takes_self=True),
+    )
     if not TYPE_CHECKING:
         # The last parameter may be left out, which `typing.Generic` allows from Python 3.13 on.
         __class_getitem__ = classmethod(GenericAlias)
@@ -229,11 +236,6 @@ class Tool(Generic[P, R_co, Needs_contra]):
         if not self.unbound or (instance is None and not isinstance(function, classmethod)):
             return self
         return attrs.evolve(self, function=function.__get__(instance, owner), unbound=False)
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the function is to be awaited; others run in a thread."""
-        return is_async(self.function)
 
     def spec_with(self, secrets: Secrets) -> ToolSpec:
         """What the loop knows of it where an agent takes for a secret what *secrets* says."""

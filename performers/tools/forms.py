@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, NewType, Union, final, get_args, get
 import attrs
 import msgspec
 
-from .metadata import Check, check_of, from_annotated_types, text_of, understood
+from .metadata import ValueCheck, check_of, from_annotated_types, text_of, understood
 from .records import fields_of, is_named_tuple, is_record
 from .returned import error_text
 
@@ -46,7 +46,7 @@ _union: Any = Union
 
 @final
 @attrs.frozen
-class Reading:
+class FormRules:
     """How a form *read*s a JSON value, and its JSON Schema, which puts the types it refers to into `Defs`."""
 
     read: Callable[[Any], object]
@@ -57,7 +57,7 @@ class Reading:
 class Form(type):
     """A class that stands for a type."""
 
-    reading: Reading
+    rules: FormRules
 
     def __instancecheck__(cls, instance: object) -> bool:
         return True  # msgspec checks what its hook returned
@@ -65,7 +65,7 @@ class Form(type):
 
 def _form(name: str, read: Callable[[Any], object], schema: Callable[[Defs], dict[str, Any]]) -> Form:
     made = Form(name, (), {})
-    made.reading = Reading(read, schema)
+    made.rules = FormRules(read, schema)
     return made
 
 
@@ -74,7 +74,7 @@ def read_form(kind: object, value: object) -> object:
     if not isinstance(kind, Form):
         raise NotImplementedError
     try:
-        return kind.reading.read(value)
+        return kind.rules.read(value)
     except Exception as error:  # constructors and validators are any code
         raise ValueError(error_text(error)) from error
 
@@ -104,7 +104,7 @@ def _merge(defs: Defs, more: Defs) -> None:
 def _hook(defs: Defs, kind: object) -> dict[str, Any]:
     if not isinstance(kind, Form):
         raise NotImplementedError
-    return kind.reading.schema(defs)
+    return kind.rules.schema(defs)
 
 
 _PLACED = re.compile(r"(.*- at `\$.*`) - at `\$([^`]*)`", re.DOTALL)
@@ -252,7 +252,7 @@ class Translation:
                 **({} if config is None else _kept(config)),
             )
             names = [field.name for field in fields]
-            form.reading = Reading(
+            form.rules = FormRules(
                 partial(_read_record, kind, shadow, names),
                 partial(_record_schema, self._named(kind.__name__), shadow),
             )
@@ -286,8 +286,7 @@ class Translation:
             rest = [each for each in form.__metadata__ if text_of(each) is None]
             _check_for_pydantic(form, rest)
             form = _annotated[(form.__origin__, *rest)]
-        # Whoever has such a type has pydantic.
-        from pydantic import TypeAdapter  # noqa: PLC0415  # no part of the core
+        from pydantic import TypeAdapter  # noqa: PLC0415  # a host without it has no such type
 
         adapter = TypeAdapter[Any](form)
         name = self._named(getattr(form, "__name__", "pydantic"))
@@ -343,7 +342,7 @@ def _record_schema(name: str, shadow: type[msgspec.Struct], defs: Defs) -> dict[
     return {"$ref": f"{REF}{name}"}
 
 
-def _checked(form: Any, checks: Sequence[Check], value: object) -> object:  # noqa: ANN401  # any type form
+def _checked(form: Any, checks: Sequence[ValueCheck], value: object) -> object:  # noqa: ANN401  # any type form
     decoded = _decoded(form, value)
     for check in checks:
         if not check.passes(decoded):
@@ -352,7 +351,7 @@ def _checked(form: Any, checks: Sequence[Check], value: object) -> object:  # no
     return decoded
 
 
-def _checked_schema(form: Any, checks: Sequence[Check], defs: Defs) -> dict[str, Any]:  # noqa: ANN401  # any type form
+def _checked_schema(form: Any, checks: Sequence[ValueCheck], defs: Defs) -> dict[str, Any]:  # noqa: ANN401  # any type form
     schema = schema_of(form, defs)
     for check in checks:
         schema = {**schema, **check.schema}

@@ -34,7 +34,7 @@ _COMPARED: Mapping[str, tuple[str, Callable[[Any, Any], bool], str]] = {
     "multiple_of": ("a multiple of", lambda value, factor: value % factor == 0, "multipleOf"),
 }
 
-_NUMBERS = (int, float, Decimal)
+_NUMERIC = (int, float, Decimal)
 
 UNDERSTOOD = (
     "a text, typing_extensions.Doc, msgspec.Meta, pydantic's Field, and of annotated_types Gt, Ge, Lt, Le, "
@@ -44,7 +44,7 @@ UNDERSTOOD = (
 
 @final
 @attrs.frozen
-class Check:
+class ValueCheck:
     """A condition on a decoded value: *passes* says whether it holds, *says* what it is."""
 
     says: str
@@ -59,7 +59,7 @@ class Metadata:
 
     metas: list[msgspec.Meta] = attrs.field(factory=list)
     bounds: dict[str, Any] = attrs.field(factory=dict)
-    checks: list[Check] = attrs.field(factory=list)
+    checks: list[ValueCheck] = attrs.field(factory=list)
     texts: list[str] = attrs.field(factory=list)
 
 
@@ -102,7 +102,7 @@ def _constrain(found: Metadata, each: Any) -> None:  # noqa: ANN401  # whatever 
     elif name == "Predicate":
         function = each.func
         says = f"a value that passes {getattr(function, '__qualname__', repr(function))}"
-        found.checks.append(Check(says, function))
+        found.checks.append(ValueCheck(says, function))
     elif name == "Timezone" and each.tz in {None, ...}:
         found.bounds["tz"] = each.tz is ...
     elif name == "Unit":
@@ -112,13 +112,15 @@ def _constrain(found: Metadata, each: Any) -> None:  # noqa: ANN401  # whatever 
         raise ValueError(msg)
 
 
-def check_of(keyword: str, bound: object, kinds: Iterable[Any]) -> Check:
+def check_of(keyword: str, bound: object, kinds: Iterable[Any]) -> ValueCheck:
     """The check of a bound on *kinds* that msgspec has no bounds for; raises `ValueError` for a misfit."""
     sign, compare, schema = _COMPARED.get(keyword, ("", operator.eq, ""))
     for kind in kinds:
-        numeric = kind in _NUMBERS and isinstance(bound, _NUMBERS)
+        numeric = kind in _NUMERIC and isinstance(bound, _NUMERIC)
         if not sign or not (numeric or (isinstance(kind, type) and isinstance(bound, kind))):
             msg = f"has the constraint {keyword}={bound!r}, which does not fit the type {kind!r}"
             raise ValueError(msg)
     shown = msgspec.to_builtins(bound)
-    return Check(f"{sign} {shown}", lambda value: value is None or compare(value, bound), {schema: shown})
+    return ValueCheck(
+        f"{sign} {shown}", lambda value: value is None or compare(value, bound), {schema: shown}
+    )

@@ -13,7 +13,7 @@ import msgspec
 _QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly"})
 
 # Defaults that a schema can show. Any other is left to the class, which has it anyway.
-_SHOWN = (str, int, float, bool, type(None), Enum)
+_IN_SCHEMAS = (str, int, float, bool, type(None), Enum)
 
 
 @final
@@ -95,7 +95,7 @@ def _shown(default: object) -> object:
     if type(default).__module__.startswith("pydantic"):
         msg = f"a field has the default {default!r}, which only a class of pydantic reads; make it one"
         raise ValueError(msg)
-    if default is msgspec.NODEFAULT or isinstance(default, _SHOWN):
+    if default is msgspec.NODEFAULT or isinstance(default, _IN_SCHEMAS):
         return default
     return msgspec.field(default_factory=_unset)
 
