@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import json
-import operator
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeGuard
 
 from ...effects.secrets import PLACEHOLDER_MARK, Json
 
 # Keyword: the comparison of a number with the bound, and its words.
-_NUMBER_BOUNDS = {
-    "minimum": (operator.ge, "at least"),
-    "maximum": (operator.le, "at most"),
-    "exclusiveMinimum": (operator.gt, "more than"),
-    "exclusiveMaximum": (operator.lt, "less than"),
+_NUMBER_BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "minimum": (lambda value, bound: value >= bound, "at least"),
+    "maximum": (lambda value, bound: value <= bound, "at most"),
+    "exclusiveMinimum": (lambda value, bound: value > bound, "more than"),
+    "exclusiveMaximum": (lambda value, bound: value < bound, "less than"),
 }
 # Type of the value: the keywords of its least and its greatest length, and what is counted.
 _LENGTH_BOUNDS: dict[type, tuple[str, str, str]] = {
