@@ -97,7 +97,7 @@ def test_the_parameters_of_a_type_may_be_left_out() -> None:
         "Agent[int, str]",
         "Result[str]",
     ]
-    assert Tool[..., int]
+    assert str(Tool[..., int]).endswith("Tool[..., int]")
     result = pickle.loads(pickle.dumps(asked_result()))  # noqa: S301  # our own
     assert result.text == "done"
 

@@ -116,7 +116,7 @@ TOOL: Any = tool
 HOOK: Any = hook
 CALLS: Any = calls
 SCRIPT: Any = ScriptedModel
-DENY: Any = Deny
+SCRIPTED: Any = scripted
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
@@ -358,10 +358,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         "decision must be Approve(), ApproveAlways() or Deny(); got str",
     ),
     # Prompts, sessions and streams
-    (lambda: scripted().run_sync(None), "the prompt must be text; got None"),
+    (lambda: SCRIPTED().run_sync(None), "the prompt must be text; got None"),
     (lambda: scripted().run_sync(""), "the prompt is empty; give text or a file"),
-    (lambda: scripted().run_sync(b"go"), "the prompt must be text; got b'go' (decode it)"),
-    (lambda: scripted().stream(None), "the prompt must be text; got None"),
+    (lambda: SCRIPTED().run_sync(b"go"), "the prompt must be text; got b'go' (decode it)"),
+    (lambda: SCRIPTED().stream(None), "the prompt must be text; got None"),
     (
         lambda: list(AGENT().stream("go")),
         "a stream has no plain loop; write 'async for', in an async function",
@@ -420,9 +420,21 @@ def test_what_is_obvious_needs_no_name() -> None:
 
 
 def test_no_value_has_more_than_two_fields_without_a_name() -> None:
-    for kind in (Agent, Policy, Limits, Config, Retries, Compaction, Loops, Secrets):
+    named: list[Any] = [Agent, Policy, Limits, Config, Retries, Compaction, Loops, Secrets]
+    for kind in named:
         assert [field.name for field in attrs.fields(kind) if field.init and not field.kw_only] == []
-    for kind in (Rule, ModelSpec, ChildSpec, ToolSpec, Price, Approve, ApproveAlways, HookAnswer, RateLimit):
+    short: list[Any] = [
+        Rule,
+        ModelSpec,
+        ChildSpec,
+        ToolSpec,
+        Price,
+        Approve,
+        ApproveAlways,
+        HookAnswer,
+        RateLimit,
+    ]
+    for kind in short:
         assert len([field for field in attrs.fields(kind) if not field.kw_only]) <= 2, kind
 
 
