@@ -38,7 +38,7 @@ def _changed(value: Any) -> Iterator[tuple[str, bool, str]]:  # noqa: ANN401  # 
         given = getattr(value, field.name)
         if not field.init or field.repr is False or _is_default(value, field, given):
             continue
-        text = field.repr(given) if callable(field.repr) else _shown(given)
+        text = str(field.repr(given)) if callable(field.repr) else _shown(given)
         yield field.alias or field.name, not field.kw_only, text
 
 

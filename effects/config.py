@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import final
+from typing import cast, final
 
 import attrs
 
@@ -476,7 +476,7 @@ class Limits:
 
 def as_spec(model: str | ModelSpec) -> ModelSpec:
     """*model*, or the one of that name; `ArgumentError` for any other value."""
-    given: object = model
+    given = cast("object", model)
     if isinstance(given, ModelSpec):
         return given
     if isinstance(given, str):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import final
+from typing import cast, final
 
 import attrs
 
@@ -141,7 +141,7 @@ def as_rule(rule: Rule | str) -> Rule:
 
     Raises `ConfigError` for a text that is not a rule, and `ArgumentError` for any other value.
     """
-    given: object = rule
+    given = cast("object", rule)
     if isinstance(given, Rule):
         return given
     if not isinstance(given, str):

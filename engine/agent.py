@@ -183,8 +183,10 @@ def _others_of(agent: Agent[Any, Any]) -> tuple[effects.ModelSpec, ...]:
 
 
 def _store_of(agent: Agent[Any, Any]) -> Store | None:
-    place = agent._place  # noqa: SLF001  # it makes the agent
-    return None if place is None else opened(place, agent._opened)  # noqa: SLF001  # as above
+    # Outside of the class, as are all functions that make a field.
+    by_place: dict[StorePlace, Store] = agent._opened  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # see above
+    place = agent._place  # noqa: SLF001  # see above
+    return None if place is None else opened(place, by_place)
 
 
 # What decides about later calls, or keeps what was: no mode lets these be edited unasked.

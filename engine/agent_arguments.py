@@ -59,8 +59,8 @@ def _several(what: str, given: object, kind: type[T], fix: Callable[[object], st
     # A text is a sequence of texts, too: "src" would be three directories.
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         written = f"write [{_named(given) or _shown(given)}]"
-        way = written if isinstance(given, kind) else fix(given)
-        way = f"{way}, and {written}" if callable(given) and not isinstance(given, kind) else way
+        fits, more = isinstance(given, kind), f", and {written}" if callable(given) else ""
+        way = written if fits else f"{fix(given)}{more}"
         msg = f"they must be a list of {what}; got {_shown(given)} ({way})"
         raise effects.ArgumentError(msg)
     every = tuple(cast("Iterable[object]", given))
@@ -95,7 +95,7 @@ def _path_fix(value: object) -> str:
 
 def as_specs(models: Iterable[str | effects.ModelSpec]) -> tuple[effects.ModelSpec, ...]:
     """Models, each by its name or as a `ModelSpec`."""
-    given: object = models
+    given = cast("object", models)
     if isinstance(given, str | effects.ModelSpec) or not isinstance(given, Iterable):
         msg = f"they must be a list of models; got {models!r} (write [{models!r}])"
         raise effects.ArgumentError(msg)
@@ -114,7 +114,7 @@ def as_hooks(hooks: Iterable[HostHook[Any]]) -> tuple[HostHook[Any], ...]:
 
 def as_rules(rules: Iterable[effects.Rule | str]) -> tuple[effects.Rule, ...]:
     """Rules, each as a `Rule` or as text such as ``"allow bash"``."""
-    given: object = rules
+    given = cast("object", rules)
     if isinstance(given, str | effects.Rule) or not isinstance(given, Iterable):
         shown = repr(str(given))
         msg = f"they must be a list of rules; got {shown} (write [{shown}])"
@@ -142,7 +142,7 @@ def as_paths(paths: Iterable[str | Path]) -> tuple[str | Path, ...]:
 
 def as_most(requests: int | None) -> int | None:
     """How many requests may be at work at once, or None for no limit."""
-    given: object = requests
+    given = cast("object", requests)
     if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
         msg = f"it must be at least 1 request at a time, or None for no limit; got {given!r}"
         raise effects.ConfigError(msg)
@@ -158,7 +158,7 @@ def as_vault(vault: Vault) -> Vault:
 
 def as_place(store: AnyStore | None) -> Store | StorePlace | None:
     """A store as it is, or the place that a path or an address names."""
-    given: object = store
+    given = cast("object", store)
     if given is None or isinstance(given, Store):
         return given
     from ..performers.stores.place import store_place  # noqa: PLC0415  # most agents have no path
@@ -315,7 +315,7 @@ def _class_fix(kind: type, value: object) -> str:
 
 
 def _check_performers(given: HostPerformers) -> None:
-    performers: object = given
+    performers = cast("object", given)
     if not isinstance(performers, Mapping):
         what, fix = "a mapping from types of requests", "write {CallModel: it}"
         raise _performers_refusal(what, _shown(performers), fix)

@@ -104,7 +104,7 @@ class ScriptedModel:
     def __init__(self, *replies: Reply, summary: str = "They talked.", partial: bool = False) -> None:
         for reply in replies:
             if not isinstance(cast("object", reply), Reply):
-                given: object = reply
+                given = cast("object", reply)
                 fix = f"says({given!r})" if isinstance(given, str) else "says(...), calls(...), one by one"
                 msg = f"ScriptedModel: {reply!r} is not a reply; write {fix}"
                 raise ArgumentError(msg)
