@@ -54,10 +54,12 @@ def as_header_pairs(headers: Mapping[str, str] | Iterable[tuple[str, str]] | str
     """
     if isinstance(headers, str):
         headers = cast("dict[str, str]", _parsed("extra_headers", headers)) if headers.strip() else {}
-    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    if isinstance(headers, Mapping):
+        headers = cast("Mapping[str, str]", headers).items()
+    pairs = tuple([(name, value) for name, value in headers])
     for name, value in pairs:
         _check_header(name, value)
-    return HeaderPairs(tuple([(name, value) for name, value in pairs]))
+    return HeaderPairs(pairs)
 
 
 def _check_header(name: object, value: object) -> None:

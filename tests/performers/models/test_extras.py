@@ -10,7 +10,7 @@ import attrs
 import httpx
 import pytest
 
-from turnwheel import Agent, MemoryStore, ModelSpec, tool
+from turnwheel import Agent, MemoryStore, ModelSpec, Retries, tool
 from turnwheel.effects.config import Config, ToolSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed
@@ -94,7 +94,8 @@ async def asked(server: Server, session: str = "s-1", **more: Any) -> ModelFaile
 async def test_sampling_is_sent_by_the_names_of_the_server(prefix: str) -> None:
     server = Server()
     seed: dict[str, Any] = {} if prefix == "anthropic" else {"seed": 7}
-    await asked(server, **{"name": f"{prefix}:m", "temperature": 0.5, "top_p": 0.9} | seed)
+    settings: dict[str, Any] = {"name": f"{prefix}:m", "temperature": 0.5, "top_p": 0.9} | seed
+    await asked(server, **settings)
     body = server.bodies[0]
     about = ("temperature", "top_p", "seed", "random_seed")
     named = {} if not seed else {"random_seed" if prefix == "mistral" else "seed": 7}
@@ -131,9 +132,11 @@ async def test_sampling_is_sent_by_the_names_of_the_server(prefix: str) -> None:
 def test_a_setting_that_cannot_be_sent_is_refused_when_the_agent_is_made(
     settings: dict[str, Any], problem: str
 ) -> None:
-    for more in ({"model": ModelSpec(**settings)}, {"model": "openai:m", "fallback": ModelSpec(**settings)}):
-        with pytest.raises(ConfigError, match=problem):
-            Agent(tools=[look], **(more | {"model": "openai:other"} if "fallback" in more else more))
+    spec = ModelSpec(**settings)
+    with pytest.raises(ConfigError, match=problem):
+        Agent(tools=[look], model=spec)
+    with pytest.raises(ConfigError, match=problem):
+        Agent(tools=[look], model="openai:other", fallback=spec)
 
 
 # The choice of tools
@@ -213,13 +216,16 @@ async def test_a_request_without_its_variable_fails_by_name(monkeypatch: pytest.
     assert answer.message == "extra_headers: 'x-key' needs the environment variable GATEWAY_KEY; set it"
 
 
-def test_a_header_that_logs_in_takes_the_place_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_header_that_logs_in_takes_the_place_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     monkeypatch.setenv("GATEWAY_KEY", "k")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")  # where nobody listens
     with pytest.raises(ConfigError, match="no API key"):
-        Agent(model="groq:m")._ready("groq:m")
+        await Agent(model="groq:m").run("go")
     spec = ModelSpec(name="groq:m", extra_headers={"authorization": "Bearer ${GATEWAY_KEY}"})
-    Agent(model=spec)._ready("groq:m")
+    async with Agent(model=spec, retries=Retries(failed=0)) as agent:
+        result = await agent.run("go")
+    assert result.reason == "error"
 
 
 @pytest.mark.parametrize(
