@@ -80,8 +80,6 @@ def _packaged_file(package: str, name: str) -> bytes:
     # Found and not imported: the import would load Flask.
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        detail = (
-            "Swagger UI is not installed; install turnwheel with its extra 'server', or read /openapi.json"
-        )
+        detail = "Swagger UI is not installed; install turnwheel[server], or read /openapi.json"
         raise Refused(HTTPStatus.NOT_FOUND, detail)
     return Path(spec.origin).with_name("dist").joinpath(name).read_bytes()
