@@ -66,10 +66,10 @@ class MakeTitle:
 
 # What the host's code may answer with.
 Written: TypeAlias = "str | Summarised | ModelFinished | ModelFailed"
-Writer: TypeAlias = Callable[..., Awaitable[Written]]
+TextWriter: TypeAlias = Callable[..., Awaitable[Written]]
 
 # Performers as a host gives them to `Agent`, by type.
-HostPerformers: TypeAlias = Mapping[type, "Performer[Any] | Writer"]
+HostPerformers: TypeAlias = Mapping[type, "Performer[Any] | TextWriter"]
 
 
 @final
@@ -83,8 +83,8 @@ class ByPurpose:
     """
 
     inner: Performer[CallModel]
-    summarise: Writer | None
-    make_title: Writer | None
+    summarise: TextWriter | None
+    make_title: TextWriter | None
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> Answer | None:
         """Perform *request*."""

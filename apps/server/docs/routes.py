@@ -22,12 +22,12 @@ from ..operations import HttpCall, Operation, operation, operations_of
 from ..problems import Refused
 from .openapi import openapi
 
-PACKAGE = "flask_swagger_ui"
-MEDIA_TYPES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
-OWN_MEDIA_TYPES = {"docs.js": "text/javascript", "docs.css": "text/css"}
+SWAGGER_PACKAGE = "flask_swagger_ui"
+ASSET_TYPES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
+OWN_ASSET_TYPES = {"docs.js": "text/javascript", "docs.css": "text/css"}
 
 # Swagger UI sets styles by the DOM and has its icons in its style sheet: no inline script or style is needed.
-PAGE_HEADERS = {
+DOCS_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -57,16 +57,16 @@ class DocsRoutes:
     async def get_docs(self, call: HttpCall) -> Response:
         """The same document as a page, where each operation may be tried."""
         del call
-        return Response(_own_file("index.html"), media_type="text/html", headers=PAGE_HEADERS)
+        return Response(_own_file("index.html"), media_type="text/html", headers=DOCS_HEADERS)
 
     @operation("GET", "/docs/{asset}", gives="*/*", open=True)
     async def get_docs_asset(self, call: HttpCall) -> Response:
         """A file of that page."""
         name = call.request.path_params["asset"]
-        if kind := OWN_MEDIA_TYPES.get(name):
-            return Response(_own_file(name), media_type=kind, headers=PAGE_HEADERS)
-        if kind := MEDIA_TYPES.get(name):
-            return Response(_packaged_file(PACKAGE, name), media_type=kind, headers=ASSET_HEADERS)
+        if kind := OWN_ASSET_TYPES.get(name):
+            return Response(_own_file(name), media_type=kind, headers=DOCS_HEADERS)
+        if kind := ASSET_TYPES.get(name):
+            return Response(_packaged_file(SWAGGER_PACKAGE, name), media_type=kind, headers=ASSET_HEADERS)
         raise Refused(HTTPStatus.NOT_FOUND, f"the page of the operations has no file {name[:100]!r}")
 
 
