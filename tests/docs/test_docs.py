@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 
 import pytest
 
@@ -180,7 +181,7 @@ def play_the_model(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
         calls(("refund", {"order": 7})),
         says("Order 7 is refunded."),
     )
-    monkeypatch.setattr(turnwheel, "Agent", partial(Agent, performers={CallModel: model}))
+    monkeypatch.setattr(turnwheel, "Agent", partial(cast("Any", Agent), performers={CallModel: model}))
     return model
 
 

@@ -40,8 +40,9 @@ def note(text: str) -> str:
 def asking(*replies: Reply) -> Agent:
     model = ScriptedModel(*replies, partial=True)
     at_once = Policy(concurrency=Concurrency.PARALLEL)
-    tools = [pay, deploy, note]
-    return Agent(model="openai:test", tools=tools, policy=at_once, performers={CallModel: model})
+    return Agent(
+        model="openai:test", tools=[pay, deploy, note], policy=at_once, performers={CallModel: model}
+    )
 
 
 def posted(page: Any) -> list[str]:
