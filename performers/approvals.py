@@ -12,7 +12,6 @@ import attrs
 
 from .. import effects
 from ..effects import validators
-from ..states.batch.permission import edit_fault
 from .base import PerformContext
 from .callables import is_async
 from .worker_pool import WorkerPool
@@ -111,6 +110,8 @@ def _check_kinds(request: object, decision: object) -> None:
 
 def check_edit(question: effects.AskApproval, decision: effects.Decision, config: effects.Config) -> None:
     """Raise `AnswerRefused` where the call of *question* cannot run with the arguments of *decision*."""
+    from ..states.batch.permission import edit_fault  # noqa: PLC0415  # an agent is made without the states
+
     edited = decision.arguments if isinstance(decision, effects.Approve) else ""
     if edited and (fault := edit_fault(question.tool, edited, config)):
         raise effects.AnswerRefused(question.id, question.tool, fault)

@@ -162,18 +162,16 @@ def title_of(event: Event) -> str:
 
 def entry_title(entry: Entry) -> str:
     """What *entry* is about, which is no event, in a line."""
-    match entry:
-        case Titled(title=title):
-            return printable(title)[:TITLE_LENGTH]
-        case RunOpened(config=config):
-            return config.model.name
-        case HandedOver(unbegun=unbegun):
-            left = f"; open requests that had not begun: {len(unbegun)}" if unbegun else ""
-            return f"by its worker, as for a deploy or a fork{left}"
-        case TakenOver(config=config):
-            return "by another process, or later" + ("" if config is None else "; with other settings")
-        case _:
-            return ""
+    if isinstance(entry, Titled):
+        return printable(entry.title)[:TITLE_LENGTH]
+    if isinstance(entry, RunOpened):
+        return entry.config.model.name
+    if isinstance(entry, HandedOver):
+        left = f"; open requests that had not begun: {len(entry.unbegun)}" if entry.unbegun else ""
+        return f"by its worker, as for a deploy or a fork{left}"
+    if isinstance(entry, TakenOver):
+        return "by another process, or later" + ("" if entry.config is None else "; with other settings")
+    return ""
 
 
 def call_of(step: ReplayedStep) -> tuple[str, str]:

@@ -8,7 +8,7 @@ any tool can read a journal. Data that cannot be read is a `JournalError` that s
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Any, get_args
@@ -121,15 +121,27 @@ def _unstructure_settings(kind: type) -> Callable[[Any], dict[str, Any]]:
 # short command does its work in. Here each is generated when it is first needed.
 
 
+class _Hooks(dict[Any, Callable[..., Any]]):
+    """The hooks of *members*, by the keys of these; each is made by *make* when it is first needed."""
+
+    def __init__(self, members: Mapping[Any, type], make: Callable[[type], Callable[..., Any]]) -> None:
+        super().__init__()
+        self._members, self._make = members, make
+
+    def __missing__(self, key: object) -> Callable[..., Any]:
+        # Without a default: an unknown tag is an error, and never read as some other event.
+        hook = self[key] = self._make(self._members[key])
+        return hook
+
+
 def _unstructure_union(union: Any) -> Callable[[Any], dict[str, Any]]:  # noqa: ANN401  # a union is no type to a type checker
     """What makes a member of *union* plain, tagged with the name of its class."""
-    tags = {member: member.__name__ for member in get_args(union)}
+    write = _Hooks({member: member for member in get_args(union)}, converter.get_unstructure_hook)
 
     def unstructure(value: object) -> dict[str, Any]:
-        kind: Any = type(value)
-        tag = tags[kind]
-        plain: dict[str, Any] = _writer(kind)(value)
-        plain[TAG] = tag
+        kind = value.__class__
+        plain: dict[str, Any] = write[kind](value)
+        plain[TAG] = kind.__name__
         return plain
 
     return unstructure
@@ -138,12 +150,12 @@ def _unstructure_union(union: Any) -> Callable[[Any], dict[str, Any]]:  # noqa: 
 def _structure_union(union: Any) -> Callable[[dict[str, Any], Any], object]:  # noqa: ANN401  # as above
     """What makes a member of *union* of a tagged plain value."""
     members = {member.__name__: member for member in get_args(union)}
+    read = _Hooks(members, converter.get_structure_hook)
 
     def structure(value: dict[str, Any], _: object) -> object:
         value = value.copy()
-        # Without a default: an unknown tag is an error, and never read as some other event.
-        kind = members[value.pop(TAG)]
-        return _reader(kind)(value, kind)
+        tag = value.pop(TAG)
+        return read[tag](value, members[tag])
 
     return structure
 
@@ -152,8 +164,6 @@ def _structure_union(union: Any) -> Callable[[dict[str, Any], Any], object]:  # 
 # An unknown key is refused: passing over a field of a newer version would lose what it says.
 # Defaults are left out: most fields have theirs, and a journal has an entry for each step.
 converter = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
-_writer = cache(converter.get_unstructure_hook)
-_reader = cache(converter.get_structure_hook)
 # As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
 converter.register_unstructure_hook(Decimal, str)
 converter.register_structure_hook(Decimal, _structure_decimal)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias, final
 
@@ -292,7 +293,7 @@ class Worker:
         if not self.drains:
             # Asked for after the run. Earlier it would use up the provider's limits.
             if self.environment.titles is Titles.MODEL and self._title is None:
-                self._title = begin_title(self.log, self.environment, self._add_closed)
+                self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
         elif self.log.state.unfinished:
             # Only this process knows which requests never began. The next owner begins those as new, and does
             # not tell the model that they may have been done.
@@ -353,7 +354,8 @@ class Worker:
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)
-        driver = self._driver(log.state.machine, entry)
+        inbox = Inbox() if self._buffer is None else Inbox(self._buffer.admits)
+        driver = _new_driver(log, environment, self.children, inbox, log.state.machine, entry)
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
@@ -365,25 +367,6 @@ class Worker:
         self._change_use(Use.DRIVING, driver)
         self._ran = True
         return driver, (*first, *_lifted(environment, before, config))
-
-    def _driver(self, machine: Machine, entry: int | None) -> Driver:
-        """A driver of *machine*, whose first effects are those of *entry*."""
-        log, environment = self.log, self.environment
-        inbox = Inbox() if self._buffer is None else Inbox(self._buffer.admits)
-        return Driver(
-            machine=machine,
-            performers=_performers(environment, self.children, inbox),
-            session=self.id,
-            journal=log,
-            clock=environment.clock,
-            full_result=log.full_result,
-            store=log.journal.store if log.journal.kept else None,
-            rested=environment.rested,
-            inbox=inbox,
-            entry=entry,
-            redact=environment.redact,
-            raises=environment.on_error is OnHostError.RAISE,
-        )
 
     async def _drive(self, driver: Driver, first: tuple[Effect, ...], *, wait: bool) -> bool:
         """Drive the run of *driver*; whether it rests at the end."""
@@ -527,9 +510,6 @@ class Worker:
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise errors.StoreError(msg)
 
-    async def _add_closed(self, entry: Callable[[], Titled]) -> None:
-        await self.add(entry, closed=True)
-
     async def _has_task(self) -> bool:
         """Whether a child's task is journaled; journals it where it is not."""
         # Before any other input: one that came first would be taken for the task by the next owner.
@@ -601,7 +581,9 @@ class Worker:
             try:
                 # A session that was only looked at has no run to give it a title.
                 if self.environment.titles is Titles.MODEL and self._ran:
-                    await end_title(self._title, self.log, self.environment, self._add_closed, title_within)
+                    await end_title(
+                        self._title, self.log, self.environment, partial(self.add, closed=True), title_within
+                    )
             finally:
                 self.feed.close()
             # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
@@ -609,6 +591,31 @@ class Worker:
             if self._ran and ended is not None and (machine := self.log.state.machine) is not None:
                 over = machine.state
                 await ended(self.id, over.reason if isinstance(over, Done) else "unfinished")
+
+
+def _new_driver(
+    log: SessionLog,
+    environment: Environment,
+    children: Children,
+    inbox: Inbox,
+    machine: Machine,
+    entry: int | None,
+) -> Driver:
+    """A driver of *machine*, whose first effects are those of *entry*."""
+    return Driver(
+        machine=machine,
+        performers=_performers(environment, children, inbox),
+        session=log.journal.session,
+        journal=log,
+        clock=environment.clock,
+        full_result=log.full_result,
+        store=log.journal.store if log.journal.kept else None,
+        rested=environment.rested,
+        inbox=inbox,
+        entry=entry,
+        redact=environment.redact,
+        raises=environment.on_error is OnHostError.RAISE,
+    )
 
 
 def _performers(environment: Environment, children: Children, inbox: Inbox) -> Performers:

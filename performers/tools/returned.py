@@ -103,6 +103,9 @@ def end_of_value(tool: str, value: object) -> ToolEnd:
     `UnusableResult` for a value without a JSON form, and `TypeError` for a `Binary` that cannot be written
     down and for a value that should have been awaited.
     """
+    # What most tools return.
+    if type(value) is str:
+        return ToolEnd(Outcome.OK, value)
     if isinstance(value, ErrorResult):
         return attrs.evolve(end_of_value(tool, value.value), outcome=Outcome.ERROR)
     # A list without a file in it is data, and goes to the model as one JSON text.

@@ -26,6 +26,10 @@ _LENGTH_BOUNDS: dict[type, tuple[str, str, str]] = {
     list: ("minItems", "maxItems", "items"),
     dict: ("minProperties", "maxProperties", "properties"),
 }
+# The keywords of this module.
+BOUNDS = frozenset({*_NUMBER_BOUNDS, "multipleOf", "pattern"}) | {
+    keyword for least, most, _ in _LENGTH_BOUNDS.values() for keyword in (least, most)
+}
 
 
 def bound_problem(value: Json, schema: dict[str, Json]) -> str:
