@@ -11,7 +11,7 @@ import { isFolded, unfoldAll } from "./fold.js";
 import { until } from "./format.js";
 import { hold } from "./keys.js";
 
-// Milliseconds for which no key acts after an answer of one's own: the next question has the focus by then.
+// Milliseconds for which no key acts after an answer from this page: the next question has the focus by then.
 const NEXT = 500;
 
 // The question is open no more, or its session is gone.
