@@ -19,8 +19,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, final
 
 import attrs

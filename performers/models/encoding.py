@@ -260,8 +260,10 @@ class EncodingWire(ABC, Generic[E]):
             shown = self._of(history.log, request.model)
             mark = shown.until(history, view.length, view.cleared)
         body = self._body(request, request.model.removeprefix(self._prefix), scene, shown, mark)
-        more = headers_of(scene.config.spec(request.model), scene.session)
-        return HTTPRequest(path=self.path, headers={**HEADERS, **more} if more else HEADERS, body=body)
+        spec, headers = scene.config.spec(request.model), HEADERS
+        if spec.extra_headers or spec.session_field:
+            headers = {**HEADERS, **headers_of(spec, scene.session)}
+        return HTTPRequest(path=self.path, headers=headers, body=body)
 
     def check(self, spec: ModelSpec) -> None:
         """Raise `ConfigError` where requests to the model of *spec* cannot have one of its settings."""
@@ -279,6 +281,8 @@ class EncodingWire(ABC, Generic[E]):
 
     def _with_extras(self, options: dict[str, Any], spec: ModelSpec, scene: PerformContext) -> dict[str, Any]:
         """*options* and the fields that the host, the spec and the session's name add to a body."""
+        if not (self._extra or spec.extra_body or spec.session_field):
+            return options
         return with_extras({**options, **self._extra}, spec, scene.session)
 
     def _of(self, log: Log[Message], model: str) -> E:

@@ -103,13 +103,12 @@ def end_of_value(tool: str, value: object) -> ToolEnd:
     `UnusableResult` for a value without a JSON form, and `TypeError` for a `Binary` that cannot be written
     down and for a value that should have been awaited.
     """
-    # What most tools return.
-    if type(value) is str:
-        return ToolEnd(Outcome.OK, value)
     if isinstance(value, ErrorResult):
         return attrs.evolve(end_of_value(tool, value.value), outcome=Outcome.ERROR)
     # A list without a file in it is data, and goes to the model as one JSON text.
     mixed = isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value)
+    if not mixed and not isinstance(value, Binary):
+        return ToolEnd(Outcome.OK, _text(tool, value))
     parts = cast("Iterable[object]", value if mixed else [value])
     texts: list[str] = []
     files: list[Binary] = []
