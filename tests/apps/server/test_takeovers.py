@@ -202,7 +202,7 @@ async def test_a_run_that_a_server_drains_goes_on_at_another() -> None:
 
 async def test_a_takeover_that_fails_is_tried_again_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: list[str] = []
-    monkeypatch.setattr(left_runs, "warn", lambda session, *_: failed.append(session))
+    monkeypatch.setattr(left_runs, "warn", lambda *_, session, **__: failed.append(session))
     store = MemoryStore()
     # It has not the tools of the run, and so goes not on with it.
     poor = Agent(model="openai:test")
@@ -228,7 +228,7 @@ async def test_a_journal_that_cannot_be_read_is_told_once_and_read_again_once_it
     monkeypatch.setattr(left_runs, "UNREADABLE_PAUSE", 0.02)
     monkeypatch.setattr(left_runs, "LONGEST_UNREADABLE", 0.05)
     told: list[str] = []
-    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    monkeypatch.setattr(left_runs, "warn", lambda *_, session, **__: told.append(session))
     store = StoreOver()
     more: dict[str, Any] = {"policy": Policy(answer_within=PATIENCE), "lease": 0.05}
 
@@ -451,7 +451,9 @@ async def test_a_run_that_is_refused_though_no_other_process_has_it_is_told_and_
 ) -> None:
     told: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        left_runs, "warn", lambda session, _, error: told.append((session, type(error).__name__))
+        left_runs,
+        "warn",
+        lambda _, error, *, session, **__: told.append((session, type(error).__name__)),
     )
     store = Mistaken()
     async with serving(scripted(calls(("look", {})), says("Seen.")), store) as server:
@@ -462,7 +464,7 @@ async def test_a_run_that_is_refused_though_no_other_process_has_it_is_told_and_
 
 async def test_a_run_that_another_process_took_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    monkeypatch.setattr(left_runs, "warn", lambda *_, session, **__: told.append(session))
     kept = MemoryStore()
     async with serving(scripted(stalls("Half")), StoreOver(kept)) as server:
         await server.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
@@ -575,7 +577,7 @@ async def test_a_run_goes_on_once_the_journal_of_its_child_can_be_read(
 ) -> None:
     monkeypatch.setattr(left_runs, "UNREADABLE_PAUSE", 0.02)
     told: list[str] = []
-    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    monkeypatch.setattr(left_runs, "warn", lambda *_, session, **__: told.append(session))
     store, children = MemoryStore(), [HELPER]
     session = scripted(TASK, stalls("Half"), children=children).session("s", store)
     run = session.start("Go")
@@ -608,7 +610,7 @@ async def test_a_journal_that_cannot_be_read_and_is_over_is_no_more_looked_at(
 ) -> None:
     monkeypatch.setattr(left_runs, "UNREADABLE_PAUSE", 0.02)
     told: list[str] = []
-    monkeypatch.setattr(left_runs, "warn", lambda session, *_: told.append(session))
+    monkeypatch.setattr(left_runs, "warn", lambda *_, session, **__: told.append(session))
     store = MemoryStore()
     await scripted(says("Hello.")).session("over", store).run("Go")
     over = await store.info("over")
