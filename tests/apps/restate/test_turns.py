@@ -478,7 +478,7 @@ from turnwheel import Agent
 from turnwheel.apps import RestateWorker
 from turnwheel.effects import CallModel
 async def main():
-    agents = {"assistant": Agent(performers={CallModel: None})}
+    agents = {"assistant": Agent(performers={CallModel: print})}
     app = RestateWorker(agents).app
     key = "publickeyv1_w7YHemBctH5Ck2nQRQ47iBBqhNHy4FV7t2Usbye2A6f"
     closed = RestateWorker(agents, identity_keys=(key,)).app
