@@ -156,8 +156,11 @@ def _refused(
             if field.converter is not None:
                 cast("Callable[[object], object]", field.converter)(value)
         except (ConfigError, ArgumentError) as error:
-            _, must_be, problem = str(error).partition(" must be ")
-            return type(error)(f"{kind}.{_alias(field)}{must_be}{problem}") if must_be else None
+            subject, must_be, problem = str(error).partition(" must be ")
+            # One that speaks of a part of the value says more than the name of the field would.
+            if not must_be or "'" in subject:
+                return None
+            return type(error)(f"{kind}.{_alias(field)}{must_be}{problem}")
     return None
 
 

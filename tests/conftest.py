@@ -105,7 +105,7 @@ policies = st.builds(
 )
 children = st.builds(
     ChildSpec,
-    name=text,
+    name=text.filter(str.strip),
     system=text,
     tools=st.none() | st.just(("a",)),
     limits=st.builds(Limits, turns=st.none()),

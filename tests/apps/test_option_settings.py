@@ -22,7 +22,7 @@ ROWS = dict(re.findall(ROW, PAGE, re.MULTILINE))
 
 # Options that say something of this call of the program, or of the session, for which there is no setting.
 NO_SETTING = {
-    *("--settings", "--stand-in", "--title", "--lift", "--yes", "--takeover"),
+    *("--settings", "--stand-in", "--title", "--file", "--lift", "--yes", "--takeover"),
     *("--quiet", "--verbose", "--json", "--help"),
 }
 

@@ -552,7 +552,7 @@ async def test_a_turn_offers_the_tools_that_a_function_names(stage: Stage, *, sy
 
 @pytest.mark.behaviour("a-turn-offers-what-a-function-names")
 @pytest.mark.parametrize(
-    ("names", "fault"), [(["stok"], "no tool 'stok'; there are: look, put"), ("look", "write ('look',)")]
+    ("names", "fault"), [(["stok"], "no tool 'stok'; there are: look, put"), ("look", "write ['look']")]
 )
 async def test_a_name_that_is_no_tools_ends_the_run_with_an_error(
     stage: Stage, names: Any, fault: str

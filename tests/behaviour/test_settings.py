@@ -312,6 +312,10 @@ async def test_each_step_can_be_logged_to_a_file(stage: Stage, tmp_path: Path) -
     await agent_of(settings, stage, says("hello")).run("go")
     text = (tmp_path / "logs" / "a.log").read_text("utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
-    assert [line["event_type"] for line in lines] == ["ModelStreamed", "ModelFinished"]
+    assert [line["event_type"] for line in lines] == [
+        "RunOpened",
+        "ModelStreamed",
+        "ModelFinished",
+    ]
     assert all({"session", "run", "state", "timestamp"} <= line.keys() for line in lines)
     assert not re.search("sk-secret", text)

@@ -181,7 +181,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         (
             "Agent.performers must be by types of requests; got 'CalModel' (did you mean 'CallModel'? "
             "there are: CallModel, RunTool, AskApproval, FireHook, InspectCall, ReadInstructions, RunAgent, "
-            "SetTimer)"
+            "SetTimer, Summarise, MakeTitle)"
         ),
     ),
     (

@@ -664,7 +664,7 @@ NO: Any = Deny
         (NO(5), "^the message of a no must be text, interrupt a bool; got message: int"),
         (events.UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
         (events.UserSent(at=1.0, id="q", text=""), "^the prompt is empty"),
-        (SENT(at=1.0, id="q", text="x", files=(1,)), "^Input.files must be a tuple of Binary"),
+        (SENT(at=1.0, id="q", text="x", files=(1,)), "^files must hold Binary"),
         (events.UserSent(at=math.nan, id="q", text="x"), KEPT),
         (SENT(at="now", id="q", text="x"), KEPT),
         (events.UserSteered(at=math.inf, id="q", text="x", how=config.Steering.NOW), KEPT),

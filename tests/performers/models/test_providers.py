@@ -157,7 +157,8 @@ def test_a_missing_key_is_told_with_its_variable_where_one_is_needed(
     if row.needed:
         names = " or ".join(row.keys)
         with pytest.raises(
-            ConfigError, match=rf"no API key for https://.*; set {names} or pass api_key, or b"
+            ConfigError,
+            match=rf"no API key for '{row.prefix}:m' at https://.*; set {names} or pass api_key, or the base_url",
         ):
             models.ready(f"{row.prefix}:m")
     else:

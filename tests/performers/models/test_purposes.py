@@ -159,8 +159,8 @@ async def test_an_answer_that_is_no_text_is_named() -> None:
         async with agent.session("s") as session:
             await session.run("roofs")
             await turns(20)
-    (reason,) = [line["reason"] for line in lines if line["event"] == "no title"]
-    assert reason == "TypeError: performer of a title: answered 7; return a text"
+    (exception,) = [line["exception"] for line in lines if line["event"] == "no title"]
+    assert exception.endswith("TypeError: performer of a title: answered 7; return a text")
     with pytest.raises(ArgumentError, match=r"Summarised\.text must be a str"):
         Summarised(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong on purpose
 
