@@ -4,89 +4,125 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import assert_never, final
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never, final
 
 from ...effects.errors import AnswerRefused, CallerError, ConfigError, UnknownCall
+from ...effects.messages import Binary
 from ...effects.records import Change, SetModel
 from ...engine.core.machine import calls_in
 from ..cli.build_settings import switch_problem
-from ..cli.call_report import find_call, report_lines
 from ..cli.option_types import resolve_name, short
 from ..cli.workspace import Workspace
-from ..terminal.approval_card import Question, on_one_line, pretty
+from ..terminal.approval_card import Question, error_position, on_one_line, pretty
 from ..terminal.editor import edit_text, editor_command
 from ..terminal.notice_lines import change_text
-from ..terminal.sanitize import one_line
+from .attachments import attach
 from .commands import (
-    HELP,
     ActionLine,
     AnswerLine,
     CancelLine,
     ChangeLine,
+    ClearLine,
     EditLine,
-    ExplainLine,
-    HelpLine,
-    InfoLine,
+    ModelLine,
+    ParsedLine,
     PromptLine,
-    QueueLine,
     QuitLine,
+    SessionsLine,
     SteerLine,
     ViewLine,
     parse_line,
 )
-from .line_source import (
-    PROMPT,
-    Lines,
-    Typed,
-    TypedLines,
-)
+from .lookups import Lookups, picked
+from .piped_lines import Typed
 from .questions import effective_decision
 from .view import ChatFace
+
+if TYPE_CHECKING:
+    from .prompt import ChatPrompt
+
+
+@final
+class Then(Enum):
+    """What follows a line: the next one, the end of the chat, or another session."""
+
+    NEXT_LINE = auto()
+    LEAVE = auto()
+    OTHER_SESSION = auto()
 
 
 @final
 class LineActions:
     """
-    Applies *lines* to the session of *workspace*, and shows replies on *face*.
+    Applies lines to the session of *workspace*, and shows replies on *face*.
 
-    *base_url* is the address of its model, if it is not the provider's. *away* leaves the terminal to an
-    editor.
+    *prompt* is where a person types them, None for a pipe. *base_url* is the address of the session's model,
+    if it is not the provider's. *away* leaves the terminal to an editor.
     """
 
     def __init__(
         self,
         workspace: Workspace,
         face: ChatFace,
-        lines: Lines,
+        prompt: ChatPrompt | None,
+        lookups: Lookups,
         *,
         base_url: str | None,
         away: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._workspace = workspace
         self._face = face
-        self._lines = lines
+        self._prompt = prompt
+        self._lookups = lookups
         self._base_url = base_url
         self._away = away
+        self.session: str | None = None
+        """The session to go to with `Then.OTHER_SESSION`; None for a new one."""
 
-    async def do(self, typed: Typed) -> bool:
-        """Apply *typed*; returns False if the person wants to leave."""
+    async def do(self, typed: Typed) -> Then:
+        """Apply *typed*; returns what follows."""
         try:
             # While arguments are edited on the line, Enter takes the line as arguments, never as a prompt.
             if (question := self._face.editing) is not None:
                 self._take_edited(question, typed.text)
-                return True
+                return Then.NEXT_LINE
             questions = self._face.questions
             asked = bool(questions.open) or questions.closed > typed.started
-            word = parse_line(typed.text, asked=asked)
-            if isinstance(word, QuitLine):
-                return False
-            if isinstance(word, InfoLine):
-                self._tell(typed.text, await self._asked_for(word))
-            else:
-                await self._act(word, typed.started)
+            return await self._apply(parse_line(typed.text, asked=asked), typed)
         except CallerError as error:
             self._face.aside.say(str(error), "red")
-        return True
+        return Then.NEXT_LINE
+
+    async def _apply(self, word: ParsedLine, typed: Typed) -> Then:
+        match word:
+            case QuitLine():
+                return Then.LEAVE
+            case ClearLine():
+                self._check_idle("/clear")
+                self.session = None
+                return Then.OTHER_SESSION
+            case SessionsLine(name=""):
+                await self._lookups.list_sessions(typed.text)
+            case SessionsLine(name=name):
+                return await self._go_to(name)
+            case ModelLine(name=""):
+                self._lookups.list_models(typed.text)
+            case (
+                PromptLine()
+                | SteerLine()
+                | ChangeLine()
+                | CancelLine()
+                | AnswerLine()
+                | EditLine()
+                | ViewLine()
+                | ModelLine()
+            ):
+                await self._act(word, typed.started)
+            case _:
+                await self._lookups.tell(typed.text, word)
+        return Then.NEXT_LINE
 
     async def _act(self, word: ActionLine, started: float) -> None:
         session = self._workspace.session
@@ -94,9 +130,13 @@ class LineActions:
             case PromptLine(text=text):
                 await self._say(text)
             case SteerLine(text=text, how=how):
-                await session.steer(text, how)
+                text, files = self._attached(text)
+                await session.steer(text, how, files=files)
             case ChangeLine(change=change):
                 await self._alter(change)
+            case ModelLine(name=name):
+                models = [model for model, _ in self._lookups.models()]
+                await self._alter(SetModel(model=picked(name, models)))
             case CancelLine(name=name):
                 await session.cancel(self._call(name))
             case AnswerLine():
@@ -109,28 +149,30 @@ class LineActions:
             case _:
                 assert_never(word)
 
-    async def _asked_for(self, word: InfoLine) -> str:
-        session = self._workspace.session
-        match word:
-            case ExplainLine(name=name):
-                return "\n".join(report_lines(await find_call(self._workspace.store, session.id, name)))
-            case QueueLine():
-                width = self._face.aside.width - len("99  ")
-                prompts = [one_line(prompt.text, width) for prompt in session.queue]
-                return "\n".join(f"{n}  {text}" for n, text in enumerate(prompts, 1)) or "no prompt waits"
-            case HelpLine():
-                return HELP
-
-    def _tell(self, asked: str, text: str) -> None:
-        self._face.aside.line(f"{PROMPT}{asked}", "dim")
-        self._face.aside.line(text)
-        self._face.aside.line()
+    # Prompts
 
     async def _say(self, text: str) -> None:
         session = self._workspace.session
-        await session.send(text)
+        whole, files = self._attached(text)
+        await session.send(whole, files=files)
         if session.unfinished and not session.running:
             self._face.aside.line(f"{text!r} waits for its turn", "cyan dim")
+
+    def _attached(self, text: str) -> tuple[str, tuple[Binary, ...]]:
+        """*text* with the files that it names."""
+        # A program may pipe in lines of others, which must not name files of this machine.
+        if self._prompt is None:
+            return text, ()
+        found = attach(text, Path(self._workspace.agent.cwd))
+        for name in found.missing:
+            self._face.aside.line(f"no file {name!r}: @{name} is sent as text", "yellow")
+        for file in found.files:
+            self._face.aside.line(
+                f"attached {file.name} ({file.media_type}, {len(file.data):,} bytes)", "cyan dim"
+            )
+        return found.text, found.files
+
+    # Settings and sessions
 
     async def _alter(self, change: Change) -> None:
         session = self._workspace.session
@@ -141,7 +183,23 @@ class LineActions:
             raise ConfigError(msg)
         await session.control(change)
         if not session.running:
+            self._face.chosen(change)
             self._face.aside.line(f"from the next run on: {change_text(change)}", "cyan")
+
+    async def _go_to(self, name: str) -> Then:
+        self._check_idle("/sessions")
+        session = picked(name, [found for found, _ in await self._lookups.sessions()])
+        if session == self._workspace.session.id:
+            msg = f"session {session!r} is the one that you are in"
+            raise ConfigError(msg)
+        self.session = session
+        return Then.OTHER_SESSION
+
+    def _check_idle(self, command: str) -> None:
+        session = self._workspace.session
+        if session.running and not session.resting:
+            msg = f"{command} would leave a run in the middle of its work; stop it first with Esc"
+            raise ConfigError(msg)
 
     def _call(self, name: str) -> str:
         """The open call that *name* means."""
@@ -159,9 +217,9 @@ class LineActions:
         for question in self._face.questions.named(reply.name, started):
             try:
                 await session.approve(question.request, effective_decision(question, reply.decision), by=by)
-            except AnswerRefused:
+            except AnswerRefused as error:
+                self._face.aside.say(str(error), "red")
                 self._face.show(question)
-                raise
 
     async def _edit(self, edit: EditLine, started: float) -> None:
         """Change the arguments: in an editor, on the line, or to those the line has."""
@@ -171,34 +229,52 @@ class LineActions:
             raise ConfigError(msg)
         if edit.arguments:
             self._changed(question, edit.arguments)
-        elif not isinstance(self._lines, TypedLines):
+        elif self._prompt is None:
             arguments = on_one_line(question.arguments)
             msg = f"no editor here; write the arguments on the line: e {question.name} {arguments}"
             raise ConfigError(msg)
         elif command := editor_command():
-            with self._away(), self._lines.lent():
-                text = await _in_editor(question, command)
+            with self._away():
+                async with self._prompt.lent():
+                    text = await _in_editor(self._face.questions.draft(question), command)
             self._take_edited(question, text)
         else:
+            self._begin_editing(question, self._face.questions.draft(question))
+
+    def _begin_editing(self, question: Question, text: str, caret: int | None = None) -> None:
+        if self._prompt is not None:
             self._face.editing = question
-            self._lines.begin(on_one_line(question.arguments))
+            self._prompt.begin(text, caret)
 
     def _take_edited(self, question: Question, text: str) -> None:
         self._face.editing = None
         if pretty(text) == pretty(question.arguments):
+            self._face.questions.forget_draft(question)
             self._face.aside.line("the arguments stay as they were", "dim")
         else:
             self._changed(question, text)
 
     def _changed(self, question: Question, arguments: str) -> None:
-        config = self._workspace.agent.config
-        self._face.show(self._face.questions.edit(question, arguments, config))
+        try:
+            changed = self._face.questions.edit(question, arguments, self._workspace.agent.config)
+        except ConfigError as error:
+            if self._prompt is None:
+                raise
+            self._face.aside.say(str(error), "red")
+            # The text is not lost: it is on the line, or in the editor with the next `e`.
+            self._face.questions.keep_draft(question, arguments)
+            if editor_command():
+                self._face.show(question)
+            else:
+                self._begin_editing(question, arguments, error_position(arguments))
+        else:
+            self._face.show(changed)
 
 
-async def _in_editor(question: Question, command: tuple[str, ...]) -> str:
-    """The arguments of *question* after *command* edited them; raises `ConfigError` if that failed."""
+async def _in_editor(text: str, command: tuple[str, ...]) -> str:
+    """The arguments *text* after *command* edited them; raises `ConfigError` if that failed."""
     try:
-        return await edit_text(pretty(question.arguments), command)
+        return await edit_text(pretty(text), command)
     except (OSError, ValueError) as error:
         msg = f"not edited: {error}"
         raise ConfigError(msg) from error

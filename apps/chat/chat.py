@@ -12,10 +12,13 @@ import asyncio
 import sys
 import termios
 from collections.abc import Generator
-from contextlib import aclosing, contextmanager, suppress
-from typing import Any, final
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, final
 
-from ...effects.errors import SessionBusy
+import attrs
+from rich.text import Text
+
+from ...effects.errors import CallerError, SessionBusy
 from ...effects.messages import Role
 from ...effects.notices import Notice, RunEnded, RunStarted
 from ...effects.requests import AskApproval
@@ -30,10 +33,15 @@ from ..terminal.call_summary import number
 from ..terminal.log_lines import log_lines
 from ..terminal.outcome import show_resting
 from ..terminal.signals import Signals
-from .actions import LineActions
-from .line_source import Lines, PipedLines, TypedLines
-from .raw_input import Keyboard
+from .actions import LineActions, Then
+from .attachments import pasted_text
+from .commands import is_answer
+from .lookups import Lookups
+from .piped_lines import Lines, PipedLines
 from .view import ChatFace
+
+if TYPE_CHECKING:
+    from .prompt import ChatPrompt
 
 POLL_SECONDS = 0.5
 """Seconds between two reads of the journal while the session is idle, for inputs from elsewhere."""
@@ -53,70 +61,147 @@ class ChatCommand:
     def __init__(self, options: RunOptions) -> None:
         self.options = options
         self.face = ChatFace(options)
-        self.signals = Signals(self._ctrl_c if self.face.typed else None, self._say)
+        self._fresh = attrs.evolve(options, session=None, newest=False, title=None, takeover=False)
+        self.signals = Signals(self.ctrl_c if self.face.typed else None, self._say)
         self.code = Exit.ENDED
-        self._lines: Lines | None = None
+        self._prompt: ChatPrompt | None = None
         self._reading: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._woken = True
         self._all_read = False
+        self._next: RunOptions | None = None
+        """The options of the session that a person goes to."""
 
     async def do(self) -> Exit:
         """Chat to the end; returns the exit code."""
-        return await self.signals.guard(self._do)
+        with log_lines(self.face.aside):
+            return await self.signals.guard(self._do)
 
     async def _do(self) -> Exit:
+        code = await self._in_session()
+        while self._next is not None:
+            before, self.options, self._next = self.options, self._next, None
+            if self.options.resume is None and self._prompt is not None:
+                self._prompt.clear_screen()
+            try:
+                code = await self._in_session()
+            except CallerError as error:
+                if self._reading is not None:  # the session was open, so its error ends the chat
+                    raise
+                self.face.aside.say(str(error), "red")
+                self._next = before
+        return code
+
+    async def _in_session(self) -> Exit:
+        """Chat in the session of the options until the person leaves it; returns the exit code."""
         pace = CLI_PACE if self.face.out.is_terminal else 0.0
         performers: dict[type, Performer[Any]] = {AskApproval: say_yes} if self.options.yes else {}
-        opened = open_workspace(self.options, performers, pace)
-        with log_lines(self.face.aside):
-            async with opened as workspace:
-                return await self._done(workspace)
+        self._reading = None
+        async with open_workspace(self.options, performers, pace) as workspace:
+            await apply_choices(self.options, workspace)
+            self.face.begin(workspace)
+            self.signals.interrupts(workspace.session)
+            try:
+                await self._talk(workspace)
+            except asyncio.CancelledError:
+                self._cut_off(workspace)
+                raise
+            if self.signals.ended_by is not None:
+                self._next = None
+                self._cut_off(workspace)
+                return self.signals.ended_by
+            if self._next is not None:
+                if workspace.session.machine is not None or workspace.session.queue:
+                    self.options = attrs.evolve(self._fresh, resume=workspace.session.id)
+                return self.code
+            return self._left(workspace)
 
-    async def _done(self, workspace: Workspace) -> Exit:
-        await apply_choices(self.options, workspace)
-        self.face.begin(workspace)
-        self.signals.interrupts(workspace.session)
-        self._lines = self._source(workspace)
-        try:
-            await self._talk(workspace, self._lines)
-        except asyncio.CancelledError:
-            self._cut_off(workspace)
-            raise
-        if self.signals.ended_by is not None:
-            self._cut_off(workspace)
-            return self.signals.ended_by
-        return self._left(workspace)
-
-    async def _talk(self, workspace: Workspace, lines: Lines) -> None:
+    async def _talk(self, workspace: Workspace) -> None:
         """Read and work until the person leaves, then end both tasks."""
-        self._reading = asyncio.ensure_future(self._read(workspace, lines))
-        self._working = asyncio.ensure_future(self._work(workspace))
-        try:
-            await self._wait_until_left(self._reading, self._working, workspace)
-        finally:
-            await _cancel_all(self._reading, self._working)
+        lookups = Lookups(workspace, self.face, self.options.base_url)
+        lines: Lines = PipedLines(sys.stdin.fileno())
+        with ExitStack() as stack:
+            if self.face.typed:
+                lines = self._prompt = self._new_prompt(workspace, lookups)
+                stack.enter_context(self.face.attach(self._prompt))
+            acts = LineActions(
+                workspace, self.face, self._prompt, lookups, base_url=self.options.base_url, away=self._away
+            )
+            self._reading = asyncio.ensure_future(self._read(lines, acts))
+            self._working = asyncio.ensure_future(self._work(workspace))
+            try:
+                await self._wait_until_left(self._reading, self._working, workspace)
+            finally:
+                await _cancel_all(self._reading, self._working)
 
-    def _source(self, workspace: Workspace) -> Lines:
-        if not self.face.typed:
-            return PipedLines(sys.stdin.fileno())
+    def _new_prompt(self, workspace: Workspace, lookups: Lookups) -> ChatPrompt:
+        # Imported here: prompt_toolkit takes 0.1 s, and only a person at a terminal needs it.
+        from .completion import ChatCompleter  # noqa: PLC0415
+        from .history import ChatHistory, history_file  # noqa: PLC0415
+        from .prompt import ChatPrompt  # noqa: PLC0415
+
         before = [message.text for message in workspace.session.history if message.role is Role.USER]
-        return TypedLines(Keyboard(sys.stdin.fileno()), self.face.out, self.face.status, before)
+        file = history_file() if self.options.settings.session.persist else None
+        return ChatPrompt(
+            self,
+            completer=ChatCompleter(lookups, self.options.cwd),
+            history=ChatHistory(file, before),
+        )
 
-    def _ctrl_c(self) -> None:
-        """Handle Ctrl-C without a run: clear the line, or leave if it is empty."""
-        if not (isinstance(self._lines, TypedLines) and self._lines.clear()) and self._reading is not None:
+    # The prompt and its keys
+
+    def live(self, width: int, rows: int) -> list[Text]:
+        """The work in progress, in at most so many *rows* of *width* columns."""
+        return self.face.live(width, rows)
+
+    def status(self) -> Text | None:
+        """The row above the input, or None."""
+        return self.face.status()
+
+    def bottom(self, width: int) -> Text:
+        """The last row of all, in *width* columns."""
+        return self.face.bottom(width)
+
+    def escaped(self) -> None:
+        """Leave the arguments that are edited as they were; else stop the run, if there is one."""
+        if not self._leave_editing() and self.signals.running:
+            self.signals.interrupt()
+
+    def ctrl_c(self) -> None:
+        """Stop the run; without one clear the line, or leave if it is empty."""
+        if self._leave_editing():
+            return
+        if self.signals.running:
+            self.signals.interrupt()
+        elif not (self._prompt is not None and self._prompt.clear()) and self._reading is not None:
             self._reading.cancel()
+
+    def _leave_editing(self) -> bool:
+        if self.face.editing is None or self._prompt is None:
+            return False
+        self.face.editing = None
+        self._prompt.clear()
+        return True
+
+    def remembers(self, text: str) -> bool:
+        """Whether *text* goes into the history: answers and edited arguments may hold what no file should."""
+        return self.face.editing is None and not (self.face.questions.open and is_answer(text))
+
+    def pasted(self, text: str) -> str:
+        """What to insert for the pasted *text*: an attachment for the path of a picture."""
+        return text if self.face.editing is not None else pasted_text(text, self.options.cwd)
 
     # Reading
 
-    async def _read(self, workspace: Workspace, lines: Lines) -> None:
+    async def _read(self, lines: Lines, acts: LineActions) -> None:
         """Apply each line until there are no more, or the person wants to leave."""
-        acts = LineActions(workspace, self.face, lines, base_url=self.options.base_url, away=self._away)
         async with aclosing(lines.read()) as typed:
             async for line in typed:
-                if not await acts.do(line):
+                then = await acts.do(line)
+                if then is Then.OTHER_SESSION:
+                    self._next = attrs.evolve(self._fresh, resume=acts.session)
+                if then is not Then.NEXT_LINE:
                     return
                 self._news.set()
         self._all_read = not self.face.typed  # the prompts of a pipe are all answered; Ctrl-D leaves at once
@@ -133,7 +218,7 @@ class ChatCommand:
         if reading.done() and not reading.cancelled():
             try:
                 await reading  # raises its error
-            except (EOFError, termios.error):  # the terminal is closed
+            except (EOFError, OSError, termios.error):  # the terminal is closed
                 self.signals.hang_up()
         if self._all_read:
             self._news.set()
@@ -181,8 +266,8 @@ class ChatCommand:
                 self._track(notice)
                 editing = self.face.editing
                 self.face.notice(notice)
-                if self.face.editing is not editing and isinstance(self._lines, TypedLines):
-                    self._lines.clear()  # the question is closed
+                if self.face.editing is not editing and self._prompt is not None:
+                    self._prompt.clear()  # the question is closed
 
     def _track(self, notice: Notice) -> None:
         if isinstance(notice, RunStarted):

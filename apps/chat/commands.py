@@ -20,13 +20,18 @@ from ...effects.permissions import PermissionMode
 from ...effects.records import (
     Change,
     SetMode,
-    SetModel,
     SetThinking,
 )
 from ..cli.option_types import thinking, where
 
+PROMPT = "> "
+"""Stands before the line that a person types."""
+
+SHOW = "/show"
+"""The command that Ctrl-O enters."""
+
 HELP = """\
-TEXT            a prompt; it waits while the agent works
+TEXT            a prompt; it waits while the agent works. @PATH attaches a file
 !TEXT           steer the run now: running calls are cancelled, the rest is skipped
 !>TEXT          ... after running calls: the rest is skipped
 !>>TEXT         ... after all calls of the batch
@@ -37,16 +42,34 @@ a [CALL]        yes, always; a [CALL] ARGUMENT=GLOB for such arguments only
 e [CALL]        change the arguments first, or give them: e [CALL] {...}
 v [CALL]        show all of the call
 /cancel CALL    cancel one call
-/model NAME     another model, from the next call on
-/mode MODE      default, accept_edits, plan, dont_ask or bypass
+/model [NAME]   the models; another one, by its name or number, from the next call on
+/mode [MODE]    the modes; another one: default, accept_edits, plan, dont_ask or bypass
 /think N        thinking tokens; off for the provider's default
 /queue          the waiting prompts
+/show [CALL]    all of a result: the last one, or that of a call
 /why CALL       explain why a call ran, or did not
+/cost           what the session cost, by model and child
+/sessions [ID]  the sessions of this directory; go to another one, by its id or number
+/clear          a new session on an empty screen; the old one is kept
 /help           this list
 /quit           leave, as Ctrl-D does, and Ctrl-C without a run
-Ctrl-C          stop the run; a second one returns at once
+Tab             complete a command, a path after @, a model, a mode, a session
+Alt-Enter       another line, as Ctrl-J
+Ctrl-R          search in earlier lines
+Ctrl-O          all of the last result, or of the call whose number is typed
+Esc, Ctrl-C     stop the run; a second Ctrl-C returns at once
 A leading space sends any line as a prompt."""
 """The text of `/help`."""
+
+
+COMMAND_HELP: Final = tuple(
+    [
+        (line.split()[0], line[len("/sessions [ID]  ") :].strip())
+        for line in HELP.splitlines()
+        if line.startswith("/")
+    ]
+)
+"""Each command with its line of the help."""
 
 
 @final
@@ -118,6 +141,48 @@ class ExplainLine:
 
 @final
 @attrs.frozen
+class ShowLine:
+    """Show all of the result of the call *name*, or of the last one if that is empty."""
+
+    name: str
+
+
+@final
+@attrs.frozen
+class ModelLine:
+    """Switch to the model called *name*, or with that number; list the models if it is empty."""
+
+    name: str
+
+
+@final
+@attrs.frozen
+class ModeLine:
+    """List the modes."""
+
+
+@final
+@attrs.frozen
+class SessionsLine:
+    """Go to the session called *name*, or with that number; list the sessions if it is empty."""
+
+    name: str
+
+
+@final
+@attrs.frozen
+class CostLine:
+    """Show the cost of the session."""
+
+
+@final
+@attrs.frozen
+class ClearLine:
+    """Begin a new session on an empty screen."""
+
+
+@final
+@attrs.frozen
 class QueueLine:
     """List the waiting prompts."""
 
@@ -134,13 +199,16 @@ class QuitLine:
     """Leave."""
 
 
-ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | ViewLine | CancelLine
+ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | ViewLine | CancelLine | ModelLine
 """Lines that act on the session."""
 
-InfoLine = ExplainLine | QueueLine | HelpLine
+InfoLine = ExplainLine | QueueLine | HelpLine | ModeLine | CostLine | ShowLine
 """Lines that only show something."""
 
-ParsedLine = ActionLine | InfoLine | QuitLine
+GoLine = QuitLine | ClearLine | SessionsLine
+"""Lines that may end this session's part of the chat."""
+
+ParsedLine = ActionLine | InfoLine | GoLine
 """Every kind of line."""
 
 _STEER_SIGNS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
@@ -162,6 +230,11 @@ def parse_line(line: str, *, asked: bool) -> ParsedLine:
     # A leading space makes any line a prompt, so that a person can send "y" to the model.
     match = _ANSWER.fullmatch(text) if asked and not line[0].isspace() else None
     return (None if match is None else _parse_answer(match)) or PromptLine(text)
+
+
+def is_answer(line: str) -> bool:
+    """Whether *line* answers a question, if one is open."""
+    return isinstance(parse_line(line, asked=True), AnswerLine | EditLine | ViewLine)
 
 
 def _parse_answer(match: re.Match[str]) -> ParsedLine | None:
@@ -189,7 +262,9 @@ def _required(text: str, command: str) -> str:
     return text.strip()
 
 
-def _mode(text: str) -> ChangeLine:
+def _mode(text: str) -> ChangeLine | ModeLine:
+    if not text:
+        return ModeLine()
     if text not in tuple(PermissionMode):
         msg = f"unknown mode {text!r}; there are: {', '.join(PermissionMode)}"
         raise ConfigError(msg)
@@ -205,12 +280,18 @@ def _think(text: str) -> ChangeLine:
 
 _WITH_TEXT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
     "/cancel": CancelLine,
-    "/mode": _mode,
-    "/model": lambda text: ChangeLine(SetModel(model=text)),
     "/think": _think,
     "/why": ExplainLine,
 }
+_WITH_OR_WITHOUT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
+    "/mode": _mode,
+    "/model": ModelLine,
+    "/sessions": SessionsLine,
+    SHOW: ShowLine,
+}
 _ALONE: Final[Mapping[str, Callable[[], ParsedLine]]] = {
+    "/clear": ClearLine,
+    "/cost": CostLine,
     "/help": HelpLine,
     "/queue": QueueLine,
     "/quit": QuitLine,
@@ -221,11 +302,13 @@ def _parse_command(line: str) -> ParsedLine:
     name, _, rest = line.strip().partition(" ")
     if name in _WITH_TEXT:
         return _WITH_TEXT[name](_required(rest, name))
+    if name in _WITH_OR_WITHOUT:
+        return _WITH_OR_WITHOUT[name](rest.strip())
     if name in _ALONE and not rest.strip():
         return _ALONE[name]()
     if name in _ALONE:
         msg = f"{name} takes no argument; got {rest.strip()!r}"
     else:
-        there = ", ".join(sorted((*_WITH_TEXT, *_ALONE)))
+        there = ", ".join(sorted((*_WITH_TEXT, *_WITH_OR_WITHOUT, *_ALONE)))
         msg = f"unknown command {name!r}; there are: {there}; a leading space sends the line as a prompt"
     raise ConfigError(msg)

@@ -12,7 +12,7 @@ from ...effects.errors import ConfigError, UnknownRequest
 from ...effects.events import Approve, ApproveAlways, Decision
 from ...effects.notices import ApprovalRequested
 from ..cli.option_types import ALL, resolve_question
-from ..terminal.approval_card import Question, argument_problem
+from ..terminal.approval_card import Question, argument_problem, on_one_line
 
 
 @final
@@ -22,6 +22,7 @@ class Questions:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._open: dict[str, Question] = {}
+        self._drafts: dict[str, str] = {}
         self.closed = float("-inf")
         """The time when a question was last closed, by any approver."""
 
@@ -41,11 +42,26 @@ class Questions:
     def close(self, request: str) -> Question | None:
         """Remove the question *request*; None if it was not open."""
         self.closed = self._clock()
+        self._drafts.pop(request, None)
         return self._open.pop(request, None)
 
     def clear(self) -> None:
         """Remove all questions, since the run is over."""
         self._open.clear()
+        self._drafts.clear()
+
+    def draft(self, question: Question) -> str:
+        """The arguments of *question* to edit: those that were refused last, or its own."""
+        return self._drafts.get(question.request) or on_one_line(question.arguments)
+
+    def keep_draft(self, question: Question, arguments: str) -> None:
+        """Keep *arguments* that were refused, for the next edit of *question*."""
+        if question.request in self._open:
+            self._drafts[question.request] = arguments
+
+    def forget_draft(self, question: Question) -> None:
+        """Edit the arguments of *question* itself from now on."""
+        self._drafts.pop(question.request, None)
 
     def named(self, name: str, started: float) -> tuple[Question, ...]:
         """
@@ -82,6 +98,7 @@ class Questions:
         if wrong := argument_problem(question.tool, arguments, config):
             raise ConfigError(wrong)
         # A new `since`: the person must see these arguments before a yes counts.
+        self.forget_draft(question)
         changed = attrs.evolve(question, arguments=arguments.strip(), edited=True, since=self._clock())
         if question.request in self._open:
             self._open[question.request] = changed

@@ -1,4 +1,4 @@
-"""Show a chat: the conversation, the open questions, and the status line."""
+"""Show a chat: the conversation, the open questions, and the rows around the prompt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
-from typing import final
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, final
 
 from rich.spinner import Spinner
 from rich.text import Text
 
+from ...effects.config import Config, window_of
 from ...effects.events import Deny
 from ...effects.messages import Role
 from ...effects.notices import (
@@ -19,24 +20,36 @@ from ...effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    CallSettled,
     Notice,
     RunEnded,
+    RunStarted,
 )
+from ...effects.permissions import PermissionMode
+from ...effects.records import Change, SetMode, SetModel
+from ...engine.session.session import Session
 from ...states.context import Mail
 from ..cli.ending_codes import exit_for
 from ..cli.exit_codes import Exit
 from ..cli.json_lines import JsonLines
-from ..cli.option_types import ALL
+from ..cli.option_types import ALL, short
 from ..cli.run_options import Output, RunOptions
 from ..cli.workspace import Workspace, answerer
 from ..terminal.approval_card import VIEWS, Question, card
 from ..terminal.call_summary import number
 from ..terminal.notice_lines import decision_text
 from ..terminal.outcome import ending_line
+from ..terminal.pager import run_pager
 from ..terminal.recovery_notes import batch_calls, open_questions, recovery_lines
+from ..terminal.sanitize import one_line
 from ..terminal.screen import INDENT, SIGNS, Screen
+from ..terminal.spend_format import money
 from ..terminal.terminal import Terminal
 from .questions import Questions
+from .transcript import Transcript
+
+if TYPE_CHECKING:
+    from .prompt import ChatPrompt
 
 FRAME_SECONDS = 0.1
 """Seconds between two updates of the status line."""
@@ -64,15 +77,29 @@ class ChatFace:
         """The question whose arguments are on the line."""
         self._cwd = options.cwd
         self._face = Terminal(self.out, verbose=options.verbose, by=self.by, mail=self._mail)
+        self._transcript: Transcript | None = None
+        self._next_model = ""
+        self._next_mode: PermissionMode | None = None
+        self._prompt: ChatPrompt | None = None
         self._json = JsonLines(sys.stdout.buffer) if options.output is Output.JSON else None
         self._spinner = Spinner("dots" if self.out.dot == SIGNS[0] else "line", style="dim")
         self._workspace: Workspace | None = None
         self._busy = False
         self._held: list[Notice] | None = None
 
+    def attach(self, prompt: ChatPrompt) -> AbstractContextManager[None]:
+        """A context in which the conversation stands above *prompt*."""
+        self._prompt = prompt
+        return self.out.above(prompt)
+
     def begin(self, workspace: Workspace) -> None:
         """Show the model, the session and its last messages."""
         self._workspace = workspace
+        self.questions.clear()
+        self.editing = None
+        self._next_model, self._next_mode = "", None
+        if self.typed:
+            self._transcript = Transcript(self.out, self._face, self.redraw)
         machine = workspace.session.machine
         if self._json is None:
             self._face.begin(workspace.model, workspace.session.id, workspace.about)
@@ -94,9 +121,27 @@ class ChatFace:
         prompts = [message.text for message in workspace.session.history if message.role is Role.USER]
         if prompts:
             self._face.prompted(prompts[-1])
-        if answer := workspace.session.result().text.strip():
+        answer = workspace.session.result().text.strip()
+        if answer and self._transcript is not None:
+            self._transcript.answer(answer)
+        elif answer:
             self.out.line(answer)
             self.out.line()
+
+    @property
+    def _work(self) -> Workspace:
+        if self._workspace is None:
+            msg = "the chat has not begun"
+            raise RuntimeError(msg)
+        return self._workspace
+
+    @property
+    def _session(self) -> Session:
+        return self._work.session
+
+    @property
+    def _config(self) -> Config:
+        return self._work.agent.config
 
     def _mail(self, name: str) -> Mail | None:
         """The waiting input *name*."""
@@ -117,9 +162,11 @@ class ChatFace:
         if self._json is not None:
             self._json.notice(notice)
         else:
-            self._face.notice(notice)
+            (self._transcript or self._face).notice(notice)
         if isinstance(notice, AgentNoticed):
             self._track(notice.notice, notice.call)
+        elif isinstance(notice, RunStarted):
+            self._next_model, self._next_mode = "", None
         elif isinstance(notice, RunEnded):
             self.questions.clear()
             self._ended()
@@ -143,6 +190,8 @@ class ChatFace:
         question = self.questions.add(notice, within, agent)
         if self._json is None:
             self.show(question)
+        if self._prompt is not None:
+            self._prompt.bell()
 
     def show(self, question: Question, *, whole: bool = False) -> None:
         """Show *question*, all of it if it is to be *whole*, and its keys."""
@@ -172,6 +221,30 @@ class ChatFace:
         self._face.bill(result.spent)
         self.out.line()
 
+    # Results
+
+    @property
+    def height(self) -> int:
+        """Rows of the screen."""
+        return self.out.height
+
+    def result(self, name: str) -> CallSettled | None:
+        """The result of the call called *name* in this chat, or the last one; None if it is not kept."""
+        return None if self._transcript is None else self._transcript.result(name)
+
+    def show_result(self, call: str, text: str) -> None:
+        """Show the whole *text* of the result of *call*, which is clean."""
+        self.aside.line(f"{self.out.elbow} #{short(call)}", "dim")
+        self.aside.line(text)
+        self.aside.line()
+
+    async def page(self, text: str, pager: str) -> None:
+        """Show *text*, which is clean, in the program *pager*."""
+        if self._prompt is not None:
+            with self.away():
+                async with self._prompt.lent():
+                    await run_pager(text, pager)
+
     # What goes on
 
     @asynccontextmanager
@@ -187,15 +260,24 @@ class ChatFace:
                 ticks.cancel()
             self._face.silence()
             self.out.still()
-            self.out.redraw()
+            self.redraw()
 
     async def _tick(self) -> None:
         while True:
-            self.out.redraw()
+            self.redraw()
             await asyncio.sleep(FRAME_SECONDS)
 
+    def redraw(self) -> None:
+        """Draw the rows around the prompt again, soon."""
+        if self._prompt is not None:
+            self._prompt.draw()
+
+    def live(self, width: int, rows: int) -> list[Text]:
+        """The work in progress, in at most so many *rows* of *width* columns."""
+        return [] if self._transcript is None else self._transcript.live(width, rows)
+
     def status(self) -> Text | None:
-        """The status line above the input, or None."""
+        """The row above the input, or None."""
         if self.editing is not None:
             return Text(f"the arguments of #{self.editing.name}; Enter takes them", style="yellow")
         if self.questions.open:
@@ -203,14 +285,55 @@ class ChatFace:
         if not self._busy:
             return None
         says = self.out.waits_for
-        waiting = 0 if self._workspace is None else len(self._workspace.session.queue)
-        parts = [says().strip() if says is not None else "at work", "Ctrl-C stops"]
-        if waiting:
-            parts.insert(1, f"{number(waiting, 'prompt')} waiting")
+        parts = [says().strip() if says is not None else "at work", "Esc stops"]
         text = self._spinner.render(time.monotonic())
         return Text.assemble(
             text if isinstance(text, Text) else "", (" " + f" {self.out.middle} ".join(parts), "dim")
         )
+
+    def bottom(self, width: int) -> Text:
+        """The last row: model, mode, context, cost and waiting prompts, in *width* columns."""
+        waiting = len(self._session.queue)
+        parts = [
+            self._work.model if not self._next_model else self._next_model,
+            f"mode {self.mode}",
+            f"context {self._context()}",
+            money(self._session.spent),
+            *([f"{number(waiting, 'prompt')} waiting"] if waiting else []),
+        ]
+        return Text(one_line(f" {self.out.middle} ".join(parts), width), style="bright_black")
+
+    def chosen(self, change: Change) -> None:
+        """Show *change* in the last row, though it holds from the next run on."""
+        match change:
+            case SetModel(model=model):
+                self._next_model = model
+            case SetMode(mode=mode):
+                self._next_mode = mode
+            case _:
+                pass
+
+    @property
+    def model_name(self) -> str:
+        """The model that the session asks."""
+        machine = self._session.machine
+        now = self._config.model.name if machine is None else machine.memory.session.model
+        return self._next_model or now
+
+    @property
+    def mode(self) -> PermissionMode:
+        """The permission mode of the session."""
+        machine = self._session.machine
+        now = self._config.policy.mode if machine is None else machine.memory.session.mode
+        return self._next_mode or now
+
+    def _context(self) -> str:
+        """The share of the model's window that the conversation fills."""
+        machine = self._session.machine
+        size = 0 if machine is None else machine.memory.conversation.size
+        known = {spec.name: spec.window for spec in (self._config.model, *self._config.models)}
+        window = known.get(self.model_name) or window_of(self.model_name)
+        return f"{size / window:.0%}"
 
     def _keys(self) -> Text:
         """The keys for the open questions, with their names if there are several."""

@@ -21,10 +21,10 @@ from ...effects.notices import (
 from ...effects.requests import AskApproval
 from ...performers.approvals import refuse
 from ...performers.base import Performer
-from ..chat.raw_input import Keyboard
 from ..stand_in.server import CLI_PACE
 from ..terminal.approval_card import Question, card
 from ..terminal.approval_prompt import TerminalApprover, say_yes
+from ..terminal.keyboard import Keyboard
 from ..terminal.log_lines import log_lines
 from ..terminal.outcome import ending_line, show_resting
 from ..terminal.recovery_notes import batch_calls, open_questions, recovery_lines

@@ -196,5 +196,29 @@ def on_one_line(arguments: str) -> str:
 def argument_problem(tool: str, arguments: str, config: Config) -> str:
     """Why a call of *tool* cannot run with *arguments* under *config*; empty if it can."""
     if arguments_of(arguments) is None:
-        return f"not a JSON object: {one_line(arguments, 60)!r}"
+        return f"not a JSON object: {_json_problem(arguments)}"
     return edit_fault(tool, arguments, config)
+
+
+def _json_problem(arguments: str) -> str:
+    """What is wrong with *arguments*, which are not a JSON object, and where."""
+    try:
+        value: object = json.loads(arguments)
+    except json.JSONDecodeError as error:
+        near = one_line(arguments[error.pos : error.pos + 20], 20)
+        where = f"line {error.lineno}, column {error.colno}"
+        return f"{error.msg[:1].lower()}{error.msg[1:]} at {where}{f', before {near!r}' if near else ''}"
+    except (ValueError, RecursionError):
+        return one_line(arguments, 60)
+    return f"got {one_line(json.dumps(value), 60)}"
+
+
+def error_position(arguments: str) -> int | None:
+    """The index in *arguments* at which they stop to be JSON; None if they are JSON."""
+    try:
+        json.loads(arguments)
+    except json.JSONDecodeError as error:
+        return error.pos
+    except (ValueError, RecursionError):
+        return None
+    return None

@@ -21,7 +21,6 @@ from ...effects.events import (
 )
 from ...effects.requests import AskApproval
 from ...performers.base import PerformContext
-from ..chat.raw_input import Keyboard
 from .approval_card import (
     VIEWS,
     Question,
@@ -31,6 +30,7 @@ from .approval_card import (
     pretty,
 )
 from .editor import edit_text, editor_command
+from .keyboard import Keyboard
 from .sanitize import clean, one_line
 from .screen import INDENT, Screen
 from .terminal import Terminal

@@ -1,10 +1,8 @@
 """
-Write to a terminal or a pipe: lines, running text, and a dock below them.
+Write to a terminal or a pipe: lines, running text, and a spinner.
 
-Theory of operation. Written text stays and scrolls away. The *dock* below it holds rows that are drawn again
-and again, such as the input line. Each write first removes the dock and puts the cursor behind the last text;
-afterwards it draws the dock again. To find that place, the column of running text is counted as a terminal
-counts it.
+Written text stays and scrolls away. What is drawn `Below` it, such as a prompt, is erased before each write,
+and drawn again after it.
 """
 
 from __future__ import annotations
@@ -13,14 +11,15 @@ import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TextIO, final
+from typing import Protocol, TextIO, final
 
-import attrs
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
+from rich.theme import Theme
 
 from .sanitize import clean
 from .wrap import Wrap
@@ -31,11 +30,24 @@ SIGNS, PLAIN_SIGNS = ("●", "⎿", "·", "✓", "✗"), ("*", "|", "-", "+", "x
 INDENT = "  "
 """Stands before a line that belongs to the line above."""
 
+THEME = Theme(
+    {
+        "markdown.code": "cyan",
+        "markdown.h1": "bold",
+        "markdown.h2": "bold",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold",
+        "markdown.h5": "bold",
+        "markdown.h6": "bold",
+        "markdown.block_quote": "italic",
+        "markdown.link": "underline",
+        "markdown.link_url": "cyan",
+    }
+)
+"""Styles of Markdown that can be read on a dark and on a light background."""
+
 TAB = 8
 """Columns between two tab stops."""
-
-# A terminal that knows these codes draws the text between them at once; others ignore them.
-_TOGETHER, _DONE = "\x1b[?2026h", "\x1b[?2026l"
 
 
 @final
@@ -62,14 +74,14 @@ class _Waiting:
         return self._spinner
 
 
-@final
-@attrs.frozen
-class Dock:
-    """Rows below all text, each cut to the width; the cursor is at *row* and *column*."""
+class Below(Protocol):
+    """Rows below all text, drawn again and again."""
 
-    rows: tuple[Text, ...]
-    row: int
-    column: int
+    def erase(self) -> None:
+        """Erase the rows; the cursor is where the first of them began."""
+
+    def draw(self) -> None:
+        """Draw the rows again, now or soon."""
 
 
 @final
@@ -91,14 +103,12 @@ class Screen:
             markup=False,
             emoji=False,
             soft_wrap=True,
+            theme=THEME,
             force_terminal=file.isatty(),
         )
         self._live: Live | None = None
         self._column = 0
-        self._full = False
-        """Whether the last row was full when the dock was drawn, so that the next text begins a row."""
-        self._dock: Callable[[], Dock] | None = None
-        self._docked: Dock | None = None
+        self._below: Below | None = None
         self.waits_for: Callable[[], str] | None = None
         """The text function of `spin`, until `still`."""
         signs = SIGNS if _can_encode(file, "".join(SIGNS)) else PLAIN_SIGNS
@@ -114,6 +124,11 @@ class Screen:
         """Columns for a line; many if this is no terminal."""
         return self._console.width if self.is_terminal else 160
 
+    @property
+    def height(self) -> int:
+        """Rows of a terminal."""
+        return self._console.height
+
     def line(self, text: str = "", style: str = "") -> None:
         """Write *text* as a line of its own."""
         self.lines(Text(clean(text), style=style))
@@ -127,26 +142,33 @@ class Screen:
     def lines(self, *parts: Text) -> None:
         """Write the styled and cleaned *parts* as lines of their own."""
         self._stop_live()
-        with self._above_the_dock():
+        with self._above():
             self._end_line()
             for part in parts:
                 self._console.print(part)
 
+    def show(self, block: RenderableType, most: int) -> None:
+        """
+        Write *block*, such as Markdown or a table, in rows of at most *most* columns; each text is cleaned.
+        """
+        options = self._console.options.update(width=min(self.width, most), height=None)
+        rows = self._console.render_lines(block, options, pad=False)
+        self._stop_live()
+        with self._above():
+            self._end_line()
+            for row in rows:
+                self._console.print(_row_text(row))
+
     def run_on(self, text: str, style: str = "") -> None:
         """Write *text* directly after the last text."""
         self._stop_live()
-        with self._above_the_dock():
-            shown = clean(text)
-            # Without this, a full row would be followed by an empty one.
-            if self._full:
-                shown = shown.removeprefix("\n")  # drawing the dock began a row already
-            self._full = self._full and not shown
-            self._console.print(Text(self._counted(shown), style=style), end="")
+        with self._above():
+            self._console.print(Text(self._counted(clean(text)), style=style), end="")
             self._console.file.flush()
 
     def start_of_line(self) -> None:
         """Begin a new line, unless the cursor is at the start of one."""
-        with self._above_the_dock():
+        with self._above():
             self._end_line()
 
     def typed(self, line: str) -> None:
@@ -155,7 +177,6 @@ class Screen:
         self.start_of_line()
 
     def _end_line(self) -> None:
-        self._full = False
         if self._column:
             self._console.print()
             self._column = 0
@@ -183,14 +204,14 @@ class Screen:
         """
         Show a spinner with the text of *says*.
 
-        Without a dock it ends with the next text; with one it stays until `still`.
+        It ends with the next text; where rows are drawn below, these show its text until `still`.
         """
         if not self.can_spin:
             return
         self.still()
         self.waits_for = says
-        if self._dock is not None:
-            self.redraw()
+        if self._below is not None:
+            self._below.draw()
             return
         self.start_of_line()
         self._live = Live(
@@ -213,104 +234,43 @@ class Screen:
             self._live.stop()
             self._live = None
 
-    # The dock
+    # The rows below
 
     @contextmanager
-    def dock(self, shows: Callable[[], Dock]) -> Generator[None]:
-        """Keep the dock of *shows* below all text while the context is open."""
+    def above(self, below: Below) -> Generator[None]:
+        """Write above the rows of *below* while the context is open."""
         self.still()
-        self._dock = shows
-        self.redraw()
+        self.start_of_line()
+        self._below = below
         try:
             yield
         finally:
-            self._lift()
-            self._dock = None
-            self._console.file.flush()
-
-    def redraw(self) -> None:
-        """Draw the dock again if it has changed."""
-        if self._dock is not None and self._dock() != self._docked:
-            with self._above_the_dock():
-                pass
+            self._below = None
 
     @contextmanager
-    def undocked(self) -> Generator[None]:
-        """Within `dock`: leave the screen to another program."""
-        shows = self._dock
-        self._lift()
-        self._dock = None
-        self._console.file.flush()
-        try:
-            yield
-        finally:
-            self._dock = shows
-            self.redraw()
-
-    def redraw_all(self) -> None:
-        """Draw the dock anew, since another program has written to the screen."""
-        self._docked, self._column = None, 0
-        self.redraw()
-
-    def control(self, codes: str) -> None:
-        """Send *codes*, which draw nothing, to the terminal."""
-        self._write(codes)
-        self._console.file.flush()
-
-    @contextmanager
-    def _above_the_dock(self) -> Generator[None]:
-        if self._dock is None:
+    def _above(self) -> Generator[None]:
+        if self._below is None:
             yield
             return
-        self._write(_TOGETHER)
-        self._lift()
+        self._below.erase()
         try:
             yield
         finally:
-            self._lower(self._dock())
-            self._write(_DONE)
+            if self._column:  # running text that has not ended: rows below begin a row of their own
+                self._console.print()
+                self._column = 0
             self._console.file.flush()
-
-    def _lift(self) -> None:
-        """Remove the dock; the cursor is behind the last text."""
-        docked, self._docked = self._docked, None
-        if docked is None:
-            return
-        # If the window became narrower, the terminal has wrapped the rows that no longer fit.
-        above = sum([-(-max(1, cell_len(row.plain)) // self.width) for row in docked.rows[: docked.row]])
-        self._write("\r" + _up(above) + "\x1b[J")
-        if self._column >= self.width:
-            self._column, self._full = 0, True
-        elif self._column:
-            self._write(_up(1) + _right(self._column))
-
-    def _lower(self, dock: Dock) -> None:
-        """Draw *dock* on rows of its own below the last text."""
-        if self._column:
-            self._write("\n")
-        for number, row in enumerate(dock.rows):
-            self._write("\n" if number else "")
-            self._console.print(_fitted(row, self.width - 1), end="")
-        self._write("\r" + _up(len(dock.rows) - 1 - dock.row) + _right(dock.column))
-        self._docked = dock
-
-    def _write(self, codes: str) -> None:
-        self._console.file.write(codes)
+            self._below.draw()
 
 
-def _up(rows: int) -> str:
-    return f"\x1b[{rows}A" if rows else ""
-
-
-def _right(columns: int) -> str:
-    return f"\x1b[{columns}C" if columns else ""
-
-
-def _fitted(row: Text, width: int) -> Text:
-    """*row*, which is clean, cut to *width* columns: a wrapped row would count as two."""
-    fitted = row.copy()
-    fitted.truncate(width, overflow="crop")
-    return fitted
+def _row_text(row: list[Segment]) -> Text:
+    """A rendered *row* without the blanks that pad it."""
+    # Cleaned after rendering: Markdown has entities, which would bring back what was taken out before.
+    text = Text.assemble(
+        *[(clean(segment.text), segment.style or "") for segment in row if not segment.control]
+    )
+    text.rstrip()
+    return text
 
 
 def timer() -> Callable[[], str]:

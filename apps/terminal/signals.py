@@ -61,7 +61,7 @@ class Signals:
         """Set the handlers for the current task; raise the failure of an interrupt that could not be sent."""
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        loop.add_signal_handler(signal.SIGINT, self._ctrl_c)
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
         loop.add_signal_handler(signal.SIGHUP, self._end, Exit.HUNG_UP)
         try:
@@ -102,7 +102,7 @@ class Signals:
 
     def _terminate(self) -> None:
         """Drain the run; the second time, or without a run, end at once."""
-        if self.ended_by is not None or self._session is None or not self._session.running:
+        if self.ended_by is not None or self._session is None or not self.running:
             self._end(Exit.TERMINATED)
             return
         self.ended_by = Exit.TERMINATED
@@ -111,12 +111,23 @@ class Signals:
         )
         self._start(self._session.drain(DRAIN_SECONDS))
 
-    def _interrupt(self) -> None:
+    @property
+    def running(self) -> bool:
+        """Whether there is a run to interrupt."""
+        return self._session is not None and self._session.running
+
+    def _ctrl_c(self) -> None:
         """Interrupt the run; without one call `idle`."""
         if self._ignores_ctrl_c:
             return
-        if self._session is None or not self._session.running:
+        if self.running:
+            self.interrupt()
+        else:
             self._idle()
+
+    def interrupt(self) -> None:
+        """Interrupt the run; after `MAX_INTERRUPTS` leave at once."""
+        if self._session is None:
             return
         self._interrupts += 1
         if self._interrupts > MAX_INTERRUPTS:

@@ -79,7 +79,7 @@ def read(
     """
     place = locate(context, path)
     data, _ = load(place)
-    if media_type := _seen_not_read(data):
+    if media_type := binary_type(data):
         return Binary(media_type=media_type, data=data, name=place.shown)
     if b"\0" in data[:SNIFFED]:
         raise fault_of(place, f"is a binary file ({len(data):,} bytes)")
@@ -89,7 +89,7 @@ def read(
     return _numbered(lines, offset or 1, limit or MAX_LINES, context.result_limit)
 
 
-def _seen_not_read(data: bytes) -> str:
+def binary_type(data: bytes) -> str:
     """The media type of *data*, by its content, where a model takes it as it is; empty where not."""
     if data.startswith(b"%PDF-"):
         return "application/pdf"

@@ -8,7 +8,6 @@ import http.server
 import json
 import os
 import pty
-import re
 import select
 import struct
 import sys
@@ -22,15 +21,14 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import attrs
+import pyte
 import pytest
-from rich.cells import cell_len
 from support.forked import Forked, Piped
 from support.patience import PATIENCE
 
 from turnwheel.apps.cli import main
 from turnwheel.testing.scripted import Reply, calls, says
 
-CODE = re.compile(r"\x1b\[(\??[0-9;]*)([a-zA-Z])|\x1b|[^\x1b]", re.DOTALL)
 FOREIGN = "OPENAI_API_KEY ANTHROPIC_API_KEY TURNWHEEL_MODEL TURNWHEEL_DEBUG NO_COLOR FORCE_COLOR VISUAL"
 
 
@@ -40,6 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (*FOREIGN.split(), "EDITOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TURNWHEEL_STORE", str(tmp_path / "state" / "sessions.db"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     here = tmp_path / "here"
     here.mkdir()
     (here / "README.md").write_text("# Demo\n", "utf-8")
@@ -163,56 +162,30 @@ def model() -> Iterator[Callable[..., str]]:
 
 @final
 class Paper:
-    """What a terminal of endless height shows, as far as it is told what to do here; it has *columns*."""
+    """What a terminal with *columns* and *rows* shows down to its cursor, and what has scrolled out of it."""
 
-    def __init__(self, columns: int) -> None:
-        self.columns = columns
-        self._rows: list[list[str]] = [[]]
-        self._row = 0
-        self._column = 0
-        self._rest = ""
+    def __init__(self, columns: int, rows: int = 50) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self._stream = pyte.Stream(self._screen)
+        self._above: list[str] = []
+        self.text = ""
 
     def write(self, text: str) -> None:
-        text, self._rest = self._rest + text, ""
-        for match in CODE.finditer(text):
-            if match[0] == "\x1b":  # the rest of the code has not come yet
-                self._rest = text[match.start() :]
-                return
-            if match[2]:
-                self._obey(match[1], match[2])
-            else:
-                self._show(match[0])
+        self._stream.feed(text)
+        self._look()
 
-    def _obey(self, number: str, code: str) -> None:
-        match code:
-            case "A":
-                self._row = max(0, self._row - int(number or 1))
-            case "C":
-                self._column = min(self.columns, self._column + int(number or 1))
-            case "J":
-                del self._rows[self._row + 1 :], self._rows[self._row][self._column :]
-            case "K":
-                self._rows[self._row] = []
-            case _:
-                pass  # colours, and modes that draw nothing
+    def resize(self, rows: int, columns: int) -> None:
+        self._screen.resize(rows, columns)
+        self._look()
 
-    def _show(self, char: str) -> None:
-        if char == "\r":
-            self._column = 0
-        elif char == "\n" or self._column + cell_len(char) > self.columns:
-            self._row += 1
-            self._column = self._column if char == "\n" else 0
-            if self._row == len(self._rows):
-                self._rows.append([])
-        if char >= " ":
-            row = self._rows[self._row]
-            row += [" "] * (self._column - len(row))
-            row[self._column : self._column + cell_len(char)] = [char, *[""] * (cell_len(char) - 1)]
-            self._column += cell_len(char)
-
-    @property
-    def text(self) -> str:
-        return "\n".join("".join(row).rstrip() for row in self._rows)
+    def _look(self) -> None:
+        scrolled, columns = self._screen.history.top, self._screen.columns
+        new = range(len(self._above), len(scrolled))
+        self._above += ["".join(scrolled[row][x].data for x in range(columns)).rstrip() for row in new]
+        shown = [row.rstrip() for row in self._screen.display]
+        while len(shown) > self._screen.cursor.y + 1 and not shown[-1]:
+            shown.pop()
+        self.text = "\n".join([*self._above, *shown])
 
 
 @final
@@ -280,12 +253,12 @@ class Terminal:
         while self._more(time.monotonic()):
             pass
         assert termios.tcgetattr(self._open[1]) == self._before
-        assert self.raw.count("\x1b[?25l") == self.raw.count("\x1b[?25h")  # the cursor is shown again
+        assert self.raw.rfind("\x1b[?25l") <= self.raw.rfind("\x1b[?25h")  # the cursor is shown again
         assert self.raw.rfind("\x1b[?2004h") <= self.raw.rfind("\x1b[?2004l")  # pastes are as they were
         return self.process.wait()
 
     def resize(self, rows: int, columns: int) -> None:
-        self.paper.columns = columns
+        self.paper.resize(rows, columns)
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def hang_up(self) -> None:

@@ -10,24 +10,19 @@ import pty
 import re
 import select
 import shlex
-import time
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import attrs
 import pytest
 from rich.cells import cell_len
-from rich.text import Text
 
 from turnwheel import Approve, ApproveAlways, Config, Deny, ModelSpec, Policy, Settings
 from turnwheel.apps.chat.commands import ParsedLine, PromptLine, parse_line
-from turnwheel.apps.chat.key_decoder import EditKey, KeyDecoder
-from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
 from turnwheel.apps.chat.questions import Questions, effective_decision
-from turnwheel.apps.chat.raw_input import Keyboard
 from turnwheel.apps.cli.build_settings import settings_for
 from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
@@ -37,9 +32,10 @@ from turnwheel.apps.cli.tables.run_table import branches, resolve_run as meant_r
 from turnwheel.apps.cli.tables.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, argument_rows, card
 from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary
+from turnwheel.apps.terminal.keyboard import Keyboard
 from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
-from turnwheel.apps.terminal.screen import Dock, Screen
+from turnwheel.apps.terminal.screen import Screen
 from turnwheel.apps.terminal.spend_format import money
 from turnwheel.effects.config import AutoAllow, Sandbox
 from turnwheel.effects.errors import ConfigError, UnknownRequest, UnknownRun
@@ -53,9 +49,6 @@ from turnwheel.engine.inspect.listing import Listed
 from turnwheel.engine.inspect.run_tree import RunInfo
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.states.rules.permission import RUN_AGAIN
-
-if TYPE_CHECKING:
-    from apps.conftest import Paper
 
 
 @pytest.fixture(autouse=True)
@@ -80,26 +73,6 @@ def before(tool: str, *, columns: int = 0, whole: bool = False, **arguments: obj
     return [row.replace(str(Path.cwd()), "HERE") for row in rows]
 
 
-def keys(data: bytes) -> list[EditKey | str]:
-    """What is read from *data*; one byte at a time, text comes in bits, keys do not."""
-    whole, one_by_one = list(KeyDecoder().feed(data)), KeyDecoder()
-    found = [key for byte in data for key in one_by_one.feed(bytes([byte]))]
-    assert [key for key in found if isinstance(key, EditKey)] == [
-        key for key in whole if isinstance(key, EditKey)
-    ]
-    assert "".join(map(text_of, found)) == "".join(map(text_of, whole))
-    return whole
-
-
-def text_of(key: EditKey | str) -> str:
-    return "" if isinstance(key, EditKey) else key
-
-
-def typed(text: str, *keys: EditKey | str) -> str:
-    made = line(text, *keys, before=("first", "second"))
-    return f"{made.text[: made.caret]}|{made.text[made.caret :]}"
-
-
 def means(text: str) -> ParsedLine:
     assert parse_line(text, asked=True) == parse_line(text, asked=False)
     return parse_line(text, asked=True)
@@ -113,12 +86,12 @@ def answers(text: str) -> ParsedLine:
 
 NAMES = (
     "rule hook priced_model thinking span meant_question short bill clean one_line first_lines essence gist "
-    "before age took decided keys typed laid_out means answers Verdict Outcome Key Approve ApproveAlways Deny"
+    "before age took decided means answers Verdict Outcome Approve ApproveAlways Deny"
 )
 PARTS: list[Callable[..., object]] = [
     *(rule, hook, priced_model, thinking, span, resolve_question, short, bill, clean, one_line, first_lines),
-    *(essence, outcome_summary, before, age, duration, decision_text, keys, typed, lay_out, means, answers),
-    *(Verdict, Outcome, EditKey, Approve, ApproveAlways, Deny),
+    *(essence, outcome_summary, before, age, duration, decision_text, means, answers),
+    *(Verdict, Outcome, Approve, ApproveAlways, Deny),
 ]
 FILE = Path(__file__).parent / "parts.txt"
 
@@ -139,48 +112,6 @@ def test_a_part_gives_what_is_written() -> None:
 def test_what_is_no_budget_to_think_is_told_what_is_one(text: str) -> None:
     with pytest.raises(ValueError, match="write one above 0, or off"):
         thinking(text)
-
-
-# A line that is typed
-
-
-def line(text: str = "", *keys: EditKey | str, before: tuple[str, ...] = ()) -> LineEditor:
-    made = LineEditor(list(before), iter(range(100)).__next__)
-    for key in (text, *keys):
-        if isinstance(key, EditKey):
-            made.press(key)
-        else:
-            made.put(key)
-    return made
-
-
-def test_a_line_that_was_sent_can_be_brought_back() -> None:
-    before: list[str] = []
-    for _ in range(2):
-        made = LineEditor(before, time.monotonic)
-        made.put("again")
-        assert made.take() == "again"
-        assert made.text == ""
-    assert before == ["again"]
-
-
-def test_a_line_knows_when_it_was_begun() -> None:
-    made = line("a", "b", before=("old",))
-    assert made.started == 0
-    made.clear()
-    made.put("c")
-    assert made.started == 1
-    made.press(EditKey.UP)
-    assert made.started == 2
-
-
-@pytest.mark.parametrize(("caret", "first"), [(0, 0), (40, 16), (20, 6)])
-def test_of_a_long_line_the_rows_around_the_caret_are_shown(caret: int, first: int) -> None:
-    text = "\n".join("abcdefghijklmnopqrstuvwx")
-    rows, row, _ = lay_out(text, min(caret, len(text)), 5)
-    assert len(rows) == MOST_ROWS
-    assert rows[0] == text.split("\n")[first]
-    assert rows[row] == text.split("\n")[first + row]
 
 
 # Questions that are open
@@ -399,7 +330,7 @@ def test_a_run_goes_by_how_its_id_begins_where_that_is_sure(name: str, run: str 
         meant_run(name, runs)
 
 
-# The dock
+# Rows below all text
 
 
 @final
@@ -410,40 +341,32 @@ class Tty(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("bits", "rows"),
-    [
-        (["one ", "two"], ["one two"]),
-        (["one\n", "two"], ["one", "two"]),
-        (["0123456789", "\nnext"], ["0123456789", "next"]),
-        (["0123456789", "", "\n", "next"], ["0123456789", "next"]),
-        (["0123456789", "next"], ["0123456789", "next"]),
-        (["0123456789", "\n\nnext"], ["0123456789", "", "next"]),
-        (["日本語日本", "語"], ["日本語日本", "語"]),
-        (["123456789", "日"], ["123456789", "日"]),
-        (["a\tb", "c"], ["a       bc"]),
-    ],
-)
-def test_what_is_written_above_a_dock_goes_on_where_it_was(
-    bits: list[str], rows: list[str], monkeypatch: pytest.MonkeyPatch, paper: type[Paper]
+@final
+class OneRow:
+    """A row below all text, which says when it is erased and drawn."""
+
+    def __init__(self, file: Tty) -> None:
+        self.file = file
+
+    def erase(self) -> None:
+        self.file.write("<erased>")
+
+    def draw(self) -> None:
+        self.file.write("<drawn>")
+
+
+def test_rows_below_the_text_are_erased_before_each_write_and_drawn_after_it(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "10")
     monkeypatch.setenv("TERM", "xterm")
     file = Tty()
-
-    def seen() -> list[str]:
-        sheet = paper(10)
-        sheet.write(file.getvalue().replace("\n", "\r\n"))
-        return sheet.text.splitlines()
-
     screen = Screen(file)
-    with screen.dock(lambda: Dock((Text("status"), Text("> typed")), 1, 7)):
-        for bit in bits:
-            screen.run_on(bit)
-        assert seen() == [*rows, "status", "> typed"]
-        screen.line("below")
-        assert seen() == [*rows, "below", "status", "> typed"]
-    assert seen() == [*rows, "below"]
+    with screen.above(OneRow(file)):
+        screen.line("one")
+        screen.run_on("two")
+    screen.line("three")
+    assert file.getvalue() == "<erased>one\n<drawn><erased>two\n<drawn>three\n"
 
 
 # The sandbox

@@ -21,7 +21,7 @@ from support.http_server import serving
 from support.patience import PATIENCE
 
 from turnwheel import Agent, Approve, ApproveAlways, Compaction, Deny, Session, Settings, tool
-from turnwheel.apps.chat.line_source import _split_lines  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
+from turnwheel.apps.chat.piped_lines import _split_lines  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
 from turnwheel.apps.cli.commands import turnwheel as cli
 from turnwheel.apps.stand_in.server import StandIn
 from turnwheel.effects import Effect

@@ -31,10 +31,10 @@ class Keyboard:
         """
         # As single keys: "ne", and the nothing that is left of a blank, are found in the text "yanes", too.
         keys = tuple(accepted)
-        with self.raw():
+        with self._raw():
             ask()
             while True:
-                pressed = (await self.read()).decode(errors="replace").strip().lower()
+                pressed = (await self._read()).decode(errors="replace").strip().lower()
                 if pressed in keys:
                     return pressed
 
@@ -43,12 +43,12 @@ class Keyboard:
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
         ask()
         try:
-            return (await self.read()).decode(errors="replace")
+            return (await self._read()).decode(errors="replace")
         except EOFError:
             return ""
 
     @contextlib.contextmanager
-    def raw(self) -> Generator[None]:
+    def _raw(self) -> Generator[None]:
         """Read keys one by one without echo; Ctrl-C is still a signal."""
         self._before = termios.tcgetattr(self._descriptor)
         tty.setcbreak(self._descriptor, termios.TCSAFLUSH)
@@ -57,25 +57,11 @@ class Keyboard:
         finally:
             self._as_before()
 
-    @contextlib.contextmanager
-    def lent(self) -> Generator[None]:
-        """Within `raw`: give the terminal, in its earlier mode, to another program."""
-        self._as_before()
-        try:
-            yield
-        finally:
-            self.raw_again()
-
-    def raw_again(self) -> None:
-        """Within `raw`: set the mode again after another program has changed it."""
-        with contextlib.suppress(termios.error):
-            tty.setcbreak(self._descriptor, termios.TCSADRAIN)
-
     def _as_before(self) -> None:
         with contextlib.suppress(termios.error):  # the terminal is closed
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
-    async def read(self) -> bytes:
+    async def _read(self) -> bytes:
         """The next input. Raises `EOFError` if the terminal is closed."""
         loop = asyncio.get_running_loop()
         ready = loop.create_future()

@@ -1,0 +1,178 @@
+"""
+Show a conversation above a prompt: finished blocks once, and what is in progress just above the prompt.
+
+An answer is shown block by block, as each is complete; the block in progress is plain text until then. A call
+at work is shown with the end of its output, and as one line with its result when it has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Final, final
+
+import attrs
+from rich.cells import cell_len
+from rich.text import Text
+
+from ...effects.notices import (
+    AnswerDropped,
+    AnswerKept,
+    CallSettled,
+    Notice,
+    ReasoningDelta,
+    RunEnded,
+    TextDelta,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+)
+from ..cli.option_types import short
+from ..terminal.call_summary import duration
+from ..terminal.sanitize import clean, one_line
+from ..terminal.screen import INDENT, Screen
+from ..terminal.terminal import Terminal
+from .markdown_blocks import MarkdownBlocks
+from .markdown_view import ChatMarkdown, thought
+
+OUTPUT_ROWS = 3
+"""Rows of a running tool's output that are shown."""
+
+KEPT_RESULTS = 100
+"""The latest results that can be shown in full; older ones are in the history."""
+
+PROSE_WIDTH = 120
+"""Columns of an answer at the most: longer rows are hard to read."""
+
+_ENDS_TEXT: Final = (TurnEnded, AnswerDropped, AnswerKept, RunEnded)
+"""Notices after which no more of an answer comes."""
+
+
+@final
+@attrs.define
+class _RunningCall:
+    """A call at work: since when, and the end of its output."""
+
+    since: float
+    output: str = ""
+
+
+@final
+class Transcript:
+    """
+    Shows notices on *screen*, by *face* except for text and running calls.
+
+    *redraw* draws the rows in progress again.
+    """
+
+    def __init__(self, screen: Screen, face: Terminal, redraw: Callable[[], None]) -> None:
+        self._screen = screen
+        self._face = face
+        self._redraw = redraw
+        self._blocks = MarkdownBlocks()
+        self._thinks = False
+        self._running: dict[str, _RunningCall] = {}
+        self._results: OrderedDict[str, CallSettled] = OrderedDict()
+
+    def notice(self, notice: Notice) -> None:
+        """Show *notice* if it matters to a person."""
+        match notice:
+            case TextDelta(text=text) | ReasoningDelta(text=text):
+                self._say(text, thinks=isinstance(notice, ReasoningDelta))
+            case ToolStarted():
+                self._face.remember(notice.call, notice.tool, notice.arguments)
+                self._running[notice.call] = _RunningCall(time.monotonic())
+            case ToolOutput(call=call, text=text) if call in self._running:
+                self._running[call].output = f"{self._running[call].output}\n{text}"[
+                    -_most_output(self._screen) :
+                ]
+            case _:
+                self._other(notice)
+        self._redraw()
+
+    def _other(self, notice: Notice) -> None:
+        if isinstance(notice, _ENDS_TEXT):
+            self.end_text()
+        if isinstance(notice, RunEnded):
+            self._running.clear()
+        if isinstance(notice, CallSettled):
+            self._running.pop(notice.call, None)
+            self._results[notice.call] = notice
+            while len(self._results) > KEPT_RESULTS:
+                self._results.popitem(last=False)
+        self._face.notice(notice)
+
+    # Text of the model
+
+    def _say(self, text: str, *, thinks: bool) -> None:
+        if thinks is not self._thinks:
+            self.end_text()
+            self._thinks = thinks
+        self._show(self._blocks.feed(clean(text)))
+
+    def end_text(self) -> None:
+        """Show what is left of an answer, which has ended."""
+        self._show(self._blocks.end())
+
+    def _show(self, blocks: list[str]) -> None:
+        for block in blocks:
+            self.answer(block, thinks=self._thinks)
+
+    def answer(self, markup: str, *, thinks: bool = False) -> None:
+        """Show a whole text of a model, and an empty line after it."""
+        self._screen.show(thought(markup) if thinks else ChatMarkdown(markup), PROSE_WIDTH)
+        self._screen.line()
+
+    # What is in progress
+
+    def live(self, width: int, rows: int) -> list[Text]:
+        """The text and the calls in progress, in at most so many *rows* of *width* columns."""
+        calls = [row for call in self._running for row in self._call_rows(call, width)]
+        shown = calls[-rows:]
+        room = rows - len(shown)
+        if room and (tail := self._blocks.tail(room * width)).strip():
+            style = "dim italic" if self._thinks else ""
+            shown = [*[Text(row, style=style) for row in _rows(tail, width)[-room:]], *shown]
+        return shown
+
+    def _call_rows(self, call: str, width: int) -> Iterator[Text]:
+        running = self._running[call]
+        head = self._face.named(call)
+        seconds = time.monotonic() - running.since
+        if seconds >= 1:
+            head.append(f"  {duration(int(seconds))}", "dim")
+        yield head
+        lines = [line for line in running.output.split("\n") if line.strip()]
+        for line in lines[-OUTPUT_ROWS:]:
+            yield Text(f"{INDENT}{INDENT}{one_line(line, width - 4)}", style="dim")
+
+    # Results
+
+    def result(self, name: str) -> CallSettled | None:
+        """The result of the call called *name*, or the last one if that is empty; None if it is not kept."""
+        for call, settled in reversed(self._results.items()):
+            if not name or name in {call, short(call)}:
+                return settled
+        return None
+
+
+def _most_output(screen: Screen) -> int:
+    """Characters of a running tool's output that can be needed for its rows."""
+    return 4 * OUTPUT_ROWS * screen.width
+
+
+def _rows(text: str, width: int) -> list[str]:
+    """*text* as a terminal of *width* columns wraps it."""
+    rows: list[str] = []
+    for line in text.expandtabs(4).split("\n"):
+        row, used = "", 0
+        for char in line:
+            cells = cell_len(char)
+            if used + cells > width:
+                rows.append(row)
+                row, used = "", 0
+            row += char
+            used += cells
+        rows.append(row)
+    return rows

@@ -1,0 +1,390 @@
+"""The parts of a chat, each on its own: blocks of Markdown, attachments, completions, history, the prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import random
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output.vt100 import Vt100_Output
+from rich.text import Text
+from support.patience import PATIENCE
+
+from turnwheel.apps.chat.attachments import attach, pasted_text
+from turnwheel.apps.chat.completion import ChatCompleter
+from turnwheel.apps.chat.history import MOST_LINES, ChatHistory
+from turnwheel.apps.chat.markdown_blocks import MOST_BLOCK_LINES, MarkdownBlocks
+from turnwheel.apps.chat.piped_lines import Typed
+from turnwheel.apps.chat.prompt import ChatPrompt
+from turnwheel.apps.terminal.approval_card import argument_problem, error_position
+from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.validators import MAX_ATTACHED
+
+if TYPE_CHECKING:
+    from apps.conftest import Paper
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0"
+
+
+# Markdown in blocks
+
+
+def blocks(text: str, *, size: int = 1) -> list[str]:
+    splitter, found = MarkdownBlocks(), list[str]()
+    for start in range(0, len(text), size):
+        found += splitter.feed(text[start : start + size])
+    return [*found, *splitter.end()]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("one\ntwo\n\nthree", ["one\ntwo", "three"]),
+        ("# Head\ntext", ["# Head", "text"]),
+        ("text\n## Head", ["text", "## Head"]),
+        ("- a\n\n- b\n\ntext", ["- a\n\n- b", "text"]),
+        ("1. a\n\n   more\n2. b", ["1. a\n\n   more\n2. b"]),
+        ("```py\na\n\n# b\n```\ntext", ["```py\na\n\n# b\n```", "text"]),
+        ("text\n~~~~\n```\n~~~\n~~~~~\n", ["text", "~~~~\n```\n~~~\n~~~~~"]),
+        ("```\nnot closed", ["```\nnot closed"]),
+        ("| a |\n|---|\n| 1 |\n\nend", ["| a |\n|---|\n| 1 |", "end"]),
+        ("`a` and ```b```", ["`a` and ```b```"]),
+        ("\n\n\n", []),
+    ],
+)
+def test_markdown_is_split_into_blocks_however_it_arrives(text: str, parts: list[str]) -> None:
+    assert [blocks(text, size=size) for size in (1, 2, 3, 1_000)] == [parts] * 4
+
+
+def test_a_block_that_never_ends_is_handed_out_in_parts() -> None:
+    lines = [f"line {number}" for number in range(1_000)]
+    parts = blocks("\n".join(["```py", *lines]), size=50)
+    assert all(part.startswith("```py\n") for part in parts)
+    assert all(part.endswith("\n```") for part in parts[:-1])
+    assert [line for part in parts for line in part.split("\n") if line.startswith("line")] == lines
+    assert max(part.count("\n") for part in parts) <= MOST_BLOCK_LINES + 2
+    assert len(blocks("\n".join(lines))) == 1_000 // MOST_BLOCK_LINES
+
+
+def test_no_text_is_lost_by_splitting() -> None:
+    chance = random.Random(7)
+    pieces = ["```", "~~~", "- a", "1. b", "text", "", "  in", "# h", "| a |", "\t"]
+    for _ in range(200):
+        lines = [chance.choice(pieces) for _ in range(chance.randrange(30))]
+        found = "\n".join(blocks("\n".join(lines))).split("\n")
+        assert [line for line in found if line.strip()] == [line for line in lines if line.strip()]
+
+
+def test_the_end_of_the_block_in_progress_is_known() -> None:
+    splitter = MarkdownBlocks()
+    splitter.feed("done\n\none\ntwo\nthr")
+    splitter.feed("ee")
+    assert splitter.tail(1_000) == "one\ntwo\nthree"
+    assert splitter.tail(7) == "o\nthree"
+
+
+# Attachments
+
+
+def test_a_named_text_file_goes_into_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n", "utf-8")
+    (tmp_path / "b c.txt").write_text("three", "utf-8")
+    found = attach('compare @a.txt, @a.txt and @"b c.txt".', tmp_path)
+    assert found.text == (
+        'compare @a.txt, @a.txt and @"b c.txt".\n\n<file path="a.txt">\none\ntwo\n</file>\n\n'
+        '<file path="b c.txt">\nthree\n</file>'
+    )
+    assert (found.files, found.missing) == ((), ())
+
+
+def test_a_named_picture_goes_beside_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    found = attach("what is in @a.png?", tmp_path)
+    assert found.text == "what is in @a.png?"
+    assert [(file.name, file.media_type, file.data) for file in found.files] == [("a.png", "image/png", PNG)]
+
+
+def test_a_word_that_names_no_file_stays_in_the_prompt(tmp_path: Path) -> None:
+    found = attach("ask @ann or me@b.c about @x/y.txt and @gone.md", tmp_path)
+    assert (found.text, found.files) == ("ask @ann or me@b.c about @x/y.txt and @gone.md", ())
+    assert found.missing == ("x/y.txt", "gone.md")
+
+
+def test_a_file_that_no_model_takes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"\0\1")
+    with pytest.raises(ConfigError, match=r"cannot attach 'a.bin': it is a binary file; attach text"):
+        attach("@a.bin", tmp_path)
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(MAX_ATTACHED + 1)
+    with pytest.raises(
+        ConfigError, match=r"cannot attach 'big': it has 20,000,001 bytes; at most 20,000,000"
+    ):
+        attach("@big", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pasted", "inserted"),
+    [
+        ("a.png", "@a.png "),
+        ("'a b.png'", '@"a b.png" '),
+        ("a\\ b.png\n", '@"a b.png" '),
+        ("file://TMP/a%20b.png", '@"TMP/a b.png" '),
+        ("TMP/a.png", "@TMP/a.png "),
+        ("gone.png", "gone.png"),
+        ("a.txt", "a.txt"),
+        ("it's a.png", "it's a.png"),
+        ("one\ntwo", "one\ntwo"),
+    ],
+)
+def test_the_pasted_path_of_a_picture_becomes_an_attachment(
+    pasted: str, inserted: str, tmp_path: Path
+) -> None:
+    for name in ("a.png", "a b.png", "a.txt"):
+        (tmp_path / name).touch()
+    there = str(tmp_path)
+    assert pasted_text(pasted.replace("TMP", there), tmp_path) == inserted.replace("TMP", there)
+
+
+# Completions
+
+
+@final
+class Choices:
+    """What a session offers."""
+
+    def models(self) -> Iterable[tuple[str, str]]:
+        return [("openai:gpt-5", ""), ("openai:gpt-5-mini", "")]
+
+    def modes(self) -> Iterable[tuple[str, str]]:
+        return [("plan", "only reads")]
+
+    def calls(self) -> Iterable[tuple[str, str]]:
+        return [("7", "bash"), ("3", "read")]
+
+    def open_calls(self) -> Iterable[tuple[str, str]]:
+        return []
+
+    async def sessions(self) -> Iterable[tuple[str, str]]:
+        return [("s1", "'a title'"), ("s2", "")]
+
+
+async def completed(text: str, cwd: Path) -> list[str]:
+    """*text* with each of its completions in place."""
+    document, found = Document(text), list[str]()
+    async for one in ChatCompleter(Choices(), cwd).get_completions_async(document, CompleteEvent()):
+        found.append(text[: len(text) + one.start_position] + one.text)
+    return found
+
+
+async def test_commands_and_their_arguments_are_completed(tmp_path: Path) -> None:
+    assert await completed("/mo", tmp_path) == ["/model", "/mode"]
+    assert await completed("/model openai:gpt-5-", tmp_path) == ["/model openai:gpt-5-mini"]
+    assert await completed("/mode ", tmp_path) == ["/mode plan"]
+    assert await completed("/why ", tmp_path) == ["/why 7", "/why 3"]
+    assert await completed("/sessions s", tmp_path) == ["/sessions s1", "/sessions s2"]
+    assert await completed("/fly ", tmp_path) == []
+    assert await completed("text", tmp_path) == []
+
+
+async def test_paths_are_completed_after_an_at_sign(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for name in ("docs/a.md", "docs/b c.md", "d.txt", ".hidden", "odd\x1b"):
+        (tmp_path / name).touch()
+    assert await completed("read @d", tmp_path) == ["read @d.txt", "read @docs/"]
+    assert await completed("read @docs/", tmp_path) == ["read @docs/a.md", 'read @"docs/b c.md"']
+    assert await completed('read @"docs/b', tmp_path) == ['read @"docs/b c.md"']
+    assert await completed("@.h", tmp_path) == ["@.hidden"]
+    assert await completed("@o", tmp_path) == []
+    assert await completed("@gone/x", tmp_path) == []
+    assert await completed("me@d", tmp_path) == []
+
+
+# History
+
+
+async def loaded(history: ChatHistory) -> list[str]:
+    return [line async for line in history.load()]
+
+
+async def test_lines_of_earlier_chats_come_back_newest_first(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "chat_history"
+    history = ChatHistory(file)
+    for line in ("one", "two\nrows"):
+        history.append_string(line)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert await loaded(ChatHistory(file, ["before", "one"])) == ["before", "two\nrows", "one"]
+
+
+async def test_a_history_that_cannot_be_kept_ends_no_chat(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    history = ChatHistory(tmp_path / "file" / "below")
+    history.append_string("one")
+    assert await loaded(ChatHistory(tmp_path / "file" / "below", ["mine"])) == ["mine"]
+    (tmp_path / "odd").write_bytes(b'"one"\n\xff\n[1]\n"two"\n')
+    assert await loaded(ChatHistory(tmp_path / "odd")) == ["two", "one"]
+    assert await loaded(ChatHistory(None)) == []
+
+
+async def test_a_history_does_not_grow_without_end(tmp_path: Path) -> None:
+    file = tmp_path / "chat_history"
+    file.write_text("".join(f'"{number}"\n' for number in range(2 * MOST_LINES + 1)), "utf-8")
+    assert len(await loaded(ChatHistory(file))) == MOST_LINES
+    assert len(file.read_text("utf-8").splitlines()) == MOST_LINES
+
+
+# The prompt
+
+
+@final
+class Around:
+    """What stands around a prompt, and what its keys did."""
+
+    def __init__(self) -> None:
+        self.pressed: list[str] = []
+
+    def live(self, width: int, rows: int) -> list[Text]:
+        return [Text(f"live {width} {rows}", style="bold red")]
+
+    def status(self) -> Text | None:
+        return Text("status")
+
+    def bottom(self, width: int) -> Text:
+        return Text("bottom"[:width])
+
+    def escaped(self) -> None:
+        self.pressed.append("escape")
+
+    def ctrl_c(self) -> None:
+        self.pressed.append("ctrl-c")
+
+    def remembers(self, text: str) -> bool:
+        return text != "secret"
+
+    def pasted(self, text: str) -> str:
+        return f"<{text}>"
+
+
+@final
+class At:
+    """A prompt, and the keys that reach it."""
+
+    def __init__(self, prompt: ChatPrompt, keys: PipeInput, around: Around, file: io.StringIO) -> None:
+        self.prompt, self.keys, self.around, self.file = prompt, keys, around, file
+        self._lines: AsyncGenerator[Typed, None] = prompt.read()
+
+    async def line(self, keys: str) -> str:
+        """The line that comes of *keys*."""
+        self.keys.send_text(keys)
+        async with asyncio.timeout(PATIENCE):
+            return (await anext(self._lines)).text
+
+    async def ends(self, keys: str) -> bool:
+        self.keys.send_text(keys)
+        return await anext(self._lines, None) is None
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110  # the prompt tells nobody what its keys did
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def at_prompt(tmp_path: Path, *before: str) -> AsyncGenerator[At, None]:
+    """A prompt with lines from *before*, in a terminal of 80 columns and 24 rows."""
+    with create_pipe_input() as keys:
+        around, file = Around(), io.StringIO()
+        output = Vt100_Output(file, lambda: Size(24, 80), "xterm", enable_cpr=False)
+        prompt = ChatPrompt(
+            around,
+            completer=ChatCompleter(Choices(), tmp_path),
+            history=ChatHistory(tmp_path / "history", before),
+            keys=keys,
+            output=output,
+        )
+        here = At(prompt, keys, around, file)
+        yield here
+        assert await here.ends("\x04")
+
+
+async def test_lines_are_edited_as_in_a_shell(tmp_path: Path) -> None:
+    async with at_prompt(tmp_path) as here:
+        assert await here.line("abc\x1b[Dx\r") == "abxc"
+        assert await here.line("one two\x17three\r") == "one three"
+        assert await here.line("one\x1b\rtwo\nthree\r") == "one\ntwo\nthree"
+        assert await here.line("gone\x15\x1b[200~a\r\nb\x1b[201~!\r") == "<a\nb>!"
+        assert await here.line("gone\x01\x0b\r  \rkept\r") == "kept"
+
+
+async def test_earlier_lines_come_back_by_arrow_and_by_search(tmp_path: Path) -> None:
+    async with at_prompt(tmp_path, "first thing", "second") as here:
+        assert await here.line("new\r") == "new"
+        assert await here.line("secret\r") == "secret"
+        here.keys.send_text("\x1b[A")
+        await until(lambda: here.prompt.text == "new")
+        assert await here.line("\r") == "new"
+        here.keys.send_text("\x12fir")
+        await until(lambda: "st thing" in here.file.getvalue())
+        assert await here.line("\r\r") == "first thing"
+
+
+async def test_tab_completes(tmp_path: Path) -> None:
+    async with at_prompt(tmp_path) as here:
+        assert await here.line("one\r") == "one"
+        here.keys.send_text("/thi\t")
+        await until(lambda: here.prompt.text == "/think")
+        assert await here.line(" off\r") == "/think off"
+
+
+async def test_escape_and_ctrl_c_are_told_and_ctrl_o_shows_a_result(tmp_path: Path) -> None:
+    async with at_prompt(tmp_path) as here:
+        assert await here.line("kept\x0f") == "/show"
+        assert await here.line("\x15 7\x0f") == "/show 7"
+        assert await here.line("\x03a\r") == "a"
+        here.keys.send_text("\x1b")
+        await until(lambda: here.around.pressed == ["ctrl-c", "escape"])
+
+
+async def test_rows_stand_around_the_line(tmp_path: Path, paper: type[Paper]) -> None:
+    async with at_prompt(tmp_path) as here:
+        assert await here.line("one\r") == "one"
+        here.keys.send_text("half \x1b[200~\x9b2J\x1b[201~")
+        sheet = paper(80, 24)
+        await until(lambda: "<" in here.prompt.text)
+        here.prompt.draw()
+        await until(lambda: "2J>" in here.file.getvalue())
+        sheet.write(here.file.getvalue())
+        assert sheet.text.splitlines() == ["live 79 12", "status", "> half <<9b>2J>", "bottom"]
+        assert await here.line("\r") == "half <\x9b2J>"
+
+
+# Edited arguments
+
+
+def test_broken_arguments_say_where_they_break() -> None:
+    broken = '{"path": "a.txt",\n "content" "x"}'
+    assert argument_problem("write", broken, {}) == (
+        "not a JSON object: expecting ':' delimiter at line 2, column 12, before '\"x\"}'"
+    )
+    assert error_position(broken) == broken.index('"x"')
+    assert argument_problem("write", "[1]", {}) == "not a JSON object: got [1]"
+    assert error_position("[1]") is None
+    assert argument_problem("write", "{}", {}) == ""
+
+
+# The environment of the tests
+
+
+def test_no_chat_of_the_tests_writes_into_the_state_of_the_person(folder: Path) -> None:
+    assert os.environ["XDG_STATE_HOME"] == str(folder.parent / "state")
