@@ -333,6 +333,7 @@ class ChatPrompt:
                 parts.append(("", "\n"))
             line = row.copy()
             line.no_wrap, line.end = True, ""
+            line.stylize_before(row.style)
             parts += [
                 (_style(segment.style), segment.text)
                 for segment in line.render(self._console)

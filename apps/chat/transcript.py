@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, final
 
 import attrs
@@ -19,6 +20,7 @@ from rich.text import Text
 from ...effects.notices import (
     AnswerDropped,
     AnswerKept,
+    ApprovalRequested,
     CallSettled,
     Notice,
     ReasoningDelta,
@@ -29,7 +31,8 @@ from ...effects.notices import (
     TurnEnded,
 )
 from ..cli.option_types import short
-from ..terminal.call_summary import duration
+from ..terminal.approval_card import part_rows
+from ..terminal.call_summary import change_preview, duration
 from ..terminal.sanitize import clean, one_line
 from ..terminal.screen import INDENT, Screen
 from ..terminal.terminal import Terminal
@@ -44,6 +47,9 @@ KEPT_RESULTS = 100
 
 PROSE_WIDTH = 120
 """Columns of an answer at the most: longer rows are hard to read."""
+
+SHOW_HINT = "not shown"
+"""Stands behind a cut in a change that was made."""
 
 _ENDS_TEXT: Final = (TurnEnded, AnswerDropped, AnswerKept, RunEnded)
 """Notices after which no more of an answer comes."""
@@ -63,13 +69,14 @@ class Transcript:
     """
     Shows notices on *screen*, by *face* except for text and running calls.
 
-    *redraw* draws the rows in progress again.
+    *redraw* draws the rows in progress again. The paths of built-in tools begin in *cwd*.
     """
 
-    def __init__(self, screen: Screen, face: Terminal, redraw: Callable[[], None]) -> None:
+    def __init__(self, screen: Screen, face: Terminal, redraw: Callable[[], None], cwd: Path) -> None:
         self._screen = screen
         self._face = face
         self._redraw = redraw
+        self._cwd = cwd
         self._blocks = MarkdownBlocks()
         self._thinks = False
         self._running: dict[str, _RunningCall] = {}
@@ -83,6 +90,9 @@ class Transcript:
             case ToolStarted():
                 self._face.remember(notice.call, notice.tool, notice.arguments)
                 self._running[notice.call] = _RunningCall(time.monotonic())
+            case ApprovalRequested(call=call):
+                self._face.forget_change(call)
+                self._other(notice)
             case ToolOutput(call=call, text=text) if call in self._running:
                 self._running[call].output = f"{self._running[call].output}\n{text}"[
                     -_most_output(self._screen) :
@@ -94,6 +104,8 @@ class Transcript:
     def _other(self, notice: Notice) -> None:
         if isinstance(notice, _ENDS_TEXT):
             self.end_text()
+        if isinstance(notice, TurnEnded):
+            self._remember_changes(notice)
         if isinstance(notice, RunEnded):
             self._running.clear()
         if isinstance(notice, CallSettled):
@@ -102,6 +114,14 @@ class Transcript:
             while len(self._results) > KEPT_RESULTS:
                 self._results.popitem(last=False)
         self._face.notice(notice)
+
+    def _remember_changes(self, turn: TurnEnded) -> None:
+        # Before a call runs, since the file is what the change is shown against.
+        for call in turn.calls:
+            part = change_preview(call.name, call.arguments, self._cwd)
+            if part is not None:
+                rows = part_rows(part, self._screen.width, SHOW_HINT, whole=False)
+                self._face.remember_change(call.id, [*rows])
 
     # Text of the model
 

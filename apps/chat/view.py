@@ -99,7 +99,7 @@ class ChatFace:
         self.editing = None
         self._next_model, self._next_mode = "", None
         if self.typed:
-            self._transcript = Transcript(self.out, self._face, self.redraw)
+            self._transcript = Transcript(self.out, self._face, self.redraw, self._cwd)
         machine = workspace.session.machine
         if self._json is None:
             self._face.begin(workspace.model, workspace.session.id, workspace.about)
@@ -295,7 +295,7 @@ class ChatFace:
         """The last row: model, mode, context, cost and waiting prompts, in *width* columns."""
         waiting = len(self._session.queue)
         parts = [
-            self._work.model if not self._next_model else self._next_model,
+            self._next_model or self._work.model.removesuffix(" (no model, no key)"),
             f"mode {self.mode}",
             f"context {self._context()}",
             money(self._session.spent),

@@ -20,6 +20,7 @@ from ...states.rules.permission import RUN_AGAIN
 from ...states.rules.schema import arguments_of
 from ..cli.option_types import short
 from .call_summary import LEADS_TO, PREVIEWED, PreviewPart, number, preview
+from .diff_view import PreviewLine, numbered
 from .sanitize import clean, exact, one_line
 from .screen import INDENT
 
@@ -114,7 +115,7 @@ def card(  # each says how much is shown
     lines = [
         row
         for part in preview(question.tool, question.arguments, cwd, headed=bool(about))
-        for row in _rows(part, width, more, whole=whole)
+        for row in part_rows(part, width, more, whole=whole)
     ]
     if question.again:
         lines.append(Text(f"{INDENT}{one_line(RUN_AGAIN.detail, width - len(INDENT))}", style="yellow"))
@@ -123,8 +124,8 @@ def card(  # each says how much is shown
 
 def argument_rows(arguments: str, width: int) -> list[Text]:
     """*arguments* on one line, wrapped as in a card: a terminal would begin a row with any part of it."""
-    part = PreviewPart((("", f"now: {exact(on_one_line(arguments))}"),))
-    return [*_rows(part, width, "", whole=True)]
+    part = PreviewPart((PreviewLine("", f"now: {exact(on_one_line(arguments))}"),))
+    return [*part_rows(part, width, "", whole=True)]
 
 
 def _heading(question: Question, room: int) -> str:
@@ -134,20 +135,22 @@ def _heading(question: Question, room: int) -> str:
     return str(path) if question.tool in PREVIEWED and plain and cell_len(str(path)) <= room else ""
 
 
-def _rows(part: PreviewPart, width: int, more: str, *, whole: bool) -> Iterator[Text]:
+def part_rows(part: PreviewPart, width: int, more: str, *, whole: bool) -> Iterator[Text]:
     """The lines of *part* on a screen of *width* columns; how much is not shown stands below them."""
-    count, width = 0, max(MIN_COLUMNS, width - len(INDENT) - 2)
-    for at, (sign, text) in enumerate(part.lines):
-        shown = 0
-        for row in _wrapped(text, width):
+    count = 0
+    for at, (gutter, line) in enumerate(numbered(part.lines)):
+        shown, room = 0, max(MIN_COLUMNS, width - len(INDENT) - len(gutter) - 2)
+        for row in _wrapped(line.text, room):
             if count == part.rows and not whole:
-                rest = [number(len(text) - shown, "more character")] if shown else []
+                rest = [number(len(line.text) - shown, "more character")] if shown else []
                 lines = len(part.lines) - at - bool(shown)
                 rest += [number(lines, "more line")] if lines else []
                 yield Text(f"{INDENT}  ... {', '.join(rest)}{f' ({more})' if more else ''}", style="dim")
                 return
-            mark = WRAPPED if shown else sign
-            yield Text(f"{INDENT}{mark:1} {row}", style=PREVIEW_STYLES.get(sign, ""))
+            before = " " * len(gutter) if shown else gutter
+            mark = WRAPPED if shown else line.sign
+            style = PREVIEW_STYLES.get(line.sign, "")
+            yield Text.assemble(INDENT, (before, "dim"), (f"{mark:1} {row}", style))
             shown += len(row)
             count += 1
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping, Set as AbstractSet
-from itertools import islice
 from pathlib import Path
 from typing import final
 
@@ -14,11 +12,8 @@ import attrs
 
 from ...effects.messages import Outcome
 from ...states.rules.schema import arguments_of
-from .sanitize import (
-    CUT,
-    exact,
-    one_line,
-)
+from .diff_view import SAME, PreviewLine, file_change
+from .sanitize import exact, one_line
 
 MINUTE = 60
 
@@ -27,9 +22,6 @@ PREVIEW = 24
 
 COMMAND = 60
 """Lines shown of a command: more, since a person should not approve an unseen one."""
-
-MAX_DIFFED = 200_000
-"""Bytes of a file up to which a change is shown as a diff."""
 
 ESSENTIAL = {
     "read": ("path",),
@@ -59,18 +51,10 @@ CHANGE = (("-", "old"), ("+", "new"))
 LONGEST_PATH = 4_096
 """Characters of a path that is shown whole: a system takes no longer one."""
 
-LEADS_TO, FURTHER = "=", "|"
+LEADS_TO, FURTHER = "=", SAME
 """The sign of the place that a path leads to, and that of a text that goes on after a line end."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-
-Line = tuple[str, str]
-"""
-A line of a preview: its sign and its text.
-
-The sign is the card's own: without one, a line is a field or a remark. A text never has a line without a sign
-but its first one, so it can forge neither.
-"""
 
 
 @final
@@ -78,7 +62,7 @@ but its first one, so it can forge neither.
 class PreviewPart:
     """A part of a preview: its *lines*, and how many rows of a screen are shown of it; None for all."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[PreviewLine, ...]
     rows: int | None = None
 
 
@@ -137,24 +121,36 @@ def preview(tool: str, arguments: str, cwd: Path | None, *, headed: bool = False
     """
     values = arguments_of(arguments) or {}
     path = [] if headed else _fields(values, {"path"} & values.keys())
-    path += [PreviewPart(((LEADS_TO, real),), _rows_of_path(real)) for real in _real_path(tool, values, cwd)]
+    path += [_leads_to(real) for real in _real_path(tool, values, cwd)]
     if tool == "bash" and "command" in values:
         command = _listed("$", plain(values["command"]), COMMAND)
         return [command, *_fields(values, values.keys() - {"command"})]
+    change = _changes(tool, values, cwd)
     if tool == "edit" and {"old", "new"} <= values.keys():
-        change = [_listed(sign, plain(values[name]), PREVIEW // 2) for sign, name in CHANGE]
+        change = change or [_listed(sign, plain(values[name]), PREVIEW // 2) for sign, name in CHANGE]
         return [*path, *change, *_fields(values, values.keys() - {"path", "old", "new"})]
     if tool == "write" and "content" in values:
-        written = _written(plain(values.get("path", "")), plain(values["content"]), cwd)
-        return [*path, written, *_fields(values, values.keys() - {"path", "content"})]
+        change = change or [_listed("+", plain(values["content"]), PREVIEW)]
+        return [*path, *change, *_fields(values, values.keys() - {"path", "content"})]
     if not values and arguments.strip() not in {"", "{}"}:
         return [_listed(FURTHER, arguments, PREVIEW)]
     return [*path, *_fields(values, values.keys() - {"path"})]
 
 
+def _changes(tool: str, values: Mapping[str, object], cwd: Path | None) -> list[PreviewPart]:
+    """The change of a file that a call makes, if it is known."""
+    lines = file_change(tool, values, cwd)
+    return [] if lines is None else [PreviewPart(tuple(lines), PREVIEW)]
+
+
+def change_preview(tool: str, arguments: str, cwd: Path | None) -> PreviewPart | None:
+    """The change of a file that a call of *tool* makes; None where it makes none, or it is not known."""
+    return next(iter(_changes(tool, arguments_of(arguments) or {}, cwd)), None)
+
+
 def _listed(sign: str, text: str, limit: int) -> PreviewPart:
     lines = exact(text.removesuffix("\n")).split("\n") if text else []
-    return PreviewPart(tuple([(sign, line) for line in lines]), limit)
+    return PreviewPart(tuple([PreviewLine(sign, line) for line in lines]), limit)
 
 
 def _fields(values: Mapping[str, object], names: AbstractSet[str]) -> list[PreviewPart]:
@@ -169,11 +165,15 @@ def _field(name: str, value: str) -> PreviewPart:
         value = value.replace("\t", r"\x09")
     first, *more = exact(f"{label}: {value}").split("\n")
     rows = _rows_of_path(value) if name == "path" else PREVIEW
-    return PreviewPart((("", first), *[(FURTHER, line) for line in more]), rows)
+    return PreviewPart((PreviewLine("", first), *[PreviewLine(FURTHER, line) for line in more]), rows)
 
 
 def _rows_of_path(path: str) -> int | None:
     return None if len(path) <= LONGEST_PATH else PREVIEW
+
+
+def _leads_to(real: str) -> PreviewPart:
+    return PreviewPart((PreviewLine(LEADS_TO, real),), _rows_of_path(real))
 
 
 def _real_path(tool: str, values: Mapping[str, object], cwd: Path | None) -> list[str]:
@@ -186,36 +186,6 @@ def _real_path(tool: str, values: Mapping[str, object], cwd: Path | None) -> lis
     except (OSError, ValueError, RuntimeError):  # the call will fail of it
         return []
     return [] if real == path else [exact(real.replace("\n", r"\x0a").replace("\t", r"\x09"))]
-
-
-def _written(path: str, content: str, cwd: Path | None) -> PreviewPart:
-    """The changed lines of an existing file, or the lines of a new one."""
-    before = None if cwd is None else _text(path, cwd)
-    if before is None:
-        return _listed("+", content, PREVIEW)
-    changes = difflib.unified_diff(before.split("\n"), content.split("\n"), n=1, lineterm="")
-    # The first two lines name the files.
-    lines: list[Line] = [
-        ("", CUT) if line[0] == "@" else (line[0].replace(" ", FURTHER), exact(line[1:]))
-        for line in islice(changes, 2, None)
-    ]
-    if not lines:
-        return PreviewPart((("", "nothing changes"),))
-    if lines[0] == ("", CUT):
-        del lines[0]
-    return PreviewPart(tuple(lines), PREVIEW)
-
-
-def _text(path: str, cwd: Path) -> str | None:
-    """The text of the file at *path*, if it is below *cwd*, small and text."""
-    try:
-        real = (cwd / path).resolve()
-        # The model chose the path: do not read a file elsewhere, or a link to one, for a preview.
-        if not real.is_relative_to(cwd.resolve()) or not real.is_file() or real.stat().st_size > MAX_DIFFED:
-            return None
-        return real.read_text("utf-8")
-    except (OSError, ValueError, RuntimeError):
-        return None
 
 
 def duration(seconds: float) -> str:

@@ -150,14 +150,20 @@ class Screen:
     def show(self, block: RenderableType, most: int) -> None:
         """
         Write *block*, such as Markdown or a table, in rows of at most *most* columns; each text is cleaned.
+
+        Blank rows at its beginning and its end are left out.
         """
         options = self._console.options.update(width=min(self.width, most), height=None)
-        rows = self._console.render_lines(block, options, pad=False)
+        rows = [_row_text(row) for row in self._console.render_lines(block, options, pad=False)]
+        while rows and not rows[0].plain:
+            del rows[0]
+        while rows and not rows[-1].plain:
+            del rows[-1]
         self._stop_live()
         with self._above():
             self._end_line()
             for row in rows:
-                self._console.print(_row_text(row))
+                self._console.print(row)
 
     def run_on(self, text: str, style: str = "") -> None:
         """Write *text* directly after the last text."""

@@ -97,6 +97,7 @@ class Terminal:
         self._mail = mail or (lambda _: None)
         self._calls: dict[str, _ShownCall] = {}
         self._questions: dict[str, str] = {}
+        self._changes: dict[str, list[Text]] = {}
         self._at_work: dict[str, str] = {}
         self._latest = ""
         self._children = ChildrenView(screen)
@@ -117,6 +118,14 @@ class Terminal:
     def remember_question(self, question: AskApproval) -> None:
         """Remember the call of a question, for the line of its answer."""
         self._questions[question.id] = question.call
+
+    def remember_change(self, call: str, rows: list[Text]) -> None:
+        """Remember the change of a file that a call makes, to show below its result if it succeeds."""
+        self._changes[call] = rows
+
+    def forget_change(self, call: str) -> None:
+        """Do not show the change that a call makes: a person has seen it in a question."""
+        self._changes.pop(call, None)
 
     def hold(self) -> None:
         """Keep notices back until `release`."""
@@ -252,6 +261,9 @@ class Terminal:
         style = "dim" if notice.outcome is Outcome.OK else "red"
         elbow = f"{INDENT}{self.screen.elbow} "
         self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")))
+        change = self._changes.pop(notice.call, [])
+        if notice.outcome is Outcome.OK:
+            self.screen.lines(*change)
         for text, looks in self._children.end_lines(notice.call):
             self.screen.line(text, looks)
         self.screen.line()
