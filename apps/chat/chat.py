@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import termios
-from collections.abc import Generator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
@@ -37,10 +37,11 @@ from .actions import LineActions, Then
 from .attachments import pasted_text
 from .commands import is_answer
 from .lookups import Lookups
-from .piped_lines import Lines, PipedLines
+from .piped_lines import PipedLines, Typed
 from .view import ChatFace
 
 if TYPE_CHECKING:
+    from .completion import ChatCompleter
     from .prompt import ChatPrompt
 
 POLL_SECONDS = 0.5
@@ -65,6 +66,9 @@ class ChatCommand:
         self.signals = Signals(self.ctrl_c if self.face.typed else None, self._say)
         self.code = Exit.ENDED
         self._prompt: ChatPrompt | None = None
+        self._completer: ChatCompleter | None = None
+        self._lines: AsyncGenerator[Typed, None] | None = None
+        self._open = AsyncExitStack()
         self._reading: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -79,11 +83,15 @@ class ChatCommand:
             return await self.signals.guard(self._do)
 
     async def _do(self) -> Exit:
+        async with AsyncExitStack() as stack:
+            self._open = stack
+            return await self._in_sessions()
+
+    async def _in_sessions(self) -> Exit:
+        """Chat in one session after the other, as the person goes to them; returns the last exit code."""
         code = await self._in_session()
         while self._next is not None:
             before, self.options, self._next = self.options, self._next, None
-            if self.options.resume is None and self._prompt is not None:
-                self._prompt.clear_screen()
             try:
                 code = await self._in_session()
             except CallerError as error:
@@ -100,6 +108,8 @@ class ChatCommand:
         self._reading = None
         async with open_workspace(self.options, performers, pace) as workspace:
             await apply_choices(self.options, workspace)
+            if self._prompt is not None and self.options.resume is None:
+                self._prompt.clear_screen()
             self.face.begin(workspace)
             self.signals.interrupts(workspace.session)
             try:
@@ -120,20 +130,24 @@ class ChatCommand:
     async def _talk(self, workspace: Workspace) -> None:
         """Read and work until the person leaves, then end both tasks."""
         lookups = Lookups(workspace, self.face, self.options.base_url)
-        lines: Lines = PipedLines(sys.stdin.fileno())
-        with ExitStack() as stack:
-            if self.face.typed:
-                lines = self._prompt = self._new_prompt(workspace, lookups)
-                stack.enter_context(self.face.attach(self._prompt))
-            acts = LineActions(
-                workspace, self.face, self._prompt, lookups, base_url=self.options.base_url, away=self._away
-            )
-            self._reading = asyncio.ensure_future(self._read(lines, acts))
-            self._working = asyncio.ensure_future(self._work(workspace))
-            try:
-                await self._wait_until_left(self._reading, self._working, workspace)
-            finally:
-                await _cancel_all(self._reading, self._working)
+        if self._lines is None:
+            source = self._prompt = self._new_prompt(workspace, lookups) if self.face.typed else None
+            lines = (source or PipedLines(sys.stdin.fileno())).read()
+            # Over all sessions, since a person may type while the next one is opened.
+            self._lines = await self._open.enter_async_context(aclosing(lines))
+            if self._prompt is not None:
+                self._open.enter_context(self.face.attach(self._prompt))
+        if self._completer is not None:
+            self._completer.choices = lookups
+        acts = LineActions(
+            workspace, self.face, self._prompt, lookups, base_url=self.options.base_url, away=self._away
+        )
+        self._reading = asyncio.ensure_future(self._read(self._lines, acts))
+        self._working = asyncio.ensure_future(self._work(workspace))
+        try:
+            await self._wait_until_left(self._reading, self._working, workspace)
+        finally:
+            await _cancel_all(self._reading, self._working)
 
     def _new_prompt(self, workspace: Workspace, lookups: Lookups) -> ChatPrompt:
         # Imported here: prompt_toolkit takes 0.1 s, and only a person at a terminal needs it.
@@ -143,11 +157,8 @@ class ChatCommand:
 
         before = [message.text for message in workspace.session.history if message.role is Role.USER]
         file = history_file() if self.options.settings.session.persist else None
-        return ChatPrompt(
-            self,
-            completer=ChatCompleter(lookups, self.options.cwd),
-            history=ChatHistory(file, before),
-        )
+        self._completer = ChatCompleter(lookups, self.options.cwd)
+        return ChatPrompt(self, completer=self._completer, history=ChatHistory(file, before))
 
     # The prompt and its keys
 
@@ -194,16 +205,15 @@ class ChatCommand:
 
     # Reading
 
-    async def _read(self, lines: Lines, acts: LineActions) -> None:
+    async def _read(self, lines: AsyncGenerator[Typed, None], acts: LineActions) -> None:
         """Apply each line until there are no more, or the person wants to leave."""
-        async with aclosing(lines.read()) as typed:
-            async for line in typed:
-                then = await acts.do(line)
-                if then is Then.OTHER_SESSION:
-                    self._next = attrs.evolve(self._fresh, resume=acts.session)
-                if then is not Then.NEXT_LINE:
-                    return
-                self._news.set()
+        async for line in lines:
+            then = await acts.do(line)
+            if then is Then.OTHER_SESSION:
+                self._next = attrs.evolve(self._fresh, resume=acts.session)
+            if then is not Then.NEXT_LINE:
+                return
+            self._news.set()
         self._all_read = not self.face.typed  # the prompts of a pipe are all answered; Ctrl-D leaves at once
 
     @contextmanager

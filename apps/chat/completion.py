@@ -50,12 +50,16 @@ class ChatChoices(Protocol):
 
 @final
 class ChatCompleter(Completer):
-    """Completes from *choices*; relative paths begin in *cwd*."""
+    """Completes from `choices`, those of the session at hand; relative paths begin in *cwd*."""
 
     def __init__(self, choices: ChatChoices, cwd: Path) -> None:
-        self._choices = choices
+        self.choices = choices
         self._cwd = cwd
-        self._arguments: dict[str, Callable[[], Iterable[Choice]]] = {
+
+    def _arguments(self, command: str) -> Iterable[Choice]:
+        """What can stand behind *command*."""
+        choices = self.choices
+        by_command: dict[str, Callable[[], Iterable[Choice]]] = {
             "/cancel": choices.open_calls,
             "/mode": choices.modes,
             "/model": choices.models,
@@ -63,6 +67,7 @@ class ChatCompleter(Completer):
             "/think": lambda: [("off", "the provider's default")],
             "/why": choices.calls,
         }
+        return by_command[command]() if command in by_command else ()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """The completions that need no look at the store."""
@@ -75,7 +80,7 @@ class ChatCompleter(Completer):
             return []
         if not blank:
             return _fitting(COMMAND_HELP, command)
-        return _fitting(self._arguments.get(command, list)(), argument)
+        return _fitting(self._arguments(command), argument)
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
@@ -83,7 +88,7 @@ class ChatCompleter(Completer):
         """All completions."""
         command, blank, argument = document.text_before_cursor.partition(" ")
         if command == "/sessions" and blank:
-            for completion in _fitting(await self._choices.sessions(), argument):
+            for completion in _fitting(await self.choices.sessions(), argument):
                 yield completion
         else:
             for completion in self.get_completions(document, complete_event):

@@ -7,7 +7,7 @@ import codecs
 import os
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
-from typing import Protocol, final
+from typing import final
 
 import attrs
 
@@ -27,14 +27,6 @@ class Typed:
 
     text: str
     started: float
-
-
-class Lines(Protocol):
-    """A source of lines."""
-
-    def read(self) -> AsyncGenerator[Typed, None]:
-        """The lines as they come."""
-        ...
 
 
 @final
