@@ -21,7 +21,7 @@ _UNFINISHED: Final = re.compile(r'(?<!\S)@(?P<word>"[^"\n]*|[^\s"]*)\Z')
 _SNIFFED: Final = 8_192
 """Bytes of a file in which a zero says that it is no text."""
 
-_ENDS: Final = ".,;:!?)"
+_SENTENCE_ENDS: Final = ".,;:!?)"
 
 PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """The ends of names of files that are attached when their path is pasted."""
@@ -55,7 +55,7 @@ def attach(text: str, cwd: Path) -> Attached:
     missing: list[str] = []
     for word in dict.fromkeys(match["quoted"] or match["plain"] for match in _ATTACHED.finditer(text)):
         # A sentence may end behind a path.
-        name = next((each for each in (word, word.rstrip(_ENDS)) if _is_file(_path(each, cwd))), "")
+        name = next((each for each in (word, word.rstrip(_SENTENCE_ENDS)) if _is_file(_path(each, cwd))), "")
         if not name:
             missing += [word] if "/" in word or Path(word).suffix else []
             continue

@@ -150,10 +150,9 @@ class ChatCommand:
             await _cancel_all(self._reading, self._working)
 
     def _new_prompt(self, workspace: Workspace, lookups: Lookups) -> ChatPrompt:
-        # Imported here: prompt_toolkit takes 0.1 s, and only a person at a terminal needs it.
-        from .completion import ChatCompleter  # noqa: PLC0415
-        from .history import ChatHistory, history_file  # noqa: PLC0415
-        from .prompt import ChatPrompt  # noqa: PLC0415
+        from .completion import ChatCompleter  # noqa: PLC0415  # prompt_toolkit takes 0.1 s to import
+        from .history import ChatHistory, history_file  # noqa: PLC0415  # as above
+        from .prompt import ChatPrompt  # noqa: PLC0415  # as above
 
         before = [message.text for message in workspace.session.history if message.role is Role.USER]
         file = history_file() if self.options.settings.session.persist else None

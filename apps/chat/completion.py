@@ -14,36 +14,36 @@ from ..terminal.sanitize import one_line, whole_name
 from .attachments import attached_word
 from .commands import COMMAND_HELP
 
-MOST_PATHS = 200
+MOST_ENTRIES = 200
 """The most entries of a folder that are offered."""
 
 META_WIDTH = 50
 """Columns of the explanation behind a completion."""
 
-Choice = tuple[str, str]
+OfferedText = tuple[str, str]
 """A text that is offered, and its explanation."""
 
 
 class ChatChoices(Protocol):
     """The arguments of commands that depend on the session."""
 
-    def models(self) -> Iterable[Choice]:
+    def models(self) -> Iterable[OfferedText]:
         """The models that the session may switch to."""
         ...
 
-    def modes(self) -> Iterable[Choice]:
+    def modes(self) -> Iterable[OfferedText]:
         """The permission modes."""
         ...
 
-    def calls(self) -> Iterable[Choice]:
+    def calls(self) -> Iterable[OfferedText]:
         """The latest calls, by their numbers."""
         ...
 
-    def open_calls(self) -> Iterable[Choice]:
+    def open_calls(self) -> Iterable[OfferedText]:
         """The calls that have no result yet, by their numbers."""
         ...
 
-    async def sessions(self) -> Iterable[Choice]:
+    async def sessions(self) -> Iterable[OfferedText]:
         """The sessions of this directory."""
         ...
 
@@ -56,10 +56,10 @@ class ChatCompleter(Completer):
         self.choices = choices
         self._cwd = cwd
 
-    def _arguments(self, command: str) -> Iterable[Choice]:
+    def _arguments(self, command: str) -> Iterable[OfferedText]:
         """What can stand behind *command*."""
         choices = self.choices
-        by_command: dict[str, Callable[[], Iterable[Choice]]] = {
+        by_command: dict[str, Callable[[], Iterable[OfferedText]]] = {
             "/cancel": choices.open_calls,
             "/mode": choices.modes,
             "/model": choices.models,
@@ -109,7 +109,7 @@ class ChatCompleter(Completer):
             for name, is_folder in entries
             if name.startswith(beginning) and (beginning or not name.startswith("."))
         ]
-        for name, is_folder in fitting[:MOST_PATHS]:
+        for name, is_folder in fitting[:MOST_ENTRIES]:
             path = f"{above}{name}{'/' if is_folder else ''}"
             quoted = word.startswith('"') or " " in path
             text = f'"{path}{"" if is_folder else chr(34)}' if quoted else path
@@ -117,7 +117,7 @@ class ChatCompleter(Completer):
                 yield Completion(text, start_position=-len(word), display=name + "/" * is_folder)
 
 
-def _fitting(choices: Iterable[Choice], beginning: str) -> Iterator[Completion]:
+def _fitting(choices: Iterable[OfferedText], beginning: str) -> Iterator[Completion]:
     for text, about in choices:
         if text.startswith(beginning):
             yield Completion(text, start_position=-len(beginning), display_meta=one_line(about, META_WIDTH))

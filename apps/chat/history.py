@@ -14,7 +14,7 @@ MOST_LINES = 2_000
 """The most lines kept; the file is shortened to them when it has twice as many."""
 
 LONGEST_LINE = 20_000
-"""Characters of a line that is kept. A longer one is a pasted file, which nobody types again."""
+"""Characters of the longest line that is kept."""
 
 
 def history_file() -> Path:

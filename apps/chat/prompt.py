@@ -72,7 +72,7 @@ MOST_LIVE_ROWS = 12
 ESCAPE_SECONDS = 0.1
 """Seconds after which Escape counts as a key of its own, and not as the beginning of another one."""
 
-CALL: Final = re.compile(r"\d+(?:-\d+)*")
+CALL_NUMBER: Final = re.compile(r"\d+(?:-\d+)*")
 """The number of a call, as it stands behind its tool."""
 
 STYLE: Final = Style.from_dict(
@@ -215,6 +215,11 @@ class ChatPrompt:
     def text(self) -> str:
         """The line that is being typed."""
         return self._buffer.text
+
+    @property
+    def earlier(self) -> int:
+        """How many earlier lines, which are loaded bit by bit, stand before the one that is typed."""
+        return self._buffer.working_index
 
     def clear(self) -> bool:
         """Clear the line; returns whether it had text."""
@@ -367,7 +372,7 @@ class ChatPrompt:
     def _unfold(self) -> None:
         """Show a result in full: that of the call whose number is on the line, or the last one."""
         call = self.text.strip().removeprefix("#")
-        if CALL.fullmatch(call):
+        if CALL_NUMBER.fullmatch(call):
             self.clear()
         else:
             call = ""

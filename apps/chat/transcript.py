@@ -65,7 +65,7 @@ class _RunningCall:
 
 
 @final
-class Transcript:
+class ChatTranscript:
     """
     Shows notices on *screen*, by *face* except for text and running calls.
 

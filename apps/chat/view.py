@@ -46,7 +46,7 @@ from ..terminal.screen import INDENT, SIGNS, Screen
 from ..terminal.spend_format import money
 from ..terminal.terminal import Terminal
 from .questions import Questions
-from .transcript import Transcript
+from .transcript import ChatTranscript
 
 if TYPE_CHECKING:
     from .prompt import ChatPrompt
@@ -77,7 +77,7 @@ class ChatFace:
         """The question whose arguments are on the line."""
         self._cwd = options.cwd
         self._face = Terminal(self.out, verbose=options.verbose, by=self.by, mail=self._mail)
-        self._transcript: Transcript | None = None
+        self._transcript: ChatTranscript | None = None
         self._next_model = ""
         self._next_mode: PermissionMode | None = None
         self._prompt: ChatPrompt | None = None
@@ -99,7 +99,7 @@ class ChatFace:
         self.editing = None
         self._next_model, self._next_mode = "", None
         if self.typed:
-            self._transcript = Transcript(self.out, self._face, self.redraw, self._cwd)
+            self._transcript = ChatTranscript(self.out, self._face, self.redraw, self._cwd)
         machine = workspace.session.machine
         if self._json is None:
             self._face.begin(workspace.model, workspace.session.id, workspace.about)

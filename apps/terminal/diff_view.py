@@ -13,7 +13,7 @@ import attrs
 
 from .sanitize import CUT, exact
 
-AROUND = 3
+UNCHANGED_AROUND = 3
 """Unchanged lines shown before and after a change."""
 
 MAX_DIFFED = 200_000
@@ -70,7 +70,7 @@ def _diff(before: str, after: str) -> list[PreviewLine]:
     old = new = 0
     if before.endswith("\n") and after.endswith("\n"):  # no line stands behind the last line end
         before, after = before[:-1], after[:-1]
-    changes = difflib.unified_diff(before.split("\n"), after.split("\n"), n=AROUND, lineterm="")
+    changes = difflib.unified_diff(before.split("\n"), after.split("\n"), n=UNCHANGED_AROUND, lineterm="")
     for change in islice(changes, 2, None):  # the first two lines name the files
         if (hunk := _HUNK.fullmatch(change)) is not None:
             lines += [PreviewLine("", CUT)] if lines else []

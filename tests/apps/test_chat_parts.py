@@ -6,10 +6,12 @@ import asyncio
 import io
 import os
 import random
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, final
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -20,15 +22,37 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.text import Text
 from support.patience import PATIENCE
 
+from turnwheel import Approve
+from turnwheel.apps.chat.actions import LineActions, Then
 from turnwheel.apps.chat.attachments import attach, pasted_text
 from turnwheel.apps.chat.completion import ChatCompleter
 from turnwheel.apps.chat.history import MOST_LINES, ChatHistory
+from turnwheel.apps.chat.lookups import Lookups
 from turnwheel.apps.chat.markdown_blocks import MOST_BLOCK_LINES, MarkdownBlocks
 from turnwheel.apps.chat.piped_lines import Typed
 from turnwheel.apps.chat.prompt import ChatPrompt
+from turnwheel.apps.chat.transcript import ChatTranscript
+from turnwheel.apps.chat.view import ChatFace
+from turnwheel.apps.cli.run_options import RunOptions
+from turnwheel.apps.cli.workspace import Workspace
 from turnwheel.apps.terminal.approval_card import argument_problem, error_position
+from turnwheel.apps.terminal.diff_view import file_change
+from turnwheel.apps.terminal.screen import Screen
+from turnwheel.apps.terminal.terminal import Terminal
 from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.events import Decision
+from turnwheel.effects.messages import Message, Outcome, Role, StopReason, ToolCall
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    CallSettled,
+    TextDelta,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+)
+from turnwheel.effects.usage import Usage
 from turnwheel.effects.validators import MAX_ATTACHED
+from turnwheel.performers.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from apps.conftest import Paper
@@ -331,9 +355,11 @@ async def test_earlier_lines_come_back_by_arrow_and_by_search(tmp_path: Path) ->
     async with at_prompt(tmp_path, "first thing", "second") as here:
         assert await here.line("new\r") == "new"
         assert await here.line("secret\r") == "secret"
+        await until(lambda: here.prompt.earlier == 3)
         here.keys.send_text("\x1b[A")
         await until(lambda: here.prompt.text == "new")
         assert await here.line("\r") == "new"
+        await until(lambda: here.prompt.earlier == 3)
         here.keys.send_text("\x12fir")
         await until(lambda: "st thing" in here.file.getvalue())
         assert await here.line("\r\r") == "first thing"
@@ -381,6 +407,161 @@ def test_broken_arguments_say_where_they_break() -> None:
     assert argument_problem("write", "[1]", {}) == "not a JSON object: got [1]"
     assert error_position("[1]") is None
     assert argument_problem("write", "{}", {}) == ""
+
+
+@final
+class Refusing:
+    """A session that refuses every answer."""
+
+    id = "s"
+    running = False
+
+    async def approve(self, request: str, decision: Decision, *, by: str) -> None:
+        assert (request, by.endswith("(chat)")) == ("r-10", True)
+        assert decision == Approve(arguments='{"command": "rm x"}')
+        msg = "a rule denies these arguments: deny bash"
+        raise ConfigError(msg)
+
+
+async def test_edited_arguments_that_are_refused_are_asked_about_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    face = ChatFace(RunOptions(store=Path("x.db")))
+    face.questions.add(ApprovalRequested(request="r-10", call="r-1", tool="bash", arguments="{}"), None)
+    agent: Any = SimpleNamespace(config=SimpleNamespace(tools=()))
+    session: Any = Refusing()
+    workspace = Workspace(store=MemoryStore(), agent=agent, session=session)
+    acts = LineActions(workspace, face, None, Lookups(workspace, face, None), base_url=None, away=nullcontext)
+    late = float("inf")
+    assert await acts.do(Typed('e {"command": "rm x"}', late)) is Then.NEXT_LINE
+    capsys.readouterr()
+    assert await acts.do(Typed("y", late)) is Then.NEXT_LINE
+    out, err = capsys.readouterr()
+    assert err == "a rule denies these arguments: deny bash\n"
+    assert out.startswith("? bash  #1\n  $ rm x\n")
+    assert [question.arguments for question in face.questions.open] == ['{"command": "rm x"}']
+
+
+# What is shown
+
+
+@final
+class Tty(io.StringIO):
+    """A terminal that keeps what it is told."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def tty(monkeypatch: pytest.MonkeyPatch) -> Tty:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    return Tty()
+
+
+def transcript(file: Tty, cwd: Path) -> ChatTranscript:
+    screen = Screen(file)
+    return ChatTranscript(screen, Terminal(screen), lambda: None, cwd)
+
+
+def turn_ended(*calls: ToolCall) -> TurnEnded:
+    message = Message(role=Role.ASSISTANT, parts=calls)
+    return TurnEnded(
+        request="r-1", turn=1, message=message, stop=StopReason.END_TURN, usage=Usage(), calls=calls
+    )
+
+
+def shown(file: Tty, paper: type[Paper]) -> list[str]:
+    sheet = paper(60)
+    sheet.write(file.getvalue().replace("\n", "\r\n"))
+    return sheet.text.rstrip().splitlines()
+
+
+def test_an_answer_is_shown_block_by_block(tty: Tty, tmp_path: Path, paper: type[Paper]) -> None:
+    made = transcript(tty, tmp_path)
+    for text in (
+        "# He",
+        "ad\n\n- **a**\n- `b`\n\n```py\nx = 1\n",
+        "```\n| a | b |\n|---|---|\n| 1 | 2",
+        " |",
+    ):
+        made.notice(TextDelta(text))
+    rows = ["Head", "", " • a", " • b", "", "  x = 1"]
+    assert shown(tty, paper) == rows
+    assert [row.plain for row in made.live(60, 9)] == ["| a | b |", "|---|---|", "| 1 | 2 |"]
+    made.notice(turn_ended())
+    assert shown(tty, paper)[6:] == ["", " a  b", " ────", " 1  2"]
+    assert made.live(60, 9) == []
+
+
+def test_no_text_of_a_model_moves_the_cursor(tty: Tty, tmp_path: Path, paper: type[Paper]) -> None:
+    made = transcript(tty, tmp_path)
+    made.notice(TextDelta("a\x1b[2Jb &#x202e; &#27; <b>c</b> [d](http://e/\x9b)\n\n<div>\x07</div>\n\n"))
+    text = "\n".join(shown(tty, paper))
+    assert "a\\x1b[2Jb \\u202e" in text
+    assert "<b>c</b> d (http://e/" in text
+    assert "<div>\\x07</div>" in text
+    assert not re.search("[\x1b\x9b\x07\u202e]", re.sub("\x1b\\[[0-9;]*m", "", tty.getvalue()))
+
+
+def test_a_running_call_is_one_line_when_it_has_ended(tty: Tty, tmp_path: Path, paper: type[Paper]) -> None:
+    made = transcript(tty, tmp_path)
+    made.notice(ToolStarted(call="r-7", tool="bash", arguments='{"command": "make"}'))
+    for number in range(9):
+        made.notice(ToolOutput(call="r-7", text=f"line {number}\x1b[2J"))
+    assert [row.plain for row in made.live(60, 9)] == [
+        "● bash make  #7",
+        *[f"    line {number}\\x1b[2J" for number in (6, 7, 8)],
+    ]
+    assert shown(tty, paper) == []
+    made.notice(
+        CallSettled(call="r-7", tool="bash", outcome=Outcome.OK, content="done\n[exit code 0]", seconds=2.0)
+    )
+    assert made.live(60, 9) == []
+    assert shown(tty, paper) == ["● bash make  #7", "  ⎿ done  2.0 s"]
+    assert [settled.content for name in ("", "7", "r-7") if (settled := made.result(name))] == [
+        "done\n[exit code 0]"
+    ] * 3
+    assert made.result("8") is None
+
+
+def edited(text: str, **arguments: object) -> list[tuple[int | None, str, str]]:
+    Path("a.py").write_text(text, "utf-8")
+    lines = file_change("edit", {"path": "a.py", **arguments}, Path()) or []
+    return [(line.number, line.sign, line.text) for line in lines]
+
+
+def test_an_edit_is_shown_with_its_lines_in_the_file(folder: Path) -> None:
+    assert folder.is_dir()
+    text = "".join(f"line {number}\n" for number in range(1, 21))
+    expected = [
+        *[(number, "|", f"line {number}") for number in (7, 8, 9)],
+        (10, "-", "line 10"),
+        (10, "+", "ten"),
+        (11, "+", "more"),
+        *[(number + 1, "|", f"line {number}") for number in (11, 12, 13)],
+    ]
+    assert edited(text, old="line 10\n", new="ten\nmore\n") == expected
+    # Made already: the file has the new text.
+    done = text.replace("line 10\n", "ten\nmore\n")
+    assert edited(done, old="line 10\n", new="ten\nmore\n") == expected
+    assert edited(text, old="line 1", new="x") == []  # it occurs more than once, so the call will fail
+    assert len([sign for _, sign, _ in edited(text, old="line 1", new="x", all=True) if sign == "+"]) == 11
+    assert file_change("edit", {"path": "../a.py", "old": "1", "new": "2"}, Path()) is None
+
+
+def test_a_change_without_a_question_is_shown_below_its_result(
+    tty: Tty, folder: Path, paper: type[Paper]
+) -> None:
+    made = transcript(tty, folder)
+    call = ToolCall(
+        id="r-7", wire_id="w", name="write", arguments='{"path": "README.md", "content": "# New\\n"}'
+    )
+    made.notice(turn_ended(call))
+    made.notice(CallSettled(call="r-7", tool="write", outcome=Outcome.OK, content="wrote 6 bytes"))
+    assert shown(tty, paper) == ["● write README.md  #7", "  ⎿ wrote 6 bytes", "  1 - # Demo", "  1 + # New"]
 
 
 # The environment of the tests
