@@ -46,10 +46,10 @@ from ..terminal.screen import INDENT, SIGNS, Screen
 from ..terminal.spend_format import money
 from ..terminal.terminal import Terminal
 from .questions import Questions
-from .transcript import ChatTranscript
 
 if TYPE_CHECKING:
     from .prompt import ChatPrompt
+    from .transcript import ChatTranscript
 
 FRAME_SECONDS = 0.1
 """Seconds between two updates of the status line."""
@@ -99,6 +99,8 @@ class ChatFace:
         self.editing = None
         self._next_model, self._next_mode = "", None
         if self.typed:
+            from .transcript import ChatTranscript  # noqa: PLC0415  # Markdown takes 0.1 s to import
+
             self._transcript = ChatTranscript(self.out, self._face, self.redraw, self._cwd)
         machine = workspace.session.machine
         if self._json is None:
