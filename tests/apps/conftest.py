@@ -227,10 +227,14 @@ class Terminal:
         before, new = self.text, self._decode(data)
         self.raw += new
         self.paper.write(new)
+        self._look_again(before)
+        return bool(data)
+
+    def _look_again(self, before: str) -> None:
+        """Count as not seen what has changed since the text was *before*."""
         same = takewhile(lambda both: both[0] == both[1], zip(before, self.text, strict=False))
         changed = self.text.rfind("\n", 0, sum(1 for _ in same)) + 1
         self._seen = min(self._seen, changed)
-        return bool(data)
 
     def type(self, keys: str) -> None:
         os.write(self._terminal, keys.encode())
@@ -258,7 +262,9 @@ class Terminal:
         return self.process.wait()
 
     def resize(self, rows: int, columns: int) -> None:
+        before = self.text
         self.paper.resize(rows, columns)
+        self._look_again(before)
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def hang_up(self) -> None:
