@@ -104,7 +104,7 @@ class Lookups:
                 return "\n".join(_numbered(prompts)) or "no prompt waits"
             case ModeLine():
                 rows = [(mode, about, mode == self._face.mode) for mode, about in self.modes()]
-                return "\n".join(_choices(rows))
+                return "\n".join(_choices(rows, self._face.aside.width))
             case HelpLine():
                 return HELP
             case _:
@@ -113,13 +113,13 @@ class Lookups:
     def list_models(self, asked: str) -> None:
         """Show the models, with their numbers."""
         rows = [(name, about, name == self._face.model_name) for name, about in self.models()]
-        self._print(asked, "\n".join(_choices(rows)))
+        self._print(asked, "\n".join(_choices(rows, self._face.aside.width)))
 
     async def list_sessions(self, asked: str) -> None:
         """Show the sessions of this directory, with their numbers."""
         here = self._workspace.session.id
         rows = [(whole_name(name), about, name == here) for name, about in await self.sessions()]
-        self._print(asked, "\n".join(_choices(rows)) or "no sessions yet")
+        self._print(asked, "\n".join(_choices(rows, self._face.aside.width)) or "no sessions yet")
 
     def _print(self, asked: str, text: str) -> None:
         self._face.aside.line(f"{PROMPT}{asked}", "dim")
@@ -200,8 +200,9 @@ def _numbered(rows: list[str]) -> Iterable[str]:
     return [f"{number}  {row}" for number, row in enumerate(rows, 1)]
 
 
-def _choices(rows: list[tuple[str, str, bool]]) -> Iterable[str]:
-    """*rows* of a name, its explanation and whether it holds now, with their numbers."""
+def _choices(rows: list[tuple[str, str, bool]], width: int) -> Iterable[str]:
+    """*rows* of a name, its explanation and whether it holds now, with numbers, in *width* columns."""
     widest = max((len(name) for name, _, _ in rows), default=0)
     for number, (name, about, now) in enumerate(rows, 1):
-        yield f"{'*' if now else ' '} {number:>2}  {name:<{widest}}  {about}".rstrip()
+        row = f"{'*' if now else ' '} {number:>2}  {name:<{widest}}  "
+        yield f"{row}{one_line(about, max(0, width - len(row)))}".rstrip()

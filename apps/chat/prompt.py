@@ -23,7 +23,7 @@ from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input import create_input
@@ -285,7 +285,8 @@ class ChatPrompt:
     def _layout(self) -> Layout:
         search = SearchToolbar()
         hint = ConditionalProcessor(
-            AfterInput([("class:hint", HINT)]), Condition(lambda: not self.text and self._status() == [])
+            AfterInput([("class:hint", HINT)]),
+            Condition(lambda: not self.text and not self._status()) & ~is_searching,
         )
         control = BufferControl(
             self._buffer,

@@ -362,6 +362,7 @@ async def test_earlier_lines_come_back_by_arrow_and_by_search(tmp_path: Path) ->
         await until(lambda: here.prompt.earlier == 3)
         here.keys.send_text("\x12fir")
         await until(lambda: "st thing" in here.file.getvalue())
+        assert "st thingask for" not in here.file.getvalue()
         assert await here.line("\r\r") == "first thing"
 
 
