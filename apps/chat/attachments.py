@@ -12,8 +12,8 @@ import attrs
 
 from ...effects.errors import ConfigError
 from ...effects.messages import Binary
-from ...effects.validators import MAX_ATTACHED
 from ...performers.tools.builtin import binary_type
+from ..cli.options import read_attached
 
 _ATTACHED: Final = re.compile(r'(?<!\S)@(?:"(?P<quoted>[^"\n]+)"|(?P<plain>[^\s"]+))')
 _UNFINISHED: Final = re.compile(r'(?<!\S)@(?P<word>"[^"\n]*|[^\s"]*)\Z')
@@ -47,8 +47,9 @@ def attach(text: str, cwd: Path) -> Attached:
     """
     The prompt *text* with the files it names; relative paths begin in *cwd*.
 
-    A word that names no file stays as it is, since an ``@`` may also name a person. Raises `ConfigError` for
-    a file that is too large, cannot be read, or is neither text nor of a kind that models take.
+    A word that names no file stays as it is, since an ``@`` may also name a person. Raises `TooLarge` for
+    a large file, and `ConfigError` for one that cannot be read, or is neither text nor of a kind that models
+    take.
     """
     texts: dict[str, str] = {}
     files: dict[str, Binary] = {}
@@ -60,7 +61,7 @@ def attach(text: str, cwd: Path) -> Attached:
             missing += [word] if "/" in word or Path(word).suffix else []
             continue
         path = _path(name, cwd)
-        data = _read(path, name)
+        data = read_attached(path, name)
         if kind := binary_type(data):
             files[name] = Binary(media_type=kind, data=data, name=path.name)
         elif b"\0" in data[:_SNIFFED]:
@@ -83,18 +84,6 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name that is too long, or that no file can have
         return False
-
-
-def _read(path: Path, name: str) -> bytes:
-    try:
-        size = path.stat().st_size
-        if size > MAX_ATTACHED:
-            msg = f"cannot attach {name!r}: it has {size:,} bytes; at most {MAX_ATTACHED:,} fit in a prompt"
-            raise ConfigError(msg)
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"cannot attach {name!r}: {error.strerror}; check its permissions"
-        raise ConfigError(msg) from error
 
 
 def pasted_text(text: str, cwd: Path) -> str:

@@ -79,7 +79,7 @@ class ChatCommand:
 
     async def do(self) -> Exit:
         """Chat to the end; returns the exit code."""
-        with log_lines(self.face.aside):
+        with log_lines(self.face.note):
             return await self.signals.guard(self._do)
 
     async def _do(self) -> Exit:

@@ -20,8 +20,8 @@ from ..cli.build_settings import switch_problem
 from ..cli.call_report import find_call, report_lines
 from ..cli.option_types import short
 from ..cli.run_options import is_stand_in
-from ..cli.session_table import age, state_of
-from ..cli.usage_table import listing
+from ..cli.tables.session_table import age, state_of
+from ..cli.tables.usage_table import listing
 from ..cli.workspace import Workspace
 from ..stand_in.script import MODELS
 from ..terminal.approval_card import on_one_line

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, final
 
 from rich.spinner import Spinner
@@ -85,7 +86,7 @@ class ChatFace:
         self._spinner = Spinner("dots" if self.out.dot == SIGNS[0] else "line", style="dim")
         self._workspace: Workspace | None = None
         self._busy = False
-        self._held: list[Notice] | None = None
+        self._held: list[Callable[[], None]] | None = None
 
     def attach(self, prompt: ChatPrompt) -> AbstractContextManager[None]:
         """A context in which the conversation stands above *prompt*."""
@@ -159,7 +160,7 @@ class ChatFace:
     def notice(self, notice: Notice) -> None:
         """Show *notice*, at once or after the editor has closed."""
         if self._held is not None:
-            self._held.append(notice)
+            self._held.append(partial(self.notice, notice))
             return
         if self._json is not None:
             self._json.notice(notice)
@@ -222,6 +223,13 @@ class ChatFace:
             self.out.say(*ending_line(result))
         self._face.bill(result.spent)
         self.out.line()
+
+    def note(self, text: str, style: str) -> None:
+        """Write *text* as a line on `aside`, at once or after the editor has closed."""
+        if self._held is not None:
+            self._held.append(partial(self.note, text, style))
+        else:
+            self.aside.line(text, style)
 
     # Results
 
@@ -347,12 +355,12 @@ class ChatFace:
 
     @contextmanager
     def away(self) -> Generator[None]:
-        """Hold notices back while an editor has the screen."""
-        # Output would end up in the middle of the editor's screen.
+        """Hold notices and notes back while another program has the screen."""
+        # Output would end up in the middle of that program's screen.
         self._held = []
         try:
             yield
         finally:
             held, self._held = self._held, None
-            for notice in held:
-                self.notice(notice)
+            for show in held:
+                show()

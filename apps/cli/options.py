@@ -245,10 +245,19 @@ def _binary(file: Path) -> Binary:
     if media_type is None:
         msg = f"--file: {str(file)!r} is of no known type; give it a suffix, such as .png, .pdf or .txt"
         raise ConfigError(msg)
+    return Binary(media_type=media_type, data=read_attached(file, str(file)), name=file.name)
+
+
+def read_attached(file: Path, name: str) -> bytes:
+    """
+    The content of *file*, which a person calls *name*.
+
+    Raises `TooLarge`, or `ConfigError` if it cannot be read.
+    """
     try:
         # Before it is read: it may be larger than memory.
-        within(f"the file {file.name!r}", file.stat().st_size, MAX_ATTACHED, "bytes")
-        return Binary(media_type=media_type, data=file.read_bytes(), name=file.name)
+        within(f"the file {name!r}", file.stat().st_size, MAX_ATTACHED, "bytes")
+        return file.read_bytes()
     except OSError as error:
-        msg = f"--file: cannot read {str(file)!r}: {error.strerror}"
+        msg = f"cannot attach {name!r}: {error.strerror}; check its permissions"
         raise ConfigError(msg) from error

@@ -86,7 +86,7 @@ class RunCommand:
     async def _do(self) -> Exit:
         pace = CLI_PACE if self.out.is_terminal else 0.0
         opened = open_workspace(self.options, self._performers(), pace)
-        with log_lines(self.aside):
+        with log_lines(self.aside.line):
             async with opened as workspace:
                 return await self._done(workspace)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import final
 
 from ...performers.logs import LOGGER
 from .sanitize import one_line
-from .screen import Screen
 
 # Fields of records about what notices show: a call that failed, a hook, a question.
 NOTICED = ("tool", "hook", "request")
@@ -22,11 +21,15 @@ MAX_WARNING = 300
 
 @final
 class _ScreenHandler(logging.Handler):
-    """Shows a record as one line on *screen*, without its traceback; those that notices show, not at all."""
+    """
+    Shows a record as one line by *show*, which takes text and style, without its traceback.
 
-    def __init__(self, screen: Screen) -> None:
+    A record about what a notice shows is left out.
+    """
+
+    def __init__(self, show: Callable[[str, str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._screen = screen
+        self._write = show
         self._loop = asyncio.get_running_loop()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -40,13 +43,13 @@ class _ScreenHandler(logging.Handler):
 
     def _show(self, text: str) -> None:
         with suppress(OSError):  # a closed terminal takes no message
-            self._screen.line(text, "yellow")
+            self._write(text, "yellow")
 
 
 @contextmanager
-def log_lines(screen: Screen) -> Generator[None]:
-    """Show warnings on *screen*, where Python would print them with tracebacks in the middle of it."""
-    handler = _ScreenHandler(screen)
+def log_lines(show: Callable[[str, str], None]) -> Generator[None]:
+    """Show warnings by *show*, where Python would print them with tracebacks in the middle of a screen."""
+    handler = _ScreenHandler(show)
     LOGGER.addHandler(handler)
     try:
         yield

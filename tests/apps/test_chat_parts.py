@@ -37,9 +37,11 @@ from turnwheel.apps.cli.run_options import RunOptions
 from turnwheel.apps.cli.workspace import Workspace
 from turnwheel.apps.terminal.approval_card import argument_problem, error_position
 from turnwheel.apps.terminal.diff_view import file_change
+from turnwheel.apps.terminal.log_lines import log_lines
 from turnwheel.apps.terminal.screen import Screen
 from turnwheel.apps.terminal.terminal import Terminal
-from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.errors import AnswerRefused, ConfigError, TooLarge
 from turnwheel.effects.events import Decision
 from turnwheel.effects.messages import Message, Outcome, Role, StopReason, ToolCall
 from turnwheel.effects.notices import (
@@ -52,6 +54,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.usage import Usage
 from turnwheel.effects.validators import MAX_ATTACHED
+from turnwheel.performers.logs import LOGGER
 from turnwheel.performers.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -150,9 +153,7 @@ def test_a_file_that_no_model_takes_is_refused(tmp_path: Path) -> None:
         attach("@a.bin", tmp_path)
     with (tmp_path / "big").open("wb") as file:
         file.truncate(MAX_ATTACHED + 1)
-    with pytest.raises(
-        ConfigError, match=r"cannot attach 'big': it has 20,000,001 bytes; at most 20,000,000"
-    ):
+    with pytest.raises(TooLarge, match=r"the file 'big' has 20,000,001 bytes, and may have 20,000,000"):
         attach("@big", tmp_path)
 
 
@@ -401,13 +402,14 @@ async def test_rows_stand_around_the_line(tmp_path: Path, paper: type[Paper]) ->
 
 def test_broken_arguments_say_where_they_break() -> None:
     broken = '{"path": "a.txt",\n "content" "x"}'
-    assert argument_problem("write", broken, {}) == (
+    config = Config(model=ModelSpec(name="m"))
+    assert argument_problem("write", broken, config) == (
         "not a JSON object: expecting ':' delimiter at line 2, column 12, before '\"x\"}'"
     )
     assert error_position(broken) == broken.index('"x"')
-    assert argument_problem("write", "[1]", {}) == "not a JSON object: got [1]"
+    assert argument_problem("write", "[1]", config) == "not a JSON object: got [1]"
     assert error_position("[1]") is None
-    assert argument_problem("write", "{}", {}) == ""
+    assert argument_problem("write", "{}", config) == ""
 
 
 @final
@@ -420,8 +422,7 @@ class Refusing:
     async def approve(self, request: str, decision: Decision, *, by: str) -> None:
         assert (request, by.endswith("(chat)")) == ("r-10", True)
         assert decision == Approve(arguments='{"command": "rm x"}')
-        msg = "a rule denies these arguments: deny bash"
-        raise ConfigError(msg)
+        raise AnswerRefused(request, "bash", "denied by the rule 'deny bash'")
 
 
 async def test_edited_arguments_that_are_refused_are_asked_about_again(
@@ -429,7 +430,7 @@ async def test_edited_arguments_that_are_refused_are_asked_about_again(
 ) -> None:
     face = ChatFace(RunOptions(store=Path("x.db")))
     face.questions.add(ApprovalRequested(request="r-10", call="r-1", tool="bash", arguments="{}"), None)
-    agent: Any = SimpleNamespace(config=SimpleNamespace(tools=()))
+    agent: Any = SimpleNamespace(config=Config(model=ModelSpec(name="m")))
     session: Any = Refusing()
     workspace = Workspace(store=MemoryStore(), agent=agent, session=session)
     acts = LineActions(workspace, face, None, Lookups(workspace, face, None), base_url=None, away=nullcontext)
@@ -438,12 +439,25 @@ async def test_edited_arguments_that_are_refused_are_asked_about_again(
     capsys.readouterr()
     assert await acts.do(Typed("y", late)) is Then.NEXT_LINE
     out, err = capsys.readouterr()
-    assert err == "a rule denies these arguments: deny bash\n"
+    assert err == "invalid arguments for 'bash': denied by the rule 'deny bash'; the question stays open\n"
     assert out.startswith("? bash  #1\n  $ rm x\n")
     assert [question.arguments for question in face.questions.open] == ['{"command": "rm x"}']
 
 
 # What is shown
+
+
+async def test_a_warning_waits_until_the_editor_has_closed(capsys: pytest.CaptureFixture[str]) -> None:
+    face = ChatFace(RunOptions(store=Path("x.db")))
+    with log_lines(face.note):
+        with face.away():
+            LOGGER.warning("no title")
+            await asyncio.sleep(0)
+            assert capsys.readouterr().err == ""
+        assert capsys.readouterr().err == "no title\n"
+        LOGGER.warning("slow")
+        await asyncio.sleep(0)
+        assert capsys.readouterr().err == "slow\n"
 
 
 @final

@@ -15,7 +15,7 @@ OUTSIDE, INSIDE = FaultLog(session="s", redact=str), FaultLog(session="s", run="
 
 async def test_a_warning_is_one_line_without_controls_and_what_notices_show_is_none() -> None:
     out = io.StringIO()
-    with log_lines(Screen(out)):
+    with log_lines(Screen(out).line):
         OUTSIDE.report("no title", ValueError("a\x1b[31m\nb"))
         INSIDE.raised("a tool raised", ValueError("shown by a notice"), tool="look")
         OUTSIDE.raised("a hook raised", ValueError("at the end"), hook="leave")
