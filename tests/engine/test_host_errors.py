@@ -321,7 +321,7 @@ def test_what_is_expected_is_a_list_of_classes_of_exceptions(expected: Any) -> N
 
 
 def test_another_word_than_report_or_raise_is_refused() -> None:
-    with pytest.raises(ConfigError, match="Agent.on_error must be one of report, raise; got 'log'"):
+    with pytest.raises(ConfigError, match=r"Agent\.on_error must be one of report, raise; got 'log'"):
         Agent(on_error="log")
 
 

@@ -158,7 +158,7 @@ def test_a_missing_key_is_told_with_its_variable_where_one_is_needed(
         names = " or ".join(row.keys)
         with pytest.raises(
             ConfigError,
-            match=rf"no API key for '{row.prefix}:m' at https://.*; set {names} or pass api_key, or the base_url",
+            match=rf"no API key for '{row.prefix}:m' at https://.*; set {names} or pass api_key, or the base",
         ):
             models.ready(f"{row.prefix}:m")
     else:
