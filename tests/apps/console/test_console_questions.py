@@ -322,7 +322,7 @@ async def test_an_open_question_is_answered_in_a_fork_and_stays_open(console: Op
         await page.get_by_label("What happens instead").select_option("Deny pay")
         await page.get_by_role("button", name="Fork", exact=True).click()
         await page.wait_for_url("**/#/compare/**")
-        await page.locator(".side").nth(1).get_by_text("Not paid.").wait_for()
+        await page.locator(".side").nth(1).get_by_text("Not paid.", exact=True).wait_for()
         await page.goto(url)
         await page.locator(".question").wait_for()
 

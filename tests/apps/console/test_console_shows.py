@@ -395,6 +395,8 @@ async def test_long_texts_and_long_words_stay_in_their_column(console: Opens) ->
     words = "\n".join(f"{n} {'ü' * 60} {'w' * 400 if n == 2 else ''}" for n in range(3_000))
     async with console(scripted(says(f"```\n{words}\n```\n\n{words}"))) as opened:
         page = await opened.page(viewport={"width": 390, "height": 800})
+        # It lays out 6,000 lines, which takes a busy machine more than the usual 15 seconds.
+        page.set_default_timeout(60_000)
         await begin(page, "w" * 5_000)
         await sees(page, "Run finished")
         assert await page.evaluate("document.documentElement.scrollWidth") == 390

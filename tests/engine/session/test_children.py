@@ -629,7 +629,8 @@ async def test_a_childs_question_is_overtaken_by_an_interrupt_of_its_driven_pare
     (question,) = session.waiting
     await session.interrupt()
     assert session.waiting == ()
-    with pytest.raises(errors.UnknownRequest, match="an interrupt came before and closes it; open: none"):
+    # The driver may have come to the interrupt by now, or not yet, and then the error says what comes.
+    with pytest.raises(errors.UnknownRequest, match="open: none"):
         await session.approve(question.id)
     await watch.task
     assert session.result().reason is DoneReason.INTERRUPTED
