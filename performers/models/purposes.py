@@ -90,7 +90,8 @@ class ByPurpose:
         """Perform *request*."""
         match request.purpose:
             case Purpose.SUMMARY if self.summarise is not None:
-                summary = Summarise(
+                write = self.summarise
+                asked: Summarise | MakeTitle = Summarise(
                     id=request.id,
                     length=request.view.length,
                     tokens=request.max_output,
@@ -98,19 +99,18 @@ class ByPurpose:
                     model=request.model,
                     attempt=request.attempt,
                 )
-                began = scene.clock.now()
-                return _answer(request, await self.summarise(summary, scene), began, scene)
             case Purpose.TITLE if self.make_title is not None:
-                title = MakeTitle(
+                write = self.make_title
+                asked = MakeTitle(
                     id=request.id,
                     tokens=request.max_output,
                     instructions=request.system,
                     model=request.model,
                 )
-                began = scene.clock.now()
-                return _answer(request, await self.make_title(title, scene), began, scene)
             case _:
                 return await self.inner(request, scene)
+        began = scene.clock.now()
+        return _answer(request, await write(asked, scene), began, scene)
 
 
 def with_writers(performers: Mapping[type, Any]) -> dict[type, Any]:
