@@ -221,7 +221,8 @@ class Terminal:
                 self._begins(notice.call)
                 self._spin_for_tools()
             case ToolOutput():
-                self.screen.line(f"{INDENT}{one_line(notice.text, self.screen.width - 2)}", "dim")
+                for line in notice.text.splitlines():
+                    self.screen.line(f"{INDENT}{one_line(line, self.screen.width - 2)}", "dim")
                 self._spin_for_tools()
             case CallSettled():
                 self.silence()

@@ -370,7 +370,9 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
     if "\0" in command:
         msg = f"a command has no NUL character; got one behind {command[: command.index(chr(0))][-20:]!r}"
         raise ValueError(msg)
-    ended = await context.run((shell, "-c", _READ_AND_RUN), seconds=seconds, given=os.fsencode(command))
+    ended = await context.run(
+        (shell, "-c", _READ_AND_RUN), seconds=seconds, given=os.fsencode(command), live=True
+    )
     # What the shell says itself, or what was to start it.
     said = ended.output + ended.errors
     output = said if said.endswith("\n") or not said else f"{said}\n"

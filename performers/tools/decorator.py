@@ -96,13 +96,15 @@ class ToolContext(Generic[D_co]):
         seconds: float | None = None,
         given: bytes | None = None,
         keep: int = MAX_OUTPUT,
+        live: bool = False,
     ) -> ProcessEnd:
         """
         Run the program *command* in *cwd* to its end, for *seconds* at most; in the agent's sandbox, if any.
 
         It reads what it is *given*. Without that it reads nothing, and both output streams are one. Of each
         *keep* bytes are kept, half from its beginning and half from its end. What it started ends with it.
-        Raises `OSError` where it cannot be started, and `ValueError` where it cannot be run in the sandbox.
+        *live* output is reported by `progress` after two seconds, in whole lines. Raises `OSError` where it
+        cannot be started, and `ValueError` where it cannot be run in the sandbox.
         """
         inherited: tuple[int, ...] = ()
         if self.in_sandbox is not None:
@@ -113,7 +115,13 @@ class ToolContext(Generic[D_co]):
             raise ValueError(msg)
         try:
             return await run(
-                command, cwd=self.cwd, seconds=seconds, given=given, keep=keep, descriptors=inherited
+                command,
+                cwd=self.cwd,
+                seconds=seconds,
+                given=given,
+                keep=keep,
+                descriptors=inherited,
+                report=self.progress if live else None,
             )
         finally:
             for descriptor in inherited:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast, final
 
@@ -35,6 +35,14 @@ _DRAIN = 0.5
 # The descriptor of a process's error stream.
 _ERRORS = 2
 
+# Seconds before the output of a running program is reported, and between two reports. Most programs have
+# ended by then, and their result says all.
+REPORTS_AFTER = 2.0
+REPORTS_EVERY = 0.25
+
+# Bytes of one report, the last ones: a program may write faster than a person reads.
+MAX_REPORT = 4_000
+
 
 @final
 @attrs.frozen
@@ -50,7 +58,7 @@ class ProcessEnd:
     errors: str = ""
 
 
-async def run(
+async def run(  # noqa: PLR0913  # what a program is given, and its bounds; most of it with a default
     command: Sequence[str],
     *,
     cwd: Path,
@@ -58,6 +66,7 @@ async def run(
     seconds: float | None = None,
     given: bytes | None = None,
     descriptors: Sequence[int] = (),
+    report: Callable[[str], None] | None = None,
 ) -> ProcessEnd:
     """
     Run *command* to its end, for *seconds* at most, or for all the time it wants.
@@ -65,9 +74,12 @@ async def run(
     It inherits *descriptors*, and reads what it is *given*. Without that it reads nothing, and both output
     streams are one. Of each stream *keep* bytes are kept, half from its beginning and half from its end. It
     gets a process group of its own, and what is left of that group is ended when the command has ended, when
-    time is up, and when we are cancelled. Raises `OSError` where the process cannot be started.
+    time is up, and when we are cancelled. From `REPORTS_AFTER` on *report* is called with the lines that it
+    writes, of many at once with the last `MAX_REPORT` bytes. Raises `OSError` where the process cannot be
+    started.
     """
-    listener = _Listener(keep)
+    reporter = None if report is None else _Reporter(report)
+    listener = _Listener(keep, reporter)
     starting = asyncio.get_running_loop().subprocess_exec(
         lambda: listener,
         *command,
@@ -91,6 +103,8 @@ async def run(
         await asyncio.wait({listener.exited}, timeout=seconds)
         code = transport.get_returncode() if listener.exited.done() else None
     finally:
+        if reporter is not None:
+            reporter.end()
         await listener.end()
     return ProcessEnd(listener.output.text(), code, listener.errors.text())
 
@@ -99,8 +113,9 @@ async def run(
 class _Listener(asyncio.SubprocessProtocol):
     """Keeps the output of a process, and resolves its futures at its end."""
 
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, reporter: _Reporter | None) -> None:
         loop = asyncio.get_running_loop()
+        self._reporter = reporter
         self._transport: asyncio.SubprocessTransport | None = None  # once it has started
         self.exited: asyncio.Future[None] = loop.create_future()
         self._closed: asyncio.Future[None] = loop.create_future()
@@ -114,6 +129,8 @@ class _Listener(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Keep *data*, with what else came that way."""
         (self.errors if fd == _ERRORS else self.output).add(data)
+        if self._reporter is not None:
+            self._reporter.add(data)
 
     def process_exited(self) -> None:
         """Tell that the process is over; others of its group may not be."""
@@ -133,6 +150,40 @@ class _Listener(asyncio.SubprocessProtocol):
             await asyncio.wait({self._closed}, timeout=_DRAIN)
         finally:
             self._transport.close()
+
+
+@final
+class _Reporter:
+    """Calls *report* with the lines of a running program, each once and at intervals."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._data = bytearray()
+        self._cut = False
+        self._timer = self._loop.call_later(REPORTS_AFTER, self._tick)
+
+    def add(self, data: bytes) -> None:
+        """Keep *data* for the next report; of too much its end."""
+        self._data += data
+        self._cut = self._cut or len(self._data) > MAX_REPORT
+        del self._data[:-MAX_REPORT]
+
+    def end(self) -> None:
+        """Report no more: what the program wrote is in its result."""
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(REPORTS_EVERY, self._tick)
+        # A progress bar returns to the beginning of its line and never ends it.
+        lines = self._data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        # Half a line may be half a secret: its name here, and its value in another report.
+        self._data = lines.pop()
+        if self._cut and lines:
+            del lines[0]
+            self._cut = False
+        if text := b"\n".join(lines).decode(errors="replace").strip("\n"):
+            self._report(text)
 
 
 @final

@@ -23,7 +23,7 @@ from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.permissions import Rule, Verdict
 from turnwheel.effects.requests import RunTool
 from turnwheel.performers.base import PerformContext
-from turnwheel.performers.tools import builtin, paths
+from turnwheel.performers.tools import builtin, paths, process
 from turnwheel.performers.tools.builtin import (
     bash,
     builtin_tools,
@@ -773,6 +773,26 @@ async def test_no_process_has_the_command_among_its_arguments(context: Context, 
 async def test_a_command_has_no_nul(context: Context) -> None:
     with pytest.raises(ValueError, match="got one behind 'echo a'"):
         await bash(context, "echo a\0b")
+
+
+async def test_bash_reports_the_lines_of_a_long_command(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(process, "REPORTS_AFTER", 0.0)
+    monkeypatch.setattr(process, "REPORTS_EVERY", 0.0)
+    os.mkfifo(tmp_path / "go")
+    reports: list[str] = []
+
+    def emit(text: str) -> None:
+        # The command waits for this, so that the first report came while it ran.
+        if not reports:
+            (tmp_path / "go").write_text("go")
+        reports.append(text)
+
+    live = attrs.evolve(context, emit=emit)
+    result = await bash(live, f"echo built; read <{tmp_path / 'go'}; echo tested")
+    assert reports[0] == "built"
+    assert result == "built\ntested\n[exit code 0]"
 
 
 async def test_a_system_without_bash_has_another_shell(
