@@ -12,6 +12,7 @@ import json
 import os
 import pty
 import re
+import runpy
 import select
 import shlex
 import shutil
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import ClassVar, final
 
 import pytest
+from markdown_it import MarkdownIt
 from support.checkout import ROOT, tracked
 from support.patience import PATIENCE
 
@@ -255,6 +257,27 @@ def test_the_readme_installs_the_wheel_that_make_builds() -> None:
     assert [place for pairs in installed for place, _ in pairs] == [wheel, project["name"]]
     extras = {extra for pairs in installed for _, extra in pairs}
     assert extras <= set(project["optional-dependencies"])
+
+
+def described(**project: str) -> list[str]:
+    """The targets of links and pictures in the description of the package, as a package index shows it."""
+    text = runpy.run_path(str(ROOT / "setup.py"))["description"](README, **project)
+    tokens = [child for token in MarkdownIt().parse(text) for child in token.children or ()]
+    return [str(token.attrs.get("href", token.attrs.get("src"))) for token in tokens if token.attrs]
+
+
+def test_no_link_of_the_package_leads_into_its_checkout() -> None:
+    """A package index shows the README without the files beside it."""
+    assert all("://" in target for target in described())
+
+
+def test_the_links_of_a_package_with_a_home_lead_to_its_version() -> None:
+    home = "https://forge.example/turnwheel"
+    targets = described(source=home, version="1.2.3")
+    places = [target.removeprefix(f"{home}/").partition("/v1.2.3/") for target in targets]
+    assert ("raw", "/v1.2.3/", "diagrams/machine.svg") in places
+    assert ("blob", "/v1.2.3/", "docs/tutorial.md") in places
+    assert all((ROOT / path.partition("#")[0]).exists() for _, _, path in places)
 
 
 def pip_commands() -> list[str]:

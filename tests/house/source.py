@@ -34,13 +34,16 @@ def sources(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-PACKAGE = [*sorted(ROOT.glob("*.py")), *sources(*ROOMS)]
+SETUP = ROOT / "setup.py"
+"""What builds the package; it stands in the folder that is the package, and is no part of it."""
+
+PACKAGE = [*sorted(set(ROOT.glob("*.py")) - {SETUP}), *sources(*ROOMS)]
 STUBS = [
     *sorted(ROOT.glob("*.pyi")),
     *sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.pyi")),
 ]
 """The lists of public names, of the root and of each room."""
-EVERYTHING = [*PACKAGE, *sources(*OUTSIDE)]
+EVERYTHING = [*PACKAGE, SETUP, *sources(*OUTSIDE)]
 
 
 def name(path: Path) -> str:
