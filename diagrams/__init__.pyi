@@ -11,5 +11,6 @@ from .picture import (
     overview as overview,
     pictures as pictures,
 )
+from .svg import SVG as SVG
 from .text import mermaid as mermaid, mermaid_of as mermaid_of
 from .timeline import Party as Party, Said as Said, Took as Took, calls as calls, sequence as sequence

@@ -15,6 +15,7 @@ from math import ceil
 from typing import NamedTuple, final
 
 from .picture import KIND_WORDS, OVERVIEW, Node, NodeKind, Picture, caption_of, stage_of, state_of
+from .svg import SVG
 
 Point = tuple[int, int]
 Ends = tuple[str, str]
@@ -55,7 +56,7 @@ HUB_WIDTH, GAP_WIDTH, BOX_WIDTH, LEAP_WIDTH = 130, 230, 252, 112
 SOURCE_WIDTH, EVENT_WIDTH, WHY_WIDTH, HEAD_HEIGHT = 186, 120, 340, 26
 
 
-def svg_of(picture: Picture) -> str:
+def svg_of(picture: Picture) -> SVG:
     """*picture* as SVG. The same picture gives the same bytes on every machine."""
     canvas = _Canvas()
     (_draw_overview if picture.name == OVERVIEW else _draw_detail)(canvas, picture)
@@ -190,7 +191,7 @@ class _Canvas:
         for kind, words in KIND_WORDS.items():
             x = self.chip((x, y), words, kind) + 8
 
-    def svg(self, title: str) -> str:
+    def svg(self, title: str) -> SVG:
         """The finished picture."""
         width, height = self.right + MARGIN, self.bottom + MARGIN
         # Text would be lost on the dark page of a reader who prefers that, so the ground is white.
@@ -202,7 +203,7 @@ class _Canvas:
 <path d="M0 1L8 4L0 7z" fill="{GREY}"/>
 </marker>
 <rect width="{width}" height="{height}" fill="white"/>"""
-        return "\n".join([opening, *self.elements, "</svg>\n"])
+        return SVG("\n".join([opening, *self.elements, "</svg>\n"]))
 
 
 def _draw_overview(canvas: _Canvas, picture: Picture) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from .drawing import FONTS, Face, Point, line_path
 from .picture import KIND_WORDS
+from .svg import SVG
 
 # Colours by name, for a light page and for a dark one. A page may set `--tw-NAME` itself.
 COLOURS: Mapping[str, tuple[str, str]] = {
@@ -94,7 +95,7 @@ def rule(where: str, **properties: str) -> str:
     return f".tw-chart {where}{{{';'.join(parts)}}}"
 
 
-def page(elements: Iterable[str], size: Point, title: str, rules: Iterable[str], *, mark: str = "") -> str:
+def page(elements: Iterable[str], size: Point, title: str, rules: Iterable[str], *, mark: str = "") -> SVG:
     """The SVG with these *elements* and *rules*; *mark* adds to its classes."""
     width, height = size
     style = "\n".join([*COMMON, *rules])
@@ -104,7 +105,7 @@ def page(elements: Iterable[str], size: Point, title: str, rules: Iterable[str],
         f"<title>{escape(title)}</title>\n<style>\n{style}\n</style>"
     )
     ground = f'<rect class="ground" width="{width}" height="{height}"/>'
-    return "\n".join([opening, ground, *elements, "</svg>\n"])
+    return SVG("\n".join([opening, ground, *elements, "</svg>\n"]))
 
 
 def _scheme(column: int) -> str:

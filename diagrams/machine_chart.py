@@ -25,6 +25,7 @@ from .picture import (
     stage_of,
     state_of,
 )
+from .svg import SVG
 
 # From one state or label to another.
 Edge = tuple[str, str]
@@ -44,7 +45,7 @@ BESIDE = 5
 TITLE, CAPTION, STAGE, COUNT = Face(15, bold=True), Face(11), Face(12), Face(13, bold=True)
 
 
-def chart(lit: str = "", taken: Mapping[Edge, int] | None = None) -> str:
+def chart(lit: str = "", taken: Mapping[Edge, int] | None = None) -> SVG:
     """
     The whole machine as SVG, with the state or label *lit* standing out.
 
@@ -85,7 +86,7 @@ class _Chart:
         # Lanes below the row until now, and at each state the arrows that join one.
         self.lanes, self.ports = 0, dict.fromkeys(ROW, 0)
 
-    def svg(self) -> str:
+    def svg(self) -> SVG:
         """The finished chart."""
         for ends in self.edges:
             self._edge(ends, self._route(*ends))

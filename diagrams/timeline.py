@@ -16,6 +16,7 @@ import attrs
 
 from .drawing import Face, Point
 from .look import Box, arrow, page, rect, rule, text
+from .svg import SVG
 
 # A browser is slow beyond this, and no person reads it; the newest say what a run does now.
 # Rows of a picture.
@@ -77,7 +78,7 @@ class Took:
     end: float | None = None
 
 
-def sequence(told: Sequence[Said]) -> str:
+def sequence(told: Sequence[Said]) -> SVG:
     """Who asked whom in a run, from above to below, as SVG."""
     newest = told[-ROWS_DRAWN:]
     there = {party for one in newest for party in (one.source, one.target)} | {Party.PERSON, Party.MACHINE}
@@ -116,7 +117,7 @@ def _saying(one: Said, ends: tuple[Point, Point], time: str) -> list[str]:
     ]
 
 
-def calls(took: Sequence[Took]) -> str:
+def calls(took: Sequence[Took]) -> SVG:
     """How long each request of a run was open, as SVG. Long waits for people alone are drawn short."""
     newest = took[-ROWS_DRAWN:]
     now = max([moment for one in newest for moment in (one.begin, one.end or one.begin)], default=0.0)

@@ -8,6 +8,7 @@ a card is escaped, since models and tools choose most of the texts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from html import escape
 from typing import final
 
@@ -57,14 +58,23 @@ def html_of(card: Card) -> str:
 
     parts = [f"<b>{escape(card.title)}</b> <span>{escape(card.beside)}</span>"]
     if card.label:
-        parts.append(chart(card.label))
+        parts.append(chart(card.label)._repr_html_())
     if card.lines:
-        text = f'<pre style="{PRE}">{escape(chr(10).join(_newest(card.lines)))}</pre>'
-        folded = f"<details><summary>{escape(card.folded)}</summary>{text}</details>"
-        parts.append(folded if card.folded else text)
+        text = pre_html(card.lines)
+        parts.append(folded_html(card.folded, text) if card.folded else text)
     return f'<div class="tw-card" style="{CARD}">{"".join(parts)}</div>'
 
 
-def _newest(lines: tuple[str, ...]) -> list[str]:
+def pre_html(lines: Sequence[str]) -> str:
+    """*lines* as HTML, one below the other; of many the last ones."""
+    return f'<pre style="{PRE}">{escape(chr(10).join(_newest(lines)))}</pre>'
+
+
+def folded_html(summary: str, html: str, *, is_open: bool = False) -> str:
+    """*html* behind the text *summary*, on which a person clicks to open and to close it."""
+    return f"<details{' open' if is_open else ''}><summary>{escape(summary)}</summary>{html}</details>"
+
+
+def _newest(lines: Sequence[str]) -> list[str]:
     left_out = len(lines) - LINES_SHOWN
     return [f"({left_out} earlier ones)", *lines[left_out:]] if left_out > 0 else [*lines]

@@ -14,6 +14,7 @@ from typing import assert_never, final
 import attrs
 
 from ... import states
+from ...display.effects_table import Effects
 from ...display.notebook import Card, Displayed
 from ...display.rendering import state_line
 from ...display.word_cards import machine_card
@@ -326,9 +327,10 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         Take the step of *event*, as `step` says, and return its effects.
 
         Afterwards the run is done, or `state.open` names what it waits for. Where this raises, the machine is
-        as it was.
+        as it was. A notebook shows the effects as a table.
         """
-        return self.commit(self.step(event, at=at))
+        # Here and not in `commit`: a driver shows no tables, so its steps do not pay for them.
+        return Effects(self.commit(self.step(event, at=at)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Machine):

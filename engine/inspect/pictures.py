@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 import attrs
 
-from ...diagrams import Party, Said, Took, calls, chart, sequence
+from ...diagrams import SVG, Party, Said, Took, calls, chart, sequence
 from ...display.rendering import decision_of, line_of, message_line, printable, quoted, short
 from ...effects import events, requests
 from ...effects.errors import ArgumentError
@@ -33,7 +33,7 @@ PARTIES: Final[dict[type[Asking], Party]] = {
 }
 
 
-def picture_of(steps: Iterable[ReplayedStep], kind: PictureKind = "path") -> str:
+def picture_of(steps: Iterable[ReplayedStep], kind: PictureKind = "path") -> SVG:
     """The picture of *steps* as SVG; `ArgumentError` for a *kind* that there is not."""
     if kind not in get_args(PictureKind):
         msg = f"kind must be one of {', '.join(get_args(PictureKind))}; got {kind!r}"

@@ -14,6 +14,7 @@ from typing import Any, cast, final
 
 import attrs
 
+from ...display.effects_table import Effects
 from ...display.notebook import Card, Displayed
 from ...display.rendering import line_of
 from ...effects import Effect
@@ -52,7 +53,7 @@ class ReplayedStep(Displayed):
     state: State | None
     memory: Memory | None
     config: Config | None
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[Effect, ...] = attrs.field(default=(), converter=Effects)
     spent: Spent = Spent()
     children: tuple[ChildLink, ...] = ()
     # Where the step began, to make its transitions again. Equal steps began alike, so it is not compared.

@@ -51,6 +51,7 @@ from .watching import Watched, kept, position, watch
 from .worker import Use, Worker
 
 if TYPE_CHECKING:
+    from ...diagrams import SVG
     from ...effects.messages import Binary
     from ...effects.records import Change, SetMode
     from ...performers.stores.base import Store
@@ -217,9 +218,9 @@ class Session(Displayed):
         """The ends of its branches: the runs that no other run follows."""
         return tuple([run for run in await self.runs() if run.head])
 
-    async def picture(self, kind: PictureKind = "path") -> str:
+    async def picture(self, kind: PictureKind = "path") -> SVG:
         """
-        A picture of its runs as SVG.
+        A picture of its runs as SVG: a text to write to a file, which a notebook shows.
 
         "path" is the way through the machine, "sequence" who asked whom, "calls" how long each call took.
 
