@@ -5,15 +5,18 @@ from __future__ import annotations
 from html import unescape
 from typing import Final, final
 
-# The smallest texts have 10 or 11 points; at less than 7 pixels they cannot be read.
+# The captions have 11 points and the names 15: below 6 and 8 pixels they cannot be read.
 # The least pixels that a point of the picture takes in a notebook. In a narrower cell the picture scrolls.
-LEAST_SCALE: Final = 0.7
+LEAST_SCALE: Final = 0.55
 
 # A page with all of a long sequence could not be read past.
 # The most pixels of a picture's height that a notebook shows at once.
 TALLEST: Final = 640
 
 BOX_STYLE: Final = f"max-width:100%;max-height:{TALLEST}px;overflow:auto"
+# Some systems hide the bar of what scrolls.
+# A frame around a picture of which a part is hidden.
+FRAME: Final = ";border:1px solid #8884"
 
 
 @final
@@ -39,10 +42,11 @@ class SVG(str):
         return "<SVG {}x{}: {}>".format(*self.size, what.partition(";")[0])
 
     def _repr_html_(self) -> str:
-        least = round(self.size[0] * LEAST_SCALE)
-        style = f"display:block;max-width:100%;height:auto;min-width:{least}px"
+        width, height = self.size
+        style = f"display:block;max-width:100%;height:auto;min-width:{round(width * LEAST_SCALE)}px"
+        box = f"{BOX_STYLE}{FRAME}" if height > TALLEST else BOX_STYLE
         drawn = self.replace("<svg ", f'<svg style="{style}" ', 1)
-        return f'<div class="tw-picture" style="{BOX_STYLE}">{drawn}</div>'
+        return f'<div class="tw-picture" style="{box}">{drawn}</div>'
 
     def _between(self, before: str, after: str) -> str:
         return self.partition(before)[2].partition(after)[0]

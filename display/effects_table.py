@@ -14,9 +14,9 @@ from .notebook import CARD, LINES_SHOWN, folded_html, pre_html
 from .rendering import line_of, printable
 
 # Said at each cell: notebooks align the cells of their tables to the right.
-CELL: Final = "text-align:left;vertical-align:top;padding:2px 14px 2px 0;white-space:pre-wrap"
-# The kind is a word of ours; ids and texts of models may be long, and must not make the table wider.
-KIND_CELL, LONG_CELL = f"{CELL};white-space:nowrap", f"{CELL};overflow-wrap:anywhere"
+CELL: Final = "text-align:left;vertical-align:top;padding:3px 16px 3px 0;white-space:pre-wrap"
+# Kinds are words of ours; ids and texts of models may be long, and must not make the table wider.
+WORD_CELL, LONG_CELL = f"{CELL};white-space:nowrap", f"{CELL};overflow-wrap:anywhere"
 ID_CELL = f"{LONG_CELL};min-width:5em"
 
 
@@ -51,16 +51,16 @@ def _table(orders: list[Request | Cancel]) -> str:
     rows = [_row(order) for order in islice(orders, LINES_SHOWN)]
     if (left_out := len(orders) - LINES_SHOWN) > 0:
         rows.append(f'<tr><td colspan="3" style="{CELL}">({left_out:,} more)</td></tr>')
-    head = "".join([f'<th style="{CELL}">{name}</th>' for name in ("request", "id", "what")])
-    style = "border-collapse:collapse;margin:0;font-size:inherit"
+    head = "".join([f'<th style="{WORD_CELL}">{name}</th>' for name in ("request", "id", "what")])
+    style = "border-collapse:collapse;margin:0 0 4px;font-size:inherit"
     return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
 def _row(order: Request | Cancel) -> str:
     kind = type(order).__name__
     name = printable(order.request if isinstance(order, Cancel) else order.id)
-    # The line of each has the kind and the id in front.
-    what = line_of(order).removeprefix(kind).strip().removeprefix(name).strip()
-    cells = ((KIND_CELL, f"<b>{kind}</b>"), (ID_CELL, escape(name)), (LONG_CELL, escape(what)))
+    # The line of each has the kind and the id in front; that of a cancel has nothing else.
+    what = line_of(order).removeprefix(kind).strip().removeprefix(name).strip() or "stop this request"
+    cells = ((WORD_CELL, f"<b>{kind}</b>"), (ID_CELL, escape(name)), (LONG_CELL, escape(what)))
     columns = "".join([f'<td style="{style}">{text}</td>' for style, text in cells])
     return f"<tr>{columns}</tr>"

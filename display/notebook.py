@@ -19,7 +19,7 @@ import attrs
 LINES_SHOWN = 200
 
 # Fonts of the page, and no colours: a card is read on light and on dark pages.
-CARD = "font-size:13px;line-height:1.5;margin:4px 0"
+CARD = "font-size:13px;line-height:1.5;margin:4px 0;overflow-wrap:anywhere"
 PRE = "margin:4px 0;padding:0;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;background:none"
 
 

@@ -22,7 +22,7 @@ def word_card(value: Any) -> Card:  # noqa: ANN401  # any word of the engine
         title = f"History of {count(value.length, 'message')}"
         return Card(title=title, lines=tuple(history_lines(value)))
     if isinstance(value, State):
-        return Card(title=type(value).__name__, beside=state_line(value), label=value.label)
+        return Card(title="State", beside=state_line(value), label=value.label)
     title, _, beside = line_of(value).partition(" ")
     return Card(title=title, beside=beside)
 

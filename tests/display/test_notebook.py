@@ -69,6 +69,7 @@ async def test_what_models_and_people_say_is_text_and_not_html() -> None:
         machine = session.machine
         steps = [step async for step in replay(store, "s<b>")]
         values = [session, session.result(), machine, machine.state, machine.memory, session.history, *steps]
+        values += [step.effects for step in steps]
         values += [effect for step in steps for effect in step.effects]
         values += [step.event for step in steps if step.event is not None]
         for value in values:
@@ -77,10 +78,11 @@ async def test_what_models_and_people_say_is_text_and_not_html() -> None:
             assert "<img" not in shown
             assert "s<b>" not in shown
         for kind in get_args(PictureKind):
-            drawn = await session.picture(kind)
-            assert drawn.startswith("<svg")
-            assert "<script" not in drawn
-            assert "<img" not in drawn
+            picture = await session.picture(kind)
+            assert picture.startswith("<svg")
+            for shown in (picture, as_html(picture)):
+                assert "<script" not in shown
+                assert "<img" not in shown
 
 
 async def test_the_chart_stands_where_a_value_is_at_a_state() -> None:
