@@ -41,7 +41,7 @@ class SVG(str):
         # Behind the semicolon stands all of the path.
         return "<SVG {}x{}: {}>".format(*self.size, what.partition(";")[0])
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # notebooks call it
         width, height = self.size
         style = f"display:block;max-width:100%;height:auto;min-width:{round(width * LEAST_SCALE)}px"
         box = f"{BOX_STYLE}{FRAME}" if height > TALLEST else BOX_STYLE

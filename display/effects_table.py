@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from itertools import islice
 from typing import Final, final
@@ -30,7 +31,7 @@ class Effects(tuple[Effect, ...]):
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # notebooks call it
         orders = orders_in(self)
         rest = [effect for effect in self if not isinstance(effect, Request | Cancel)]
         parts = [_table(orders)] if orders else []
@@ -40,7 +41,7 @@ class Effects(tuple[Effect, ...]):
         return f'<div class="tw-card" style="{CARD}">{"".join(parts) or "<b>No effects</b>"}</div>'
 
 
-def _counted(rest: list[Effect]) -> str:
+def _counted(rest: Sequence[Effect]) -> str:
     """How many records and how many notices there are in *rest*."""
     notices = sum([isinstance(effect, Notice) for effect in rest])
     counts = ((len(rest) - notices, "record"), (notices, "notice"))

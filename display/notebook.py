@@ -58,7 +58,7 @@ def html_of(card: Card) -> str:
 
     parts = [f"<b>{escape(card.title)}</b> <span>{escape(card.beside)}</span>"]
     if card.label:
-        parts.append(chart(card.label)._repr_html_())
+        parts.append(chart(card.label)._repr_html_())  # pyright: ignore[reportPrivateUsage]  # as a notebook
     if card.lines:
         text = pre_html(card.lines)
         parts.append(folded_html(card.folded, text) if card.folded else text)
