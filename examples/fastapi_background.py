@@ -1,10 +1,10 @@
 """
 Runs in the background of a FastAPI app, by routes of its own. A scripted model: no key.
 
-A session is rows in the store: each request opens the one that it is about, and keeps nothing. The run goes on in
-a task of this process, with or without readers. They get the notices that the journal has, each with an id; deltas
-have none, and starlette_routes.py streams them. Several processes on one store also have to share out the runs that
-a dead one left: `create_app` of `turnwheel.apps` does that.
+A session is rows in the store: each request opens the one that it is about, and keeps nothing. The run goes
+on in a task of this process, with or without readers. They get the notices that the journal has, each with an
+id; deltas have none, and starlette_routes.py streams them. Several processes on one store also have to share
+out the runs that a dead one left: `create_app` of `turnwheel.apps` does that.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import httpx
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Request, status
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel
+from pydantic import BaseModel, StringConstraints
 
 from turnwheel import Agent, Approve, Deny, Session, tool
 from turnwheel.effects import CallModel, RunEnded, UnknownRequest
@@ -28,7 +28,7 @@ from turnwheel.testing import ScriptedModel, calls, says
 
 
 class NewRun(BaseModel):
-    prompt: str
+    prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100_000)]
 
 
 class Begun(BaseModel):
