@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from asyncio import CancelledError, gather, timeout
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from asyncio import CancelledError, gather, iscoroutine, timeout
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
 from glob import escape
@@ -75,6 +75,8 @@ else:
     from typing import TypeVar
 
     Deps_co = TypeVar("Deps_co", covariant=True)
+
+T = TypeVar("T")
 
 DEFAULT_MODEL = "openai:gpt-5"
 
@@ -513,15 +515,34 @@ class Agent(Generic[Deps_co, Output_co]):
         """`run` for callers that are not async; inside a running event loop it blocks that loop."""
         from .sync import run_in_thread  # noqa: PLC0415  # needs threads, which others do not
 
-        async def once() -> Result[Output_co]:
-            try:
-                return await self.run(prompt, files=files)
-            finally:
-                # Connections belong to the event loop they were made in, which ends here. A store does not.
-                await self._models.aclose()
+        return run_in_thread(self._in_own_loop(partial(self.run, prompt, files=files)))
 
-        # A loop of its own, so the connections made there are closed there, too.
-        return run_in_thread(once())
+    def await_sync(self, work: Coroutine[Any, Any, T]) -> T:
+        """
+        The value of the coroutine *work*, for callers that are not async, such as a view of Flask.
+
+        As `run_sync` it has a thread and an event loop of its own, so *work* opens the sessions that it uses.
+        What it began in the background is cancelled at its end. Raises what *work* raises.
+        """
+        from .sync import run_in_thread  # noqa: PLC0415  # as in `run_sync`
+
+        if not iscoroutine(work):
+            fix = "call an async function, as in agent.await_sync(answer(question))"
+            msg = f"Agent.await_sync: work must be a coroutine; got {work!r} ({fix})"
+            raise effects.ArgumentError(msg)
+        try:
+            return run_in_thread(self._in_own_loop(lambda: work))
+        finally:
+            # Ctrl-C may come before it was begun.
+            work.close()
+
+    async def _in_own_loop(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The value of what *begin* begins, in an event loop that ends with it."""
+        try:
+            return await begin()
+        finally:
+            # Connections belong to the event loop they were made in, which ends here. A store does not.
+            await self._models.aclose()
 
     async def drain(self, within: float | None = None) -> None:
         """Drain all running sessions of this agent in this process, together; see `Session.drain`."""

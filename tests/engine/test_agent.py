@@ -30,6 +30,7 @@ from turnwheel import (
     ModelSpec,
     Policy,
     Price,
+    Result,
     Rule,
     SQLiteStore,
     ToolContext,
@@ -37,7 +38,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import Compaction, Config, Loops, OnLost, Retries, SideEffect, Steering
-from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed
+from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed, UnknownRequest
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, StopReason
@@ -217,6 +218,28 @@ def test_run_sync_raises_an_error_of_its_thread() -> None:
     agent, _ = scripted(says("hi"), store=FaultyStore(works=False))
     with pytest.raises(OSError, match="no space left"):
         agent.run_sync("go")
+
+
+def test_a_sync_caller_answers_a_question_and_resumes() -> None:
+    """As two requests of a synchronous web app, with a thread and a loop for each."""
+    agent, _ = scripted(calls(("pay", {})), says("paid"), store=MemoryStore())
+    resting = agent.run_sync("Pay")
+
+    async def answered(question: str) -> Result:
+        async with agent.session(resting.session) as session:
+            await session.approve(question)
+            return await session.resume()
+
+    (question,) = resting.waiting
+    assert agent.await_sync(answered(question.id)).text == "paid"
+    with pytest.raises(UnknownRequest):
+        agent.await_sync(answered(question.id))
+
+
+def test_a_sync_caller_has_to_call_its_async_function() -> None:
+    agent, _ = scripted(says("hi"))
+    with pytest.raises(ArgumentError, match=r"work must be a coroutine; got .*call an async function"):
+        agent.await_sync(cast("Any", agent.run))
 
 
 # A caller that is cancelled
@@ -767,7 +790,7 @@ async def test_a_run_with_a_store_rests_on_a_question_and_reads_nothing_before()
     assert store.reads == 0
 
 
-@pytest.mark.parametrize("way", ["aclose", "async with", "run_sync"])
+@pytest.mark.parametrize("way", ["aclose", "async with", "run_sync", "await_sync"])
 def test_an_agent_closes_its_connections(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[object] = []
 
@@ -784,6 +807,8 @@ def test_an_agent_closes_its_connections(way: str, monkeypatch: pytest.MonkeyPat
 
     if way == "run_sync":
         agent.run_sync("go")
+    elif way == "await_sync":
+        agent.await_sync(agent.run("go"))
     else:
         asyncio.run(agent.aclose() if way == "aclose" else use())
     assert len(closed) == 1
