@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,112 @@ def test_an_example_prints_what_it_shows(
     out = capsys.readouterr().out
     assert [part for part in parts if part not in out] == []
     assert (out.startswith(parts[0]), out.endswith(parts[-1])) == (True, True)
+
+
+FASTAPI = """\
+202; we read, and leave in the middle
+  RunStarted
+  InputTaken
+  ModelCalled
+  TurnEnded
+  CallJudged
+  ToolStarted
+we come back with the last id
+  CallSettled
+  ModelCalled
+  TurnEnded
+  CallJudged
+  ApprovalRequested
+the service restarts; may refund run with {"cents": 999}?
+204
+  ApprovalResolved
+  CallJudged
+  ToolStarted
+  CallSettled
+  ModelCalled
+  TurnEnded
+  RunEnded
+once more, from the beginning
+  RunStarted
+  InputTaken
+  ModelCalled
+  TurnEnded
+  CallJudged
+  ToolStarted
+  CallSettled
+  ModelCalled
+  TurnEnded
+  CallJudged
+  ApprovalRequested
+  ApprovalResolved
+  CallJudged
+  ToolStarted
+  CallSettled
+  ModelCalled
+  TurnEnded
+  RunEnded
+missed or twice: False
+a second answer: 409
+"""
+STARLETTE = """\
+It has states and moves.
+Once upon a time
+a second prompt: 409
+an interrupt: 204
+the rest: []
+The end.
+"""
+DJANGO = """\
+202; may refund run with {'cents': 999}?
+end_turn: You get 999 cents back.
+On weekdays.
+"""
+FLASK = """\
+We are open on weekdays.
+may refund run with {"cents": 999}?
+end_turn: You get 999 cents back.
+a second answer: 409
+"""
+WEB_APPS = {
+    "fastapi_background": FASTAPI,
+    "starlette_routes": STARLETTE,
+    "django_views": DJANGO,
+    "flask_sync": FLASK,
+}
+
+
+def printed_by(*command: str) -> str:
+    """What Python prints in a process of its own: the settings of Django hold for a whole process."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", *command], cwd=EXAMPLES, capture_output=True, text=True, check=False
+    )
+    assert (ran.stderr, ran.returncode) == ("", 0)
+    return ran.stdout
+
+
+@pytest.mark.parametrize(("script", "shown"), WEB_APPS.items())
+def test_a_web_app_prints_what_it_shows(script: str, shown: str) -> None:
+    # An id has the number of a journal's entry, and how many entries a stream takes depends on the machine.
+    assert re.sub(r"^ +[0-9]+\.[0-9]+", " ", printed_by(f"{script}.py"), flags=re.MULTILINE) == shown
+
+
+LEFT = """
+import django_views
+from django.test import Client
+
+name = Client().post("/runs", {"prompt": "Refund order 7"}).json()["session"]
+
+async def look():
+    session = await django_views.agent.session(name).load()
+    await session.check_free()
+    print(session.unfinished)
+
+django_views.agent.await_sync(look())
+"""
+
+
+def test_an_async_view_under_wsgi_leaves_the_run_that_it_began() -> None:
+    assert printed_by("-c", LEFT) == "True\n"
 
 
 def test_an_example_that_needs_a_key_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 import attrs
-import yaml  # type: ignore[import-untyped]  # it has none
+import yaml
 
 # $$, ${NAME}, ${NAME:-default} or ${NAME:?what is missing}
 VARIABLE = re.compile(r"\$(?:\$|\{(\w+)(?::([-?])([^}]*))?\})")
