@@ -526,7 +526,7 @@ class Agent(Generic[Deps_co, Output_co]):
         """
         from .sync import run_in_thread  # noqa: PLC0415  # as in `run_sync`
 
-        if not iscoroutine(work):
+        if not iscoroutine(cast("object", work)):
             fix = "call an async function, as in agent.await_sync(answer(question))"
             msg = f"Agent.await_sync: work must be a coroutine; got {work!r} ({fix})"
             raise effects.ArgumentError(msg)
