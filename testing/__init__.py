@@ -4,7 +4,7 @@ The kit for tests of your agents. No test with it needs a model, a network, a ke
     scripted        a model that answers from a script, for whole agents
     clocks          clocks that move only when a test moves them
     harness         a machine stepped by hand; `state_fixtures` has one in each state
-    scenarios       stories in text, with their recorded outcome
+    scenarios       stories in text, with their recorded outcome; `scenario_files` puts them to your agent
     stores          a store to derive others from, and one that fails on demand
     store_contract  the promises of a store, as checks
     wire_rules      the rules of real providers, for authors of a wire

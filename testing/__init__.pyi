@@ -7,6 +7,7 @@ from .harness import (
     call as call,
     config as config,
 )
+from .scenario_files import ScenarioFile as ScenarioFile, check_scenario as check_scenario
 from .scenarios import (
     Scenario as Scenario,
     ScenarioError as ScenarioError,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import zip_longest
+from itertools import groupby, takewhile, zip_longest
 from typing import Any, Final, final
 
 import attrs
@@ -96,7 +96,11 @@ class Command:
 @final
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """A story: the *sentence* that sums it up, the behaviours it *shows*, and its blocks."""
+    """
+    A story: the *sentence* that sums it up, the behaviours it *shows*, and its blocks.
+
+    It begins under *config*. *subject* is the configuration of the agent that the story is put to, if any.
+    """
 
     name: str
     sentence: str
@@ -104,10 +108,16 @@ class Scenario:
     config: config.Config
     blocks: tuple[tuple[Command, ...], ...]
     recorded: tuple[tuple[str, ...], ...]
+    subject: config.Config | None = None
 
 
-def read_scenario(text: str, name: str = "scenario") -> Scenario:
-    """The scenario that *text* is; *name* stands in errors. Raises `ScenarioError` with line and column."""
+def read_scenario(text: str, name: str = "scenario", subject: config.Config | None = None) -> Scenario:
+    """
+    The scenario that *text* is; *name* stands in errors. Raises `ScenarioError` with line and column.
+
+    With a *subject*, the configuration of an agent, the settings in *text* change that one. A whole
+    configuration as JSON, as an exported session has it, stands for *subject* then, and is not read.
+    """
     lines = text.split("\n")
     comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
     shows = ",".join([line.removeprefix(SHOWS) for line in lines if line.startswith(SHOWS)])
@@ -116,16 +126,17 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
         settings: list[Command] = []
         while blocks and all(command.phrases[0].words[:1] == ("agent",) for command in blocks[0][0]):
             settings += blocks.pop(0)[0]
-        made = configured(settings)
+        begins_with = configured(settings, subject)
     except ScenarioError as error:
         raise ScenarioError(error.problem, error.line, error.column, name) from error
     return Scenario(
         name=name,
         sentence=comments[0] if comments else "",
         shows=tuple([key.strip() for key in shows.split(",") if key]),
-        config=made,
+        config=begins_with,
         blocks=tuple([commands for commands, _ in blocks]),
         recorded=tuple([recorded for _, recorded in blocks]),
+        subject=subject,
     )
 
 
@@ -155,17 +166,21 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[tuple[Command, ...], tuple[s
 
 
 def rewritten(text: str, recorded: Iterable[Iterable[str]]) -> str:
-    """*text* with the lines *recorded* for each of its blocks of commands, in their order."""
+    """*text* with the lines *recorded* for each of its blocks of commands, in their order; all else stays."""
     lines: list[str] = []
-    new, begun = iter(recorded), False
-    for paragraph in re.split(r"\n[ \t]*\n", text.strip("\n")):
-        said = [line for line in paragraph.split("\n") if line.strip()]
-        head = said[: said.index(DIVIDER)] if DIVIDER in said else said
-        lines += ["", *head] if lines else head
-        begun = begun or not all(line.startswith(("#", "agent ")) for line in head)
-        if begun and not all(line.startswith("#") for line in head):
-            lines += [DIVIDER, *next(new)]
+    outcomes, begun = iter(recorded), False
+    for blank, paragraph in groupby(text.rstrip("\n").split("\n"), lambda line: not line.strip()):
+        head = list(takewhile(lambda line: line.strip() != DIVIDER, paragraph))
+        lines += head
+        commands = [line for line in head if not line.startswith(("#", "repeat "))]
+        if not blank and commands:
+            begun = begun or not all(_is_setting(line) for line in commands)
+            lines += [DIVIDER, *next(outcomes)] if begun else []
     return "\n".join(lines) + "\n"
+
+
+def _is_setting(line: str) -> bool:
+    return line.split(maxsplit=1)[0] == "agent"
 
 
 # Words of a line
@@ -240,23 +255,27 @@ class _Scanner:
 # Settings
 
 
-def configured(commands: Iterable[Command]) -> config.Config:
-    """The configuration that lines of settings make of an agent without tools."""
-    made = config.Config(model=config.ModelSpec(name="main"))
+def configured(commands: Iterable[Command], subject: config.Config | None = None) -> config.Config:
+    """The configuration that lines of settings make of *subject*, or of an agent without tools."""
+    settled = config.Config(model=config.ModelSpec(name="main")) if subject is None else subject
     for command in commands:
         for phrase in command.phrases:
             try:
-                made = with_settings(made, phrase)
+                settled = with_settings(settled, phrase, subject)
             except (TypeError, ValueError, LookupError, TurnwheelError) as error:
                 msg = f"settings: {error}"
                 raise ScenarioError(msg, command.line, phrase.column) from error
-    return made
+    return settled
 
 
-def with_settings(base: config.Config, phrase: Phrase) -> config.Config:
-    """*base* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
+def with_settings(base: config.Config, phrase: Phrase, subject: config.Config | None = None) -> config.Config:
+    """
+    *base* with the options of *phrase*: its fields and those of its policy.
+
+    A whole configuration as JSON takes the place of *base*; with a *subject*, that one does.
+    """
     for word in phrase.words[1:]:
-        base = decode(text_of(word).encode(), config.Config, "this JSON")
+        base = decode(text_of(word).encode(), config.Config, "this JSON") if subject is None else subject
     fields = {name: _SETTINGS.get(name, _plain)(value) for name, value in phrase.options.items()}
     policy = {name: fields.pop(name) for name in attrs.fields_dict(config.Policy).keys() & fields}
     return attrs.evolve(base, policy=attrs.evolve(base.policy, **policy), **fields)

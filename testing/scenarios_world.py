@@ -63,7 +63,7 @@ Act = Event | InputWaits | ProcessLost | tuple[str, ...]
 
 def play_scenario(scenario: Scenario) -> list[list[str]]:
     """What each block of *scenario* leads to, as it is recorded. Raises `ScenarioError`."""
-    world = ScenarioWorld(scenario.config)
+    world = ScenarioWorld(scenario.config, scenario.subject)
     return [
         [line for command in commands for line in world.perform(command, scenario.name)]
         for commands in scenario.blocks
@@ -76,11 +76,12 @@ class ScenarioWorld:
     A bare machine under *config*, moved by commands. `perform` gives the text of one.
 
     *acts* are what the latest command came to, runs that were opened among them, and *effects* all that the
-    machine said: others can be put to the same, and compared.
+    machine said: others can be put to the same, and compared. *subject* is that of the scenario.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, subject: Config | None = None) -> None:
         self.config = config
+        self._subject = subject
         self.machine: Machine | None = None
         self.now = 0.0
         self.effects: list[Effect] = []
@@ -372,7 +373,7 @@ class ScenarioWorld:
                 # restart [SETTINGS]: the process is lost, and another one goes on with the run;
                 # agent SETTINGS: the runs that begin from now on have other settings.
                 settings = scenarios.Phrase(words=tuple(words), options=self._options)
-                config, self._options = scenarios.with_settings(self.config, settings), {}
+                config, self._options = scenarios.with_settings(self.config, settings, self._subject), {}
                 # As a session does it: what rules of a run denied or asked about holds from then on.
                 config = with_restrictions(config, None if self.machine is None else self.machine.config)
                 if how == "restart":
