@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MARKER: Final = "scenarios"
 EXPLAINED: Final = (
-    f"{MARKER}(folder): run the test once for each *.scenario.txt file in the folder and below it; the folder is "
-    "relative to the test file, and by default that of the test file. The fixture `scenario` is the file: "
+    f"{MARKER}(folder): run the test once for each *.scenario.txt file in the folder and below. The folder "
+    "is relative to the test file, and by default that of the test file. The fixture `scenario` is the file: "
     "`scenario.check(agent)` plays it."
 )
 USE: Final = f'write @pytest.mark.{MARKER}("folder") above def test_...(scenario)'
@@ -58,14 +58,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if any(each.name == MARKER for each in test.own_markers):
             pytest.fail(f"{test.nodeid}: the marker needs the fixture `scenario`; {USE}", pytrace=False)
         return
-    match marker.args, marker.kwargs:
-        case [], {**unknown} if not unknown:
-            folder = "."
-        case [str(folder)], {**unknown} if not unknown:
-            pass
-        case args, unknown:
-            given = ", ".join([*map(repr, args), *[f"{name}={value!r}" for name, value in unknown.items()]])
-            pytest.fail(f"{test.nodeid}: {MARKER}({given}) takes one folder, as a text; {USE}", pytrace=False)
+    folder = marker.args[0] if marker.args else "."
+    if len(marker.args) > 1 or marker.kwargs or not isinstance(folder, str):
+        pytest.fail(f"{test.nodeid}: the marker {MARKER!r} takes one folder, as a text; {USE}", pytrace=False)
     from ..effects.errors import ArgumentError  # noqa: PLC0415  # as the import above
     from .scenario_files import files_for  # noqa: PLC0415  # as above
 
@@ -91,7 +86,7 @@ def scenario(request: pytest.FixtureRequest) -> ScenarioFile:
     written = request.node.user_properties
     file = request.node.stash[_FILE] = ScenarioFile(
         request.param,
-        record=request.config.getoption("record_scenarios"),
+        record=bool(request.config.getoption("record_scenarios")),
         on_record=lambda path: written.append((WRITTEN, path)),
     )
     return file

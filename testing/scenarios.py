@@ -105,10 +105,10 @@ class Scenario:
     name: str
     sentence: str
     shows: tuple[str, ...]
+    subject: config.Config | None = None
     config: config.Config
     blocks: tuple[tuple[Command, ...], ...]
     recorded: tuple[tuple[str, ...], ...]
-    subject: config.Config | None = None
 
 
 def read_scenario(text: str, name: str = "scenario", subject: config.Config | None = None) -> Scenario:
