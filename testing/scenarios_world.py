@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 import attrs
@@ -18,6 +19,7 @@ from ..display.rendering import history_lines, line_of, memory_lines, state_line
 from ..effects import Effect, events, is_request, notices, records, requests
 from ..effects.config import Config, Steering
 from ..effects.events import ControlReceived, Event, UserSent
+from ..effects.findings import Finding
 from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.notices import ApprovalRequested
@@ -31,7 +33,9 @@ from ..engine.core.recovery import recover
 from ..engine.inspect.transitions import steps
 from ..engine.journal.entries import RunOpened
 from ..performers.answers import check_answer
+from ..performers.tools.inspection import look_without_disk
 from ..states.rules.inputs import joins_until
+from ..states.rules.schema import arguments_of
 from . import scenarios
 from .harness import streamed
 from .scenarios import Command, JsonText, Quoted, Scenario, ScenarioError, Word, text_of
@@ -364,6 +368,25 @@ class ScenarioWorld:
             case _:
                 pass
 
+    def inspection(self, words: list[Word]) -> Iterator[Act]:
+        """What a look at a call finds that rules for paths or commands judge; no disk is read."""
+        request = self._request(requests.InspectCall, text_of((*words, "")[1]))
+        match words[2:]:
+            case []:
+                # inspection write: its paths lead through no link; its command runs what it says.
+                real = ""
+            case ["reaches", Quoted(text=real)]:
+                # inspection write reaches "/etc/passwd": its paths are links to this one.
+                pass
+            case _:
+                return
+        config = self._running.config
+        spec, arguments = config.tool(request.tool), arguments_of(request.arguments)
+        finding = Finding()
+        if spec is not None:
+            finding = look_without_disk(spec, arguments or {}, str(Path("/", config.cwd)), real)
+        yield self._answer(events.CallInspected, request, finding=finding)
+
     # The process, and readers
 
     def process(self, words: list[Word]) -> Iterator[Act]:
@@ -431,8 +454,9 @@ class ScenarioWorld:
         there = map(self._requests.__getitem__, self._requests if self._late else self._running.state.open)
         found = [one for one in there if isinstance(one, kind) and (not name or name in self._names(one))]
         if len(found) < int(number or 1):
-            known = [line_of(self._requests[one]) for one in self._running.state.open]
-            msg = f"no {kind.__name__} {name} is open; open are: {', '.join(known) or 'none'}"
+            known = map(self._requests.__getitem__, self._running.state.open)
+            lines = [f"{line_of(one)} (answer: {ANSWERED_BY[type(one)]})" for one in known]
+            msg = f"no {f'{kind.__name__} {name}'.strip()} is open; open are: {', '.join(lines) or 'none'}"
             raise LookupError(msg)
         if self._late:
             return found[-1]
@@ -466,12 +490,25 @@ COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, list[Word]], Iterator[Act]
     **dict.fromkeys(("approve", "deny", "cancel"), ScenarioWorld.decide),
     "model": ScenarioWorld.model,
     "tool": ScenarioWorld.tool,
+    "inspection": ScenarioWorld.inspection,
     **dict.fromkeys(("hook", "child", "timer", "instructions"), ScenarioWorld.others),
     **dict.fromkeys(
         ("restart", "agent", "event", "again", "tick", "state", "memory", "history"), ScenarioWorld.process
     ),
 }
 
+
+# The command that answers a request, as errors say it.
+ANSWERED_BY: Final[Mapping[type[Request], str]] = {
+    requests.CallModel: "model ...",
+    requests.RunTool: "tool ...",
+    requests.AskApproval: "approve, deny",
+    requests.FireHook: "hook ...",
+    requests.InspectCall: "inspection ...",
+    requests.ReadInstructions: "instructions ...",
+    requests.RunAgent: "child ...",
+    requests.SetTimer: "timer fires",
+}
 
 _CHANGES: Final[Mapping[str, Callable[[str], records.Change]]] = {
     "model": lambda value: records.SetModel(model=value),

@@ -71,9 +71,24 @@ def look(spec: ToolSpec, arguments: Mapping[str, object], cwd: str, globs: Itera
         for name in spec.paths
         for value in paths_in(arguments.get(name))[:MOST_PATHS]
     ]
+    return Finding(paths=tuple(paths), commands=_found_commands(spec, arguments))
+
+
+def look_without_disk(spec: ToolSpec, arguments: Mapping[str, object], cwd: str, real: str = "") -> Finding:
+    """What *arguments* reach and run where no path has a link in it, or where each one leads to *real*."""
+    paths: list[PathFound] = []
+    for name in spec.paths:
+        for value in paths_in(arguments.get(name))[:MOST_PATHS]:
+            plain = os.path.normpath(Path(cwd, value))
+            written = tuple(dict.fromkeys([resolved(value), *spelled(plain, cwd)]))
+            reached = spelled(os.path.normpath(Path(cwd, real)) if real else plain, cwd)
+            paths.append(PathFound(argument=name, value=value, written=written, real=reached))
+    return Finding(paths=tuple(paths), commands=_found_commands(spec, arguments))
+
+
+def _found_commands(spec: ToolSpec, arguments: Mapping[str, object]) -> tuple[CommandFound, ...]:
     command = arguments.get(spec.command)
-    commands = (_found_command(spec.command, command),) if isinstance(command, str) else ()
-    return Finding(paths=tuple(paths), commands=commands)
+    return (_found_command(spec.command, command),) if isinstance(command, str) else ()
 
 
 def _found_command(argument: str, text: str) -> CommandFound:
