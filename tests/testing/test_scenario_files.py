@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -27,8 +30,8 @@ def refund(number: int, cents: int) -> str:
     return f"refunded {cents} cents of order {number}"
 
 
-def support_agent(*rules: str, **settings: object) -> Agent[None, str]:
-    return Agent(tools=[order, refund], rules=["deny refund:number=7", *rules], **settings)  # type: ignore[arg-type]
+def support_agent(*rules: str, **settings: Any) -> Agent[None, str]:
+    return Agent(tools=[order, refund], rules=["deny refund:number=7", *rules], **settings)
 
 
 STORY = """\
@@ -250,6 +253,8 @@ def test_an_exported_session_is_a_story_of_the_agent_that_ran_it(
 
 # In pytest
 
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+
 AGENT = """
 import pytest
 from turnwheel import Agent, tool
@@ -324,30 +329,49 @@ def test_a_failed_story_shows_the_text_of_the_check_and_no_traceback(pytester: p
     assert "test_agent.py:" not in output.replace("test_agent.py::", "")
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "xdist"])
-def test_recorded_stories_pass_and_the_summary_lists_them(
-    pytester: pytest.Pytester, workers: list[str]
-) -> None:
+def test_recorded_stories_pass_and_the_summary_lists_them(pytester: pytest.Pytester) -> None:
     written = story(pytester.path / "stories" / "refund.scenario.txt", STORY)
     story(pytester.path / "stories" / "same.scenario.txt", RECORDED)
-    result, output = ran(pytester, TEST, *workers)
+    result, output = ran(pytester, TEST)
     result.assert_outcomes(passed=1, failed=1)
     assert "no outcome is recorded yet; record it with `pytest --record-scenarios`" in output
 
-    result, output = ran(pytester, TEST, RECORD, *workers)
+    result, output = ran(pytester, TEST, RECORD)
     result.assert_outcomes(passed=2)
     assert written.read_text("utf-8") == RECORDED
-    _, _, summary = output.partition(" recorded scenarios ")
-    lines = summary.splitlines()[1:3]
-    file = Path("stories", "refund.scenario.txt")
-    assert lines == [
-        f"{file} by test_agent.py::test_stories[refund.scenario.txt]",
+    assert summary(output) == [
+        f"{Path('stories', 'refund.scenario.txt')} by test_agent.py::test_stories[refund.scenario.txt]",
         "Review the difference in these files: they hold from now on.",
     ]
 
-    result, output = ran(pytester, TEST, RECORD, *workers)
+    result, output = ran(pytester, TEST, RECORD)
     result.assert_outcomes(passed=2)
-    assert " recorded scenarios " not in output
+    assert summary(output) == []
+
+
+def summary(output: str) -> list[str]:
+    _, _, after = output.partition(" recorded scenarios ")
+    return after.splitlines()[1:3]
+
+
+def test_the_summary_lists_what_workers_of_xdist_recorded(pytester: pytest.Pytester) -> None:
+    written = story(pytester.path / "stories" / "refund.scenario.txt", STORY)
+    result, output = ran(pytester, TEST, RECORD, "-n", "1")
+    result.assert_outcomes(passed=1)
+    assert written.read_text("utf-8") == RECORDED
+    assert summary(output)[0].endswith(" by test_agent.py::test_stories[refund.scenario.txt]")
+
+
+@pytest.mark.parametrize("page", ["scenarios.md", "testing.md"])
+def test_the_pages_show_a_test_that_passes(pytester: pytest.Pytester, page: str) -> None:
+    text = (DOCS / page).read_text("utf-8")
+    code = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (name, lines), *others = re.findall(r"^    # stories/(\S+)\n((?:    .*\n|\n)+)", text, re.MULTILINE)
+    assert others == []
+    story(pytester.path / "stories" / name, dedent(lines).strip("\n") + "\n")
+    result, _ = ran(pytester, "\n".join(code), "-k", "test_stories")
+    assert result.parseoutcomes()["passed"] == 1
+    assert result.ret == pytest.ExitCode.OK
 
 
 USE = 'write @pytest.mark.scenarios("folder") above def test_...(scenario)'
