@@ -28,9 +28,9 @@ EXPLAINED: Final = (
 USE: Final = f'write @pytest.mark.{MARKER}("folder") above def test_...(scenario)'
 
 # The property of a test's report that names a scenario file which the test wrote.
-WRITTEN: Final = "recorded_scenario"
+RECORDED_PROPERTY: Final = "recorded_scenario"
 
-_FILE: Final = pytest.StashKey["ScenarioFile"]()
+_SCENARIO_FILE: Final = pytest.StashKey["ScenarioFile"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,10 +84,10 @@ def scenario(request: pytest.FixtureRequest) -> ScenarioFile:
 
     # Properties are a part of a test's report, so pytest-xdist brings them from its workers.
     written = request.node.user_properties
-    file = request.node.stash[_FILE] = ScenarioFile(
+    file = request.node.stash[_SCENARIO_FILE] = ScenarioFile(
         request.param,
         record=bool(request.config.getoption("record_scenarios")),
-        on_record=lambda path: written.append((WRITTEN, path)),
+        on_record=lambda path: written.append((RECORDED_PROPERTY, path)),
     )
     return file
 
@@ -104,7 +104,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     result = yield
     for model in ScriptedModel.watched or ():
         model.finish()
-    file = item.stash.get(_FILE, None)
+    file = item.stash.get(_SCENARIO_FILE, None)
     if file is not None and not file.checked:
         pytest.fail(f"{file!r} was not played; call scenario.check(agent)", pytrace=False)
     return result
@@ -122,7 +122,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         (path, report.nodeid): None
         for report in reports
         for name, path in getattr(report, "user_properties", ())
-        if name == WRITTEN
+        if name == RECORDED_PROPERTY
     }
     if written:
         terminalreporter.section("recorded scenarios")

@@ -340,11 +340,17 @@ class ScenarioWorld:
     def others(self, words: list[Word]) -> Iterator[Act]:
         """What hooks, children, timers and the reader of instructions do."""
         match words:
-            case ["hook", *words]:
+            case ["hook", _, *_]:
                 # hook guard denies "no" [about=pay], audit adds "text": those not named have nothing to say.
                 fired = self._request(requests.FireHook, self._option("about"))
                 said = {name: HookSaid(name=name) for name in fired.names}
-                said |= {one.name: one for one in map(_hook_said, (words, *self._others))}
+                answers = {one.name: one for one in map(_hook_said, (words[1:], *self._others))}
+                if unasked := answers.keys() - said.keys():
+                    msg = (
+                        f"no hook {', '.join(sorted(unasked))} is asked; there are: {', '.join(fired.names)}"
+                    )
+                    raise LookupError(msg)
+                said |= answers
                 yield self._answer(events.HookAnswered, fired, said=tuple(said.values()))
             case ["child", str(name), "spends"]:
                 # child kid spends [turns=1] [used=10/5] [seconds=2]: so far, and it goes on.

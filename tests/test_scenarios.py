@@ -696,6 +696,11 @@ def at_once(going: Coroutine[None, None, Recorded]) -> Recorded:
         ('prompt "Go"\n\ntool look returns "x"\n', "3:1: no RunTool look is open; open are: CallModel run-1"),
         ('prompt "Go"\n\nmodel fails badly\n', "3:1: 'badly' is not a valid Failure"),
         ('prompt "Go"\n\ncancel look\n', "3:1: no call of 'look' is there"),
+        (
+            'agent hooks=(guard user_prompt_submit)\n\nprompt "Go"\n\nhook gard passes\n',
+            "5:1: no hook gard is asked; asked are: guard",
+        ),
+        ('agent hooks=(guard user_prompt_submit)\n\nprompt "Go"\n\nhook\n', "5:1: 'hook' is not understood"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_column(text: str, says: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from turnwheel import Agent, Approve, tool
 from turnwheel.apps.cli import main
 from turnwheel.effects import ArgumentError, CallModel
+from turnwheel.performers import builtin_tools
 from turnwheel.testing import ScenarioError, ScriptedModel, calls, check_scenario, says
 
 pytest_plugins = ["pytester"]
@@ -206,6 +207,34 @@ def test_a_model_calls_a_tool_that_the_agent_does_not_have(folder: Path) -> None
     path = story(folder / "a.scenario.txt", 'prompt "Go"\n\nmodel calls cancel {}\n')
     check_scenario(path, support_agent(), record=True)
     assert "CallSettled cancel" in path.read_text("utf-8")
+
+
+def test_a_story_answers_what_rules_for_commands_and_paths_look_at(folder: Path) -> None:
+    text = """\
+prompt "Go"
+
+model calls bash {"command": "git log && rm x"}
+
+inspection bash
+
+deny bash
+
+model calls bash {"command": "git log"}, read {"path": "../secret"}
+
+inspection bash
+
+tool bash returns "no commit"
+
+inspection read
+"""
+    path = story(folder / "a.scenario.txt", text)
+    rules = ["allow bash:command=git *", f"deny read:path={folder.parent}/secret"]
+    agent = Agent(tools=builtin_tools(), rules=rules)
+    check_scenario(path, agent, record=True)
+    recorded = path.read_text("utf-8")
+    assert '  AskApproval run-4 bash {"command": "git log && rm x"}' in recorded
+    assert '  CallJudged bash allow by rule "allow bash:command=git *"' in recorded
+    assert "  CallJudged read deny by rule " in recorded
 
 
 @pytest.mark.parametrize(("agent", "fix"), [(support_agent, "call it"), ("support", "give it one")])
