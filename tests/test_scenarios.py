@@ -698,7 +698,7 @@ def at_once(going: Coroutine[None, None, Recorded]) -> Recorded:
         ('prompt "Go"\n\ncancel look\n', "3:1: no call of 'look' is there"),
         (
             'agent hooks=(guard user_prompt_submit)\n\nprompt "Go"\n\nhook gard passes\n',
-            "5:1: no hook gard is asked; asked are: guard",
+            "5:1: no hook gard is asked; there are: guard",
         ),
         ('agent hooks=(guard user_prompt_submit)\n\nprompt "Go"\n\nhook\n', "5:1: 'hook' is not understood"),
     ],
