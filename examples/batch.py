@@ -1,5 +1,5 @@
 """
-A batch: 500 prompts, twenty at a time, and a file of results. Each start does what is missing, and no more.
+A batch: 500 prompts, twenty at a time, and a file of results. Each start does what is missing.
 
 A scripted model: no key.
 """
@@ -181,7 +181,8 @@ async def play(folder: Path) -> None:
         outcomes = answered(folder / "results.jsonl")
         usd = sum(Decimal(outcome.usd) for outcome in outcomes)
         tokens = sum(outcome.tokens for outcome in outcomes)
-        print(f"{what}: +{len(outcomes) - before} = {len(outcomes)} rows, {tokens:,} tokens, ${usd}")
+        # With an estimate for each answer that was cut off.
+        print(f"{what}: {tokens:,} tokens, ${usd:.2f} for {len(outcomes)} rows, {len(outcomes) - before} new")
 
 
 def main() -> None:

@@ -33,6 +33,32 @@ MOUNT = (
     "refunded 999 cents\nended: end_turn, after 2 turns\n",
 )
 WIRE = ("TextPiece(text='Hi')\n", "sequence='', pieces=())\n")
+CELERY = (
+    "job-1: Order 1 is shipped. It took 2 turns.\njob-1: Order 1 is shipped. It took 2 turns.\n",
+    "job-2: Order 2 is shipped. Its first worker was killed.\njob-3: rests at a question",
+    "job-3: Order 3 is refunded.\n2 parcels for 2 orders\n",
+)
+INBOX = (
+    "deploys: I read: Deploy the site / to staging, please\nlunch: I read: Pizza?\n",
+    "stopped, with 0 answers for a message within its window\nlunch: I read: Soup!\n",
+)
+BATCH = (
+    "stopped: ",
+    " for 450 rows, ",
+    "$0.40 for 500 rows, 50 new\nagain: ",
+    "$0.40 for 500 rows, 0 new\n",
+)
+THREADS = (
+    "the model is overloaded: asked again\n",
+    "fetch: A has news\n",
+    'may publish run with {"page": "D"}?\npublish: D is public\nmodel: Once upon a time\n',
+    "interrupted, and kept: Once upon a time\n",
+)
+TRIO = (
+    "  0 s  the model is overloaded: asked again\n",
+    "  4 s  fetch: ok: A has news\n 63 s  fetch: timed_out: It took more than 60.0 s.\n",
+    "300 s  watch: cancelled: The tool was stopped.\n300 s  interrupted, after 2 turns\n",
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +69,11 @@ WIRE = ("TextPiece(text='Hi')\n", "sequence='', pieces=())\n")
         ("back_in_time", BACK),
         ("own_wire", WIRE),
         ("fastapi_mount", MOUNT),
+        ("celery_worker", CELERY),
+        ("webhook_inbox", INBOX),
+        ("batch", BATCH),
+        ("plain_threads", THREADS),
+        ("trio_drive", TRIO),
     ],
 )
 def test_an_example_prints_what_it_shows(
