@@ -5,10 +5,11 @@ A scripted model: no key.
 """
 
 import asyncio
+import itertools
 import json
 import tempfile
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -146,8 +147,12 @@ class Provider:
         )
 
 
+class Stopped(Exception):
+    """Stops a batch, as Ctrl-C does."""
+
+
 async def start(folder: Path, rows: Sequence[Row], provider: Provider, stop_after: int | None = None) -> None:
-    """The program, once; as by Ctrl-C, it is stopped after so many rows."""
+    """The program, once; it is stopped after so many rows."""
     results = folder / "results.jsonl"
     known = {outcome.id for outcome in answered(results)}
     missing = [row for row in rows if row.id not in known]
@@ -155,18 +160,18 @@ async def start(folder: Path, rows: Sequence[Row], provider: Provider, stop_afte
     agent = Agent(model=model, store=folder / "batch.db", performers={CallModel: provider})
     async with agent:
         with progress(len(missing)) as count:
-            seen = 0
+            rows_done = itertools.count(1)
 
             def report(outcome: Outcome) -> None:
-                nonlocal seen
                 count(outcome)
-                seen += 1
-                if seen == stop_after:
-                    batch.cancel()
+                if next(rows_done) == stop_after:
+                    raise Stopped
 
-            batch = asyncio.create_task(run_batch(agent, missing, results, report))
-            with suppress(asyncio.CancelledError):
-                await batch
+            # What ends a batch cancels the rows under way, and the next start goes on with them.
+            try:
+                await run_batch(agent, missing, results, report)
+            except* Stopped:
+                pass
 
 
 async def play(folder: Path) -> None:

@@ -7,7 +7,7 @@ A webhook that is delivered again changes nothing. A scripted model: no key. Tim
 import asyncio
 import logging
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,13 +18,14 @@ from turnwheel.effects import (
     CallModel,
     DoneReason,
     ModelFinished,
+    Notice,
     RunEnded,
     StopReason,
     TextPiece,
     TurnEnded,
     Usage,
 )
-from turnwheel.engine import SessionStatus, listed
+from turnwheel.engine import SessionKind, SessionStatus, listed
 from turnwheel.performers import Clock, PerformContext
 from turnwheel.testing import ManualClock
 
@@ -80,20 +81,19 @@ class Inbox:
             thread.arriving -= 1
             await self._close_idle(message.thread)
 
-    async def _answer(self, name: str, session: Session) -> None:
+    async def _answer(self, name: str, notices: AsyncIterable[Notice]) -> None:
         """Post the answers of a thread until it is closed."""
         answer = ""
-        async with session.subscribe() as notices:
-            async for notice in notices:
-                match notice:
-                    case TurnEnded(message=message):
-                        answer = message.text
-                    case RunEnded(reason=reason):
-                        answered = reason is DoneReason.END_TURN
-                        await self._posted(name, answer if answered else f"I have no answer: {reason}.")
-                        await self._close_idle(name)
-                    case _:
-                        pass
+        async for notice in notices:
+            match notice:
+                case TurnEnded(message=message):
+                    answer = message.text
+                case RunEnded(reason=reason):
+                    answered = reason is DoneReason.END_TURN
+                    await self._posted(name, answer if answered else f"I have no answer: {reason}.")
+                    await self._close_idle(name)
+                case _:
+                    pass
 
     async def _posted(self, name: str, text: str) -> None:
         try:
@@ -107,7 +107,8 @@ class Inbox:
         if name not in self._threads:
             session = self._agent.session(name)
             self._threads[name] = Thread(session)
-            self._readers.create_task(self._answer(name, session))
+            # Subscribed before a run begins.
+            self._readers.create_task(self._answer(name, session.subscribe()))
         return self._threads[name]
 
     async def _close_idle(self, name: str) -> None:
@@ -122,7 +123,10 @@ class Inbox:
         # What an earlier process stored and did not answer.
         store = self._agent.store
         for stored in () if store is None else await listed(store):
-            if stored.about.prompts or stored.about.state is SessionStatus.UNFINISHED:
+            about = stored.about
+            left = about.prompts or about.state is SessionStatus.UNFINISHED
+            # A child goes on with its parent.
+            if left and about.kind is not SessionKind.CHILD:
                 self._opened(stored.session).session.start()
         return self
 

@@ -417,7 +417,8 @@ def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Ev
     *machine* as a generator: yields the effects of each step, is sent the next event, returns the end.
 
     *at* is when it begins, in seconds since the epoch. A synchronous loop over it is twenty lines and needs
-    no policy of its own: perform the requests, send what came of one of them.
+    no policy of its own: perform the requests, send what came of one of them. Wait for no event once
+    `machine.state` is `Done`: the effects just yielded are the last ones, and the next `send` ends it.
     """
     effects = machine.advance(at=at)
     while not isinstance(machine.state, Done):
