@@ -126,6 +126,7 @@ async def _heard(live: Subscription, worker: Worker) -> AsyncGenerator[Notice | 
                 return
             yield notice
     finally:
+        limit = None  # a wake that is under way comes when the wait is over
         await poller.leave(waiter)
 
 

@@ -33,6 +33,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine import Watched
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.completed_texts import Delivery
+from turnwheel.engine.session.poller import POLLERS
 from turnwheel.engine.session.watching import JournalReader
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Entries
@@ -362,3 +363,16 @@ async def test_a_subscriber_of_a_session_that_rests_waits_for_its_next_run(one: 
     rest = [notice async for notice in notices]
     assert isinstance(rest[-1], RunEnded)
     assert not isinstance(rest[0], PASSING | ToolStarted)
+
+
+async def test_news_for_a_watcher_that_just_left_are_no_error(house: House) -> None:
+    here = house.process(*WORK)
+    await here.run("go")
+    seen = Seen(here.watch())
+    await seen.until(await journal(house))
+    (waiter,) = [one for pollers in POLLERS.values() for poller in pollers for one in poller.waiting["s"]]
+    # The look that found the news was under way when the reader closed its connection.
+    seen.task.cancel()
+    asyncio.get_running_loop().call_soon(waiter.wake)
+    with pytest.raises(asyncio.CancelledError):
+        await seen.task
