@@ -10,7 +10,7 @@ out the runs that a dead one left: `create_app` of `turnwheel.apps` does that.
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -18,7 +18,7 @@ from typing import Annotated
 import httpx
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Request, status
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, StringConstraints
 
 from turnwheel import Agent, Approve, Deny, Session, tool
@@ -72,15 +72,20 @@ async def begin(new: NewRun, agent: OurAgent) -> Begun:
     return Begun(session=session.id)
 
 
-@router.get("/{session}/events", response_class=EventSourceResponse)
-async def events(session: StoredSession, last_event_id: LastEventId = "0") -> AsyncIterator[ServerSentEvent]:
+@router.get("/{session}/events")
+async def events(session: StoredSession, last_event_id: LastEventId = "0") -> StreamingResponse:
     """The notices behind *last_event_id*, until the run ends: a page then closes its EventSource."""
-    async with aclosing(session.watch(since=last_event_id)) as watching:
-        async for watched in watching:
-            event, data = type(watched.notice).__name__, encode(watched.notice).decode()
-            yield ServerSentEvent(id=watched.id or None, event=event, raw_data=data)
-            if isinstance(watched.notice, RunEnded):
-                return
+
+    async def frames() -> AsyncGenerator[str, None]:
+        async with aclosing(session.watch(since=last_event_id)) as watching:
+            async for watched in watching:
+                head = f"id: {watched.id}\n" if watched.id else ""
+                name, data = type(watched.notice).__name__, encode(watched.notice).decode()
+                yield f"{head}event: {name}\ndata: {data}\n\n"
+                if isinstance(watched.notice, RunEnded):
+                    return
+
+    return StreamingResponse(frames(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 @router.post("/{session}/questions/{question}", status_code=status.HTTP_204_NO_CONTENT)
