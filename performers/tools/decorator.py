@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import GenericAlias
 from typing import (
@@ -27,6 +28,7 @@ import msgspec
 
 from ...effects import ArgumentError, Config, History, Secrets, ToolDefinitionError, ToolSpec
 from ...effects.secrets import ANY, arguments_in, flags_in, secrets_in
+from ...states.rules.schema import MAX_PROBLEMS
 from ..base import FullResult, no_full_result, noop
 from ..callables import doc_of, is_async, name_of, unusable
 from .docstring import parse_docstring
@@ -268,21 +270,39 @@ class Tool(Generic[P, R_co, Needs_contra]):
         try:
             decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=read_form)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
-            raise ValueError(self._complaint(error)) from error
+            raise ValueError(self._complaint(error, arguments)) from error
         given = struct.__struct_fields__
         passed: dict[str, object] = {one: decoded if self.whole else getattr(decoded, one) for one in given}
         return passed | dict.fromkeys(self.injected, context)
 
-    def _complaint(self, error: Exception) -> str:
-        """What to tell a model that passed the wrong arguments: what is wrong, and what there is."""
-        kind = "" if isinstance(error, msgspec.ValidationError) else "not a JSON object: "
+    def _complaint(self, error: Exception, arguments: str) -> str:
+        """What to tell a model that passed the wrong *arguments*: what is wrong, and what there is."""
         schema = {"properties": (), "required": (), **json.loads(self.spec.schema)}
         must = schema["required"]
         takes = ", ".join(name if name in must else f"{name} (optional)" for name in schema["properties"])
         problem = placed(str(error))
-        return (
-            f"Invalid arguments for tool {self.spec.name!r}: {kind}{problem}; it takes: {takes or 'nothing'}"
-        )
+        if not isinstance(error, msgspec.ValidationError):
+            problem = f"not a JSON object: {problem}"
+        elif not self.whole:
+            others = _argument_problems(self.parameters, arguments)
+            problems = others if problem in others else [problem, *others]
+            problem = "; ".join(problems[:MAX_PROBLEMS])
+        return f"Invalid arguments for {self.spec.name}: {problem}; it takes: {takes or 'nothing'}"
+
+
+def _argument_problems(struct: type[msgspec.Struct], arguments: str) -> list[str]:
+    """What is wrong with each argument alone: msgspec stops at the first that it cannot decode."""
+    problems: list[str] = []
+    kinds = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    with suppress(Exception):  # no object at all, which is the first problem
+        for name, value in msgspec.json.decode(arguments, type=dict[str, msgspec.Raw]).items():
+            if name in kinds:
+                alone = msgspec.defstruct("Argument", [(name, kinds[name])])
+                try:
+                    msgspec.json.decode(msgspec.json.encode({name: value}), type=alone, dec_hook=read_form)
+                except Exception as error:  # noqa: BLE001  # what the argument types raise
+                    problems.append(placed(str(error)))
+    return problems
 
 
 class ToolMaker(Protocol):

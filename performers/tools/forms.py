@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, NewType, Union, final, get_args, get
 import attrs
 import msgspec
 
+from ...states.rules.schema import MAX_PROBLEMS
 from .metadata import ValueCheck, check_of, from_annotated_types, text_of, understood
 from .records import fields_of, is_named_tuple, is_record
 from .returned import error_text
@@ -35,9 +36,6 @@ REF = "#/$defs/"
 Defs = dict[str, Any]
 
 _UNIONS = (Union, types.UnionType)
-
-# Problems of a pydantic model that a model reads at once.
-_MAX_PROBLEMS = 5
 
 # `Annotated` and `Union` of parts that are known only when the program runs.
 _annotated: Any = Annotated
@@ -424,7 +422,7 @@ def _validated(adapter: Any, value: object) -> object:  # noqa: ANN401  # a Type
         if problems is None:
             raise
         told = problems(include_url=False, include_context=False, include_input=False)
-    places = [f"{each['msg']} - at `${_place(each['loc'])}`" for each in told[:_MAX_PROBLEMS]]
+    places = [f"{each['msg']} - at `${_place(each['loc'])}`" for each in told[:MAX_PROBLEMS]]
     raise ValueError("; ".join(places))
 
 

@@ -20,15 +20,15 @@ _NUMBER_BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "exclusiveMinimum": (lambda value, bound: value > bound, "more than"),
     "exclusiveMaximum": (lambda value, bound: value < bound, "less than"),
 }
-# Type of the value: the keywords of its least and its greatest length, and what is counted.
-_LENGTH_BOUNDS: dict[type, tuple[str, str, str]] = {
-    str: ("minLength", "maxLength", "characters"),
-    list: ("minItems", "maxItems", "items"),
-    dict: ("minProperties", "maxProperties", "properties"),
+# Type of the value: the keywords of its least and its greatest length, and the unit: one of it, several.
+_LENGTH_BOUNDS: dict[type, tuple[str, str, str, str]] = {
+    str: ("minLength", "maxLength", "character", "characters"),
+    list: ("minItems", "maxItems", "item", "items"),
+    dict: ("minProperties", "maxProperties", "property", "properties"),
 }
 # The keywords of this module.
 BOUNDS = frozenset({*_NUMBER_BOUNDS, "multipleOf", "pattern"}) | {
-    keyword for least, most, _ in _LENGTH_BOUNDS.values() for keyword in (least, most)
+    keyword for least, most, _, _ in _LENGTH_BOUNDS.values() for keyword in (least, most)
 }
 
 
@@ -49,11 +49,11 @@ def bound_problem(value: Json, schema: dict[str, Json]) -> str:
 
 
 def _length_problem(value: str | list[Json] | dict[str, Json], schema: dict[str, Json]) -> str:
-    least, most, unit = _LENGTH_BOUNDS[type(value)]
+    least, most, unit, units = _LENGTH_BOUNDS[type(value)]
     if _is_number(bound := schema.get(least)) and len(value) < bound:
-        return f"must have at least {bound} {unit}"
+        return f"must have at least {bound} {unit if bound == 1 else units}"
     if _is_number(bound := schema.get(most)) and len(value) > bound:
-        return f"must have at most {bound} {unit}"
+        return f"must have at most {bound} {unit if bound == 1 else units}"
     return ""
 
 

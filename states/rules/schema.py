@@ -38,6 +38,9 @@ def _parsed(schema: str) -> dict[str, Json]:
     return cast("dict[str, Json]", json.loads(schema))
 
 
+# Problems of one call that a model reads at once.
+MAX_PROBLEMS = 5
+
 # How deep arguments may be nested: no tool wants more, and the decoder can do a few times that.
 MAX_ARGUMENT_NESTING = 100
 
@@ -119,10 +122,22 @@ def _depth(text: str) -> int:
 
 
 def problem(schema: str, arguments: dict[str, object], secrets: tuple[str, ...] = ()) -> str:
-    """What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is."""
+    """
+    What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is.
+
+    Names at most `MAX_PROBLEMS` problems.
+    """
     # A placeholder is right for an argument whose name is among *secrets*, and for all that is inside it:
     # the tool's own decoder checks the value that takes its place.
-    return _check(cast("Json", arguments), _parsed(schema), _SchemaPlace(schema, secrets))
+    problems = _check(cast("Json", arguments), _parsed(schema), _SchemaPlace(schema, secrets))
+    if not problems:
+        return ""
+    more = ("and more",) if len(problems) > MAX_PROBLEMS else ()
+    return "; ".join((*problems[:MAX_PROBLEMS], *more))
+
+
+# Problems of one value, none where it fits. All checks below return them.
+_Problems = tuple[str, ...]
 
 
 @final
@@ -155,52 +170,51 @@ class _SchemaPlace:
         return self.path.removeprefix(".") or "the arguments"
 
 
-def _check(value: Json, schema: Json, place: _SchemaPlace) -> str:
-    """What is wrong with *value* at *place* by *schema*; empty where nothing is. As all that follow."""
+def _check(value: Json, schema: Json, place: _SchemaPlace) -> _Problems:
+    """What is wrong with *value* at *place* by *schema*."""
     if place.depth > MAX_DEPTH:
-        return f"{place} is nested too deeply"
+        return (f"{place} is nested too deeply",)
     if place.hidden and is_placeholder(value):
-        return ""
+        return ()
     if not isinstance(schema, dict):
         # What is not understood is let through, here as everywhere in this module: a false alarm costs a
         # turn, and the tool has the last word.
-        return f"{place} is not allowed" if schema is False else ""
+        return (f"{place} is not allowed",) if schema is False else ()
     if (reference := schema.get("$ref")) is not None:
         return _check_reference(value, str(reference), place)
-    # The first problem and not all of them: a model mends one thing at a time, and a union of ten would be
-    # ten complaints.
     if isinstance(options := schema.get("anyOf", schema.get("oneOf")), list):
+        # The first member's problems and not those of all: a union of ten would be ten complaints.
         problems = [_check(value, option, place) for option in options]
-        return "" if "" in problems else next(iter(problems), "")
+        return () if () in problems else next(iter(problems), ())
     unmet = _check_value(value, schema, place) or _check_inside(value, schema, place)
     return _check_all(value, schema, place) if not unmet and "allOf" in schema else unmet
 
 
-def _check_all(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
+def _check_all(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
     others = schema["allOf"]
     problems = [_check(value, other, place) for other in others] if isinstance(others, list) else []
-    return next(filter(None, problems), "")
+    return next(filter(None, problems), ())
 
 
-def _check_reference(value: Json, reference: str, place: _SchemaPlace) -> str:
+def _check_reference(value: Json, reference: str, place: _SchemaPlace) -> _Problems:
     if reference in place.references:
         # It led here already without going into the value: it would lead here for ever.
-        return f"{place} cannot be checked: the schema refers to itself"
+        return (f"{place} cannot be checked: the schema refers to itself",)
     return _check(value, _resolve(reference, _parsed(place.schema)), place.by(reference))
 
 
-def _check_value(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
+def _check_value(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
     if not _has_type(value, schema.get("type")):
-        return f"{place} must be of type {_names(schema.get('type'))}"
+        return (f"{place} must be of type {_names(schema.get('type'))}",)
     if isinstance(allowed := schema.get("enum"), list) and not any(_same(value, one) for one in allowed):
-        return f"{place} must be one of {json.dumps(allowed)}"
+        return (f"{place} must be one of {json.dumps(allowed)}",)
     if "const" in schema and not _same(value, schema["const"]):
-        return f"{place} must be {json.dumps(schema['const'])}"
+        return (f"{place} must be {json.dumps(schema['const'])}",)
     # Most schemas bound nothing, and each call of a model is checked.
     if BOUNDS.isdisjoint(schema):
-        return ""
+        return ()
     unmet = bound_problem(value, schema)
-    return f"{place} {unmet}" if unmet else ""
+    return (f"{place} {unmet}",) if unmet else ()
 
 
 def _same(value: Json, other: Json) -> bool:
@@ -208,39 +222,54 @@ def _same(value: Json, other: Json) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _check_inside(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
+def _check_inside(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
     if isinstance(value, dict):
         return _check_object(value, schema, place)
+    problems: _Problems = ()
     if isinstance(value, list) and ("items" in schema or "prefixItems" in schema):
         # Of a tuple the first items have schemas of their own, and `items` is for those behind them.
         first = schema.get("prefixItems")
         own = first if isinstance(first, list) else []
         for index, item in enumerate(value):
             declared = own[index] if index < len(own) else schema.get("items", True)
-            if found := _check(item, declared, place.inside(f"[{index}]")):
-                return found
-    return ""
+            problems += _check(item, declared, place.inside(f"[{index}]"))
+            if len(problems) > MAX_PROBLEMS:
+                break
+    return problems
 
 
-def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _SchemaPlace) -> str:
+def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
     required = schema.get("required")
     missing = [name for name in required if name not in value] if isinstance(required, list) else []
-    # All that are missing at once, for those a model can add in one go.
-    if missing:
-        return f"{', '.join([str(place.inside(f'.{name}')) for name in missing])} is missing"
+    # All that are missing in one problem: the model adds them in one go.
+    problems: _Problems = (_named(missing, place, "is missing", "are missing"),) if missing else ()
     named = schema.get("properties")
     properties = named if isinstance(named, dict) else {}
     others = schema.get("additionalProperties", True)
+    unknown: list[Json] = []
     for name, item in value.items():
         if name not in properties and others is False:
-            known = ", ".join(properties) or "none"
-            return f"{place.inside(f'.{name}')} is not a parameter; there are: {known}"
+            unknown.append(name)
+            # A model may send thousands of them.
+            if len(unknown) == MAX_PROBLEMS:
+                break
+            continue
         declared = properties.get(name, others)
         if place.depth < MAX_DEPTH and _is_plain(item, declared):
             continue
-        if found := _check(item, declared, place.inside(f".{name}", name)):
-            return found
-    return ""
+        problems += _check(item, declared, place.inside(f".{name}", name))
+        if len(problems) > MAX_PROBLEMS:
+            break
+    if unknown:
+        known = f"(there are: {', '.join(properties) or 'none'})"
+        problems += (_named(unknown, place, f"is not a parameter {known}", f"are not parameters {known}"),)
+    return problems
+
+
+def _named(names: list[Json], place: _SchemaPlace, singular: str, plural: str) -> str:
+    """One problem that all of *names* inside *place* have."""
+    verb = singular if len(names) == 1 else plural
+    return f"{', '.join([str(place.inside(f'.{name}')) for name in names])} {verb}"
 
 
 # Keywords of a schema that say nothing about a value but its type.

@@ -143,7 +143,7 @@ NO_FIVE = Rule(verdict="deny", tool="pay", where=(("amount", "5"),))
 # Arguments with which a call of `pay` cannot run, and why not.
 UNFIT = [
     (Approve(arguments={"amount": "much"}), "amount must be of type integer"),
-    (Approve(arguments={"numbr": 7}), "numbr is not a parameter; there are: amount"),
+    (Approve(arguments={"numbr": 7}), "numbr is not a parameter (there are: amount)"),
     (Approve(arguments="no object"), "they are no valid JSON object"),
     (Approve(arguments={"amount": 5}), "denied by the rule 'deny pay:amount=5'"),
 ]

@@ -146,7 +146,7 @@ def test_what_fits_a_schema(rules: object, fits: object) -> None:
         ({"type": "boolean"}, 1, "x must be of type boolean"),
         ({"type": ["string", "null"]}, 1, "x must be of type string or null"),
         (LIST_OF_NAMES, ["a", 1], "x[1] must be of type string"),
-        ({"type": "object", "required": ["a", "b"]}, {}, "x.a, x.b is missing"),
+        ({"type": "object", "required": ["a", "b"]}, {}, "x.a, x.b are missing"),
         ({"type": "object", "additionalProperties": False}, {"a": 1}, "x.a is not a parameter"),
         (
             {"type": "object", "additionalProperties": {"type": "integer"}},
@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_said(rules: object, value: object, says: str) -> N
         ({"value": 1, "left": {"value": 2, "left": None}}, ""),
         ({"value": 1, "left": {"value": "two"}}, "root.left"),
         ({"left": None}, "root.value is missing"),
-        ({"value": 1, "right": None}, "root.right is not a parameter; there are: value, left"),
+        ({"value": 1, "right": None}, "root.right is not a parameter (there are: value, left)"),
     ],
 )
 def test_references_are_followed(root: object, says: str) -> None:

@@ -129,12 +129,12 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
         (
             {"type": "object", "additionalProperties": False},
             {"a": 1},
-            "x.a is not a parameter; there are: none",
+            "x.a is not a parameter (there are: none)",
         ),
         (
             {"type": "object", "properties": {"b": {}, "c": {}}, "additionalProperties": False},
             {"b": 1, "a": 1},
-            "x.a is not a parameter; there are: b, c",
+            "x.a is not a parameter (there are: b, c)",
         ),
         ({"type": "object", "properties": {"b": {}}, "additionalProperties": False}, {"b": 1}, ""),
         (
@@ -161,12 +161,13 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
         ({"multipleOf": 5}, 10, ""),
         ({"minLength": 2}, "a", "x must have at least 2 characters"),
         ({"maxLength": 2}, "abc", "x must have at most 2 characters"),
+        ({"maxLength": 1}, "ab", "x must have at most 1 character"),
         ({"minLength": 2, "maxLength": 2}, "ab", ""),
-        ({"minItems": 1}, [], "x must have at least 1 items"),
-        ({"maxItems": 1}, [1, 2], "x must have at most 1 items"),
+        ({"minItems": 1}, [], "x must have at least 1 item"),
+        ({"maxItems": 1}, [1, 2], "x must have at most 1 item"),
         ({"minItems": 1, "maxItems": 1}, [1], ""),
-        ({"minProperties": 1}, {}, "x must have at least 1 properties"),
-        ({"maxProperties": 1}, {"a": 1, "b": 2}, "x must have at most 1 properties"),
+        ({"minProperties": 1}, {}, "x must have at least 1 property"),
+        ({"maxProperties": 1}, {"a": 1, "b": 2}, "x must have at most 1 property"),
         ({"pattern": "^[A-Z]{3}$"}, "EUR", ""),
         ({"pattern": "^[A-Z]{3}$"}, "euro", 'x must match "^[A-Z]{3}$"'),
         ({"pattern": "b"}, "abc", ""),
@@ -212,8 +213,54 @@ def test_the_first_thing_that_is_wrong_is_told(rules: object, value: object, say
 
 def test_all_that_is_missing_is_told_at_once_and_the_whole_has_a_name() -> None:
     schema = json.dumps({"type": "object", "required": ["a", "b", "c"]})
-    assert problem(schema, {"b": 1}) == "a, c is missing"
+    assert problem(schema, {"b": 1}) == "a, c are missing"
     assert problem(json.dumps({"type": "object", "const": {}}), {"a": 1}) == "the arguments must be {}"
+
+
+MANY = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer"},
+        "b": {"type": "string"},
+        "list": {"type": "array", "items": {"type": "integer"}},
+        "inner": {"type": "object", "properties": {"c": {"minimum": 1}}, "additionalProperties": False},
+    },
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"a": "x", "b": 3}, "a must be of type integer; b must be of type string"),
+        ({"a": "x", "e": 1}, "b is missing; a must be of type integer; e is not a parameter (there are: {})"),
+        ({"e": 1, "a": 1, "f": 2, "b": ""}, "e, f are not parameters (there are: {})"),
+        (
+            {"a": 1, "b": "", "inner": {"c": 0, "d": 1}, "list": ["x"]},
+            (
+                "inner.c must be at least 1; inner.d is not a parameter (there are: c); "
+                "list[0] must be of type integer"
+            ),
+        ),
+        (
+            {"a": 1, "b": "", "list": ["x"] * 5},
+            "; ".join(f"list[{index}] must be of type integer" for index in range(5)),
+        ),
+        (
+            {"a": "x", "b": "", "list": ["x"] * 9},
+            "a must be of type integer; "
+            + "; ".join(f"list[{index}] must be of type integer" for index in range(4))
+            + "; and more",
+        ),
+        (
+            dict.fromkeys("cdefghij", 1) | {"a": 1, "b": ""},
+            "c, d, e, f, g are not parameters (there are: {})",
+        ),
+    ],
+)
+def test_several_problems_are_told_at_once_and_five_at_most(arguments: dict[str, object], says: str) -> None:
+    assert problem(json.dumps(MANY), arguments) == says.replace("{}", "a, b, list, inner")
 
 
 # Secrets
@@ -231,6 +278,7 @@ KEY = {"type": "object", "properties": {"key": {"type": "integer"}, "id": {"type
         ({"id": HIDDEN}, ("key",), "id must be of type integer"),
         ({"key": "a text"}, ("key",), "key must be of type integer"),
         ({"key": HIDDEN, "id": HIDDEN}, ("key",), "id must be of type integer"),
+        ({"key": HIDDEN, "id": HIDDEN}, (), "key must be of type integer; id must be of type integer"),
     ],
 )
 def test_what_stands_for_a_secret_is_right_where_one_may_be(

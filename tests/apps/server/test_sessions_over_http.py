@@ -158,7 +158,7 @@ async def test_arguments_that_cannot_run_are_refused_with_the_reason() -> None:
         await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
         asked = await server.question("s")
         for arguments, why in (
-            ({"amount": 1, "numbr": 7}, "numbr is not a parameter; there are: amount"),
+            ({"amount": 1, "numbr": 7}, "numbr is not a parameter (there are: amount)"),
             ({"amount": 9}, "denied by the rule 'deny pay:amount=9'"),
         ):
             answer = {"decision": "approve", "arguments": arguments}

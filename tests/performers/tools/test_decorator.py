@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import date
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type, cast
@@ -331,7 +332,22 @@ def test_wrong_arguments_are_explained_to_the_model(arguments: str, complaint: s
     """What is wrong, where, and what there would be to pass."""
     with pytest.raises(ValueError, match="Invalid arguments") as caught:
         double.bind(arguments, CONTEXT)
-    assert str(caught.value) == f"Invalid arguments for tool 'double': {complaint}"
+    assert str(caught.value) == f"Invalid arguments for double: {complaint}"
+
+
+def test_each_wrong_argument_is_explained_and_five_at_most() -> None:
+    @tool
+    def book(
+        day: date, nights: int, *, name: str = "", beds: int = 1, pets: int = 0, cots: int = 0
+    ) -> None: ...
+
+    with pytest.raises(ValueError, match="Invalid arguments for book: ") as caught:
+        book.bind('{"name":"Ann","nights":"2","day":"soon"}', CONTEXT)
+    assert "Expected `int`, got `str` - at `$.nights`; " in str(caught.value)
+    assert "date - at `$.day`; it takes: day, nights, name (optional)" in str(caught.value)
+    with pytest.raises(ValueError, match="Invalid arguments for book: ") as caught:
+        book.bind('{"day":[],"nights":[],"name":[],"beds":[],"pets":[],"cots":[]}', CONTEXT)
+    assert [name in str(caught.value) for name in ("`$.day`", "`$.pets`", "`$.cots`")] == [True, True, False]
 
 
 class Picky:

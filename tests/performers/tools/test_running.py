@@ -209,7 +209,7 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors(scene: PerformCont
 
     answer = await run(square, scene, '{"number":"two"}')
     assert answer.outcome is Outcome.ERROR
-    assert answer.content.startswith("Invalid arguments for tool 'square': Expected `int`, got `str`")
+    assert answer.content.startswith("Invalid arguments for square: Expected `int`, got `str`")
 
 
 # What a tool is told, and an answer says
