@@ -183,11 +183,103 @@ def _check(value: Json, schema: Json, place: _SchemaPlace) -> _Problems:
     if (reference := schema.get("$ref")) is not None:
         return _check_reference(value, str(reference), place)
     if isinstance(options := schema.get("anyOf", schema.get("oneOf")), list):
-        # The first member's problems and not those of all: a union of ten would be ten complaints.
-        problems = [_check(value, option, place) for option in options]
-        return () if () in problems else next(iter(problems), ())
+        return _check_union(value, schema, options, place)
     unmet = _check_value(value, schema, place) or _check_inside(value, schema, place)
     return _check_all(value, schema, place) if not unmet and "allOf" in schema else unmet
+
+
+def _check_union(value: Json, schema: dict[str, Json], options: list[Json], place: _SchemaPlace) -> _Problems:
+    if not options:
+        return ()
+    problems: list[_Problems] = []
+    for option in options:
+        if not (unmet := _check(value, option, place)):
+            return ()
+        # Kept: a second check at each level of a nested union would double with each of them.
+        problems.append(unmet)
+    targets = [_target(option, place) for option in options]
+    # What is of another type than the value was not meant, unless all members are.
+    fitting = [at for at, target in enumerate(targets) if _has_type(value, target.get("type"))]
+    if not fitting:
+        return (f"{place} must be of type {_names(_merged([target['type'] for target in targets]))}",)
+    members = [targets[at] for at in fitting]
+    theirs = [problems[at] for at in fitting]
+    if isinstance(value, dict) and (tag := _tag_of(schema, members)):
+        return _tagged_problems(value, tag, list(zip(members, theirs, strict=True)), place)
+    values = [_allowed(target) for target in members]
+    if [] not in values:
+        return (f"{place} must be one of {json.dumps(_merged(values))}",)
+    return _closest(theirs)
+
+
+def _closest(problems: list[_Problems]) -> _Problems:
+    """The shortest of *problems*, which each member of a union has; as one where several are as short."""
+    fewest = min(map(len, problems))
+    best = list(dict.fromkeys([each for each in problems if len(each) == fewest]))
+    return best[0] if len(best) == 1 else (" or ".join(map("; ".join, best[:MAX_PROBLEMS])),)
+
+
+def _target(option: Json, place: _SchemaPlace) -> dict[str, Json]:
+    """The schema that *option* is or refers to; empty where it says nothing."""
+    for _ in range(MAX_DEPTH):
+        if not isinstance(option, dict) or "$ref" not in option:
+            break
+        option = _resolve(str(option["$ref"]), _parsed(place.schema))
+    return option if isinstance(option, dict) else {}
+
+
+def _tag_of(schema: dict[str, Json], targets: list[dict[str, Json]]) -> str:
+    """The property whose value tells the members *targets* of a union apart; empty where there is none."""
+    named = schema.get("discriminator")
+    told = named.get("propertyName") if isinstance(named, dict) else None
+    first = targets[0].get("properties") if targets else None
+    names = [told] if isinstance(told, str) else list(first) if isinstance(first, dict) else []
+    for name in names:
+        tags = [_allowed(_property(target, name)) for target in targets]
+        texts = [json.dumps(value) for values in tags for value in values]
+        if len(targets) > 1 and [] not in tags and len({*texts}) == len(texts):
+            return name
+    return ""
+
+
+def _tagged_problems(
+    value: dict[str, Json], tag: str, members: list[tuple[dict[str, Json], _Problems]], place: _SchemaPlace
+) -> _Problems:
+    """The problems of that of the *members* whose *tag* the *value* has."""
+    # A tag with a default may be left out, and then says nothing.
+    if tag not in value and not all(_requires(target, tag) for target, _ in members):
+        return _closest([problems for _, problems in members])
+    for target, problems in members:
+        if tag in value and any(_same(value[tag], other) for other in _allowed(_property(target, tag))):
+            return problems
+    tags = json.dumps(_merged([_allowed(_property(target, tag)) for target, _ in members]))
+    named = place.inside(f".{tag}")
+    return (f"{named} must be one of {tags}" if tag in value else f"{named} is missing; it is one of {tags}",)
+
+
+def _property(schema: dict[str, Json], name: str) -> dict[str, Json]:
+    properties = schema.get("properties")
+    declared = properties.get(name) if isinstance(properties, dict) else None
+    return declared if isinstance(declared, dict) else {}
+
+
+def _requires(schema: dict[str, Json], name: str) -> bool:
+    required = schema.get("required")
+    return isinstance(required, list) and name in required
+
+
+def _allowed(schema: dict[str, Json]) -> list[Json]:
+    """The values that *schema* lists; empty where it allows others."""
+    if "const" in schema:
+        return [schema["const"]]
+    listed = schema.get("enum")
+    return listed if isinstance(listed, list) else []
+
+
+def _merged(lists: list[Json] | list[list[Json]]) -> list[Json]:
+    """What is in *lists*, each once, in order; an item that is not a list stands for itself."""
+    items = [item for each in lists for item in (each if isinstance(each, list) else [each])]
+    return [item for at, item in enumerate(items) if not any(_same(item, other) for other in items[:at])]
 
 
 def _check_all(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:

@@ -113,7 +113,12 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
     [
         # the last alternative, and what none of them takes
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, ""),
-        ({"oneOf": [{"type": "string"}, {"type": "null"}]}, 1, "x must be of type string"),
+        ({"oneOf": [{"type": "string"}, {"type": "null"}]}, 1, "x must be of type string or null"),
+        (
+            {"anyOf": [{"type": ["string", "null"]}, {"type": "integer"}]},
+            [],
+            "x must be of type string or null or integer",
+        ),
         ({"anyOf": []}, 1, ""),
         # values of each kind behind one that is right
         ({"enum": ["a", "b"]}, "b", ""),
@@ -215,6 +220,73 @@ def test_all_that_is_missing_is_told_at_once_and_the_whole_has_a_name() -> None:
     schema = json.dumps({"type": "object", "required": ["a", "b", "c"]})
     assert problem(schema, {"b": 1}) == "a, c are missing"
     assert problem(json.dumps({"type": "object", "const": {}}), {"a": 1}) == "the arguments must be {}"
+
+
+CAT = {"properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}}, "required": ["kind", "lives"]}
+DOG = {
+    "properties": {"kind": {"enum": ["dog", "pup"]}, "name": {"type": "string"}},
+    "required": ["kind", "name"],
+}
+PETS = [{"type": "object", **CAT}, {"type": "object", **DOG}]
+TAGGED = {"oneOf": PETS, "discriminator": {"propertyName": "kind"}}
+# Told apart by no property: the fault is that of the member which comes closest.
+PLAIN = [
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+    {"type": "object", "properties": {"c": {"type": "string"}}, "required": ["c"]},
+    {"type": "string", "minLength": 2},
+]
+
+
+@pytest.mark.parametrize("union", [TAGGED, {"anyOf": PETS}, {"anyOf": [*PETS, {"type": "null"}]}])
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"kind": "cat", "lives": 9}, ""),
+        ({"kind": "dog", "lives": 1}, "pet.name is missing"),
+        ({"kind": "pup", "name": 1}, "pet.name must be of type string"),
+        ({"kind": "cat", "name": "Tom"}, "pet.lives is missing"),
+        ({"kind": "bird"}, 'pet.kind must be one of ["cat", "dog", "pup"]'),
+        ({"lives": 9}, 'pet.kind is missing; it is one of ["cat", "dog", "pup"]'),
+    ],
+)
+def test_a_union_is_judged_by_the_member_whose_tag_was_sent(
+    union: dict[str, object], value: object, says: str
+) -> None:
+    assert problem(json.dumps({"properties": {"pet": union}}), {"pet": value}) == says
+    # Members that are references are the same members.
+    members = {"anyOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}]}
+    named = {"properties": {"pet": members}, "$defs": {"cat": CAT, "dog": DOG}}
+    assert problem(json.dumps(named), {"pet": value}) == says
+
+
+@pytest.mark.parametrize(
+    ("members", "value", "says"),
+    [
+        (PLAIN, {"d": 1}, "x.a, x.b are missing or x.c is missing"),
+        (PLAIN, {"a": 1}, "x.b is missing or x.c is missing"),
+        (PLAIN, {"a": "1", "b": "2", "c": 1}, "x.c must be of type string"),
+        (PLAIN, "a", "x must have at least 2 characters"),
+        (PLAIN, 1, "x must be of type object or string"),
+        ([{"const": "a"}, {"enum": ["b", "a"]}], "c", 'x must be one of ["a", "b"]'),
+        # A tag that may be left out.
+        (
+            [{"type": "object", "properties": CAT["properties"], "required": ["lives"]}, PETS[1]],
+            {"name": "Tom"},
+            "x.lives is missing or x.kind is missing",
+        ),
+        # No tag: two members have the same value of it, or one member takes any.
+        ([PETS[0], PETS[0]], {"kind": "dog", "lives": 1}, 'x.kind must be "cat"'),
+        ([PETS[0], PLAIN[1]], {"kind": "dog", "lives": 1}, 'x.kind must be "cat" or x.c is missing'),
+    ],
+)
+def test_a_union_without_a_tag_is_judged_by_the_members_that_come_closest(
+    members: object, value: object, says: str
+) -> None:
+    assert problem(json.dumps({"properties": {"x": {"anyOf": members}}}), {"x": value}) == says
 
 
 MANY = {
