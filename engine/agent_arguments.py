@@ -5,7 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import attrs
 
@@ -254,19 +266,19 @@ def check_arguments(agent: Any) -> None:  # noqa: ANN401  # the class imports th
             raise _refusal(name, f"a {kind.__name__}", _shown(value), _class_fix(kind, value))
     _check_performers(agent.performers)
     # A host that runs the tools itself has its own deps.
-    if agent.deps is None and effects.RunTool not in agent.performers:
-        _check_deps(agent.tools)
+    if effects.RunTool not in agent.performers:
+        _check_deps(agent.tools, agent.deps)
     if not Path(agent.cwd).is_dir():
         msg = f"Agent.cwd must be a directory; got {str(agent.cwd)!r} (make it, or name another one)"
         raise effects.ConfigError(msg)
 
 
 # What stands in the brackets of a `ToolContext` that needs no deps.
-_NO_DEPS = (None, type(None), object, Any)
+_NO_DEPS = (object, Any)
 
 
-def _check_deps(tools: Iterable[Tool[..., Any]]) -> None:
-    """Raise `ArgumentError` for a tool that needs deps of its agent, which has none."""
+def _check_deps(tools: Iterable[Tool[..., Any]], deps: object) -> None:
+    """Raise `ArgumentError` for a tool that needs other deps than *deps*, those of its agent."""
     for tool in tools:
         for name in tool.injected:
             shown = str(tool.function.__annotations__.get(name, "")).rpartition("[")
@@ -274,24 +286,47 @@ def _check_deps(tools: Iterable[Tool[..., Any]]) -> None:
             if not shown[1] or shown[2] in {"object]", "Any]", "None]"}:
                 continue
             needed = _deps_of(tool.function, name)
-            if needed not in _NO_DEPS and not isinstance(needed, TypeVar):
-                what = f"a {getattr(needed, '__name__', needed)}"
-                raise _deps_refusal(what, f"tool {tool.spec.name!r} needs it")
+            if needed and not any(_fits(deps, kind) for kind in needed):
+                what = f"a {' or '.join([kind.__name__ for kind in needed])}"
+                fix = f"; write {deps.__name__}(...)" if isinstance(deps, type) and deps in needed else ""
+                raise _deps_refusal(what, _kind_shown(deps), f"tool {tool.spec.name!r} needs it{fix}")
 
 
-def _deps_of(function: Callable[..., object], parameter: str) -> object:
-    """The class of the deps in the annotation of *parameter*; None where it is not a class."""
+def _fits(deps: object, needed: type) -> bool:
+    """Whether *deps* are what a tool *needed*, as far as that can be told when a program runs."""
+    if needed in _NO_DEPS:
+        return True
+    # The attributes of such a protocol are known to type checkers alone, as the keys of a `TypedDict` are.
+    unknown = getattr(needed, "_is_protocol", False) and not getattr(needed, "_is_runtime_protocol", False)
+    if unknown or is_typeddict(needed):
+        return deps is not None
+    # Type checkers take an int where a float is wanted, so the tool gets one.
+    wider = {float: (float, int), complex: (complex, float, int)}
+    return isinstance(deps, wider.get(needed, needed))
+
+
+def _kind_shown(deps: object) -> str:
+    """The class of *deps*, which may hold secrets."""
+    if isinstance(deps, type):
+        return f"the class {deps.__name__}"
+    return "None" if deps is None else type(deps).__name__
+
+
+def _deps_of(function: Callable[..., object], parameter: str) -> list[type]:
+    """The class of the deps in the annotation of *parameter*, or those of a union; empty for other types."""
     try:
         kinds = get_args(get_type_hints(function)[parameter])
     except (NameError, TypeError, KeyError):
         # A name that type checkers alone know.
-        return None
-    kind = get_origin(kinds[0]) or kinds[0] if kinds else None
-    return kind if isinstance(kind, type) else None
+        return []
+    if kinds and get_origin(kinds[0]) in {Union, UnionType}:
+        kinds = get_args(kinds[0])
+    classes = [get_origin(kind) or kind for kind in kinds]
+    return classes if all(isinstance(kind, type) for kind in classes) else []
 
 
-def _deps_refusal(what: str, fix: str) -> effects.ArgumentError:
-    return _refusal("deps", what, "None", fix)
+def _deps_refusal(what: str, shown: str, fix: str) -> effects.ArgumentError:
+    return _refusal("deps", what, shown, fix)
 
 
 def _refusal(name: str, what: str, shown: str, fix: str) -> effects.ArgumentError:

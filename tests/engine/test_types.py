@@ -63,7 +63,8 @@ def test_deps_fit_the_tools_that_need_them() -> None:
 
 
 def test_deps_of_another_type_are_found() -> None:
-    Agent(tools=[find], deps="Ann")  # type: ignore[misc]  # found  # pyright: ignore[reportArgumentType]  # found
+    with pytest.raises(ArgumentError, match=r"Agent\.deps must be a Customers; got str"):
+        Agent(tools=[find], deps="Ann")  # type: ignore[misc]  # found  # pyright: ignore[reportArgumentType]  # found
 
 
 def test_deps_that_are_missing_are_found() -> None:

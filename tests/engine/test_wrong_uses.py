@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypedDict
 
 import attrs
 import pytest
@@ -34,6 +34,7 @@ from turnwheel import (
     SetModel,
     SetThinking,
     SQLiteStore,
+    Tool,
     ToolContext,
     ToolSpec,
     hook,
@@ -216,6 +217,17 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         ),
     ),
     (lambda: AGENT(tools=[find]), "Agent.deps must be a Customers; got None (tool 'find' needs it)"),
+    (
+        lambda: AGENT(tools=[find], deps="secret"),
+        "Agent.deps must be a Customers; got str (tool 'find' needs it)",
+    ),
+    (
+        lambda: AGENT(tools=[find], deps=Customers),
+        (
+            "Agent.deps must be a Customers; got the class Customers "
+            "(tool 'find' needs it; write Customers(...))"
+        ),
+    ),
     (
         lambda: AGENT(hooks=[bare]),
         ("Agent.hooks must be a list of hooks; got function 'bare' in it (decorate it with @hook(...))"),
@@ -519,3 +531,47 @@ def test_an_agent_shows_what_differs_from_the_defaults() -> None:
         "base_url='http://localhost', store=MemoryStore, performers={CallModel: ScriptedModel})"
     )
     assert len(repr(scripted(system="long " * 1_000, stop=[str(number) for number in range(1_000)]))) <= 300
+
+
+# Deps that fit, as far as a program can tell
+
+
+class Named(Protocol):
+    name: str
+
+
+class Row(TypedDict):
+    id: int
+
+
+def of_kind(kind: object) -> Tool[..., str]:
+    def look(context: ToolContext[object], text: str) -> str:
+        raise AssertionError(context, text)
+
+    look.__annotations__["context"] = ToolContext[kind]  # type: ignore[valid-type]  # known when it runs
+    return tool(look)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "refused"),
+    [
+        (Customers, Customers(), 1),
+        (dict[str, int], {"a": 1}, [1]),
+        (Mapping[str, int], {"a": 1}, None),
+        (Customers | None, None, "a"),
+        (Customers | str, "a", None),
+        (Named, object(), None),
+        (Row, {"id": 1}, None),
+        (float, 1, "1"),
+        (type[Customers], Customers, None),
+        (object, None, ...),
+        (Any, 1, ...),
+    ],
+)
+def test_deps_are_compared_as_far_as_a_program_can_tell(kind: object, fits: object, refused: object) -> None:
+    AGENT(tools=[of_kind(kind)], deps=fits)
+    if refused is not ...:
+        with pytest.raises(
+            ArgumentError, match=r"^Agent\.deps must be a .*; got \w+ \(tool 'look' needs it\)$"
+        ):
+            AGENT(tools=[of_kind(kind)], deps=refused)
