@@ -321,7 +321,7 @@ class Agent(Generic[Deps_co, Output_co]):
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=as_paths)
     # Never in a repr, since it often holds connections and credentials.
-    deps: Deps_co = attrs.field(default=None, repr=False)
+    deps: Deps_co = attrs.field(default=None, repr=lambda deps: type(deps).__name__)
     # By name of argument, not by value: a value that is new to the agent is redacted, too.
     secrets: effects.Secrets = attrs.field(default=effects.Secrets(), converter=as_secrets)
     # Of the agent and not of a session: a session that is opened again in this process finds its secrets.

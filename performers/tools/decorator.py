@@ -179,6 +179,9 @@ def _names(function: Callable[..., object], names: Iterable[object]) -> Iterator
         yield name
 
 
+# Characters of the names of arguments in the `repr` of a tool.
+_MAX_NAMES_SHOWN = 200
+
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -235,6 +238,12 @@ class Tool(Generic[P, R_co, Needs_contra]):
         `ToolContext` if it wants one. Arguments that do not fit *schema* do not reach it.
         """
         return _made(function, schema, options)
+
+    def __repr__(self) -> str:
+        names = ", ".join(json.loads(self.spec.schema).get("properties", ())) or "nothing"
+        # A schema from elsewhere may have any number of names.
+        takes = names if len(names) <= _MAX_NAMES_SHOWN else f"{names[:_MAX_NAMES_SHOWN]}..."
+        return f"<Tool {self.spec.name!r}: {self.spec.side_effect}, takes {takes}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function."""

@@ -74,7 +74,7 @@ def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
 
 
 async def test_an_empty_last_answer_is_the_text_of_a_result() -> None:
-    agent, _ = scripted(calls(("fly", {}), text="Let me pay"), says(""))
+    agent, _ = scripted(calls(("fly", {}), text="Let me pay", wrong=True), says(""))
     result = await agent.run("Pay")
     assert (result.reason, result.text) == ("end_turn", "")
 
@@ -748,6 +748,7 @@ def test_an_agent_does_not_show_its_keys() -> None:
         model="m", base_url="http://me:hidden@localhost", api_key="hidden", deps={"password": "hidden"}
     )
     assert "localhost" in repr(agent)
+    assert "deps=dict" in repr(agent)
     # Nor what it has no setting for: its threads, and the sessions that work.
     assert not any(word in repr(agent) for word in ("hidden", "approvals", "at_work"))
 

@@ -528,7 +528,8 @@ def test_an_agent_shows_what_differs_from_the_defaults() -> None:
     assert repr(agent) == (
         "Agent(model='scripted', tools=[look, pay], limits=Limits(turns=3), policy=Policy(mode='plan'), "
         "rules=['deny pay:amount=9'], children=[ChildSpec('scout', tools=['look'])], "
-        "base_url='http://localhost', store=MemoryStore, performers={CallModel: ScriptedModel})"
+        "base_url='http://localhost', store=MemoryStore, deps=str, "
+        "performers={CallModel: ScriptedModel})"
     )
     assert len(repr(scripted(system="long " * 1_000, stop=[str(number) for number in range(1_000)]))) <= 300
 

@@ -350,6 +350,16 @@ def test_each_wrong_argument_is_explained_and_five_at_most() -> None:
     assert [name in str(caught.value) for name in ("`$.day`", "`$.pets`", "`$.cots`")] == [True, True, False]
 
 
+def test_a_tool_shows_what_it_takes_in_one_line() -> None:
+    def look(arguments: dict[str, Any]) -> None: ...
+
+    schema = {"type": "object", "properties": {f"argument_{number}": {} for number in range(100)}}
+    assert repr(double) == "<Tool 'double': unsafe, takes number>"
+    assert "takes argument_0, " in repr(Tool.from_schema(schema, look, side_effect="read_only"))
+    assert len(repr(Tool.from_schema(schema, look, side_effect="read_only"))) <= 300
+    assert repr(Tool.from_schema({}, look)) == "<Tool 'look': unsafe, takes nothing>"
+
+
 class Picky:
     """Whatever is no type of data."""
 
