@@ -47,6 +47,9 @@ ITEM = "[]"
 # The word for no limit, if there is one by default; TOML has none.
 NONE_WORD = "none"
 
+# The table of a pyproject.toml in which tools have theirs.
+PYPROJECT: Way = ("tool",)
+
 # The kind of the one list that is written as a table, by the names of its items.
 AGENTS = tuple[ChildSpec, ...]
 
@@ -197,23 +200,34 @@ def _words(kind: Any) -> str:  # noqa: ANN401  # an annotation
     return f"{table} with some of {', '.join(fields_of(item_of(kind) or kind))}"
 
 
-def suggestion(root: type, way: Way, area: type) -> str:
-    """A hint at what the unknown setting of *area* at the end of *way* may mean."""
+def suggestion(root: type, way: Way, area: type, *, of_variable: bool = False) -> str:
+    """
+    A hint at what the unknown setting of *area* at the end of *way* may mean.
+
+    *of_variable*: it stood in a variable, and so does the hint.
+    """
+    if way == PYPROJECT:
+        return "settings stand at the top of the file, without [tool.turnwheel]"
     if way[-1] in NOT_DATA:
         return NOT_DATA[way[-1]]
     if way[-1] in OTHER_NAMES:
-        return f"it is {OTHER_NAMES[way[-1]]} here"
+        other = OTHER_NAMES[way[-1]]
+        return f"it is {variable(tuple(other.split('.'))) if of_variable else other} here"
     near = nearest(root, way)
-    return f"there are {', '.join(fields_of(area))}" if near is None else f"did you mean {near}?"
+    if near is None:
+        return f"there are {', '.join(fields_of(area))}"
+    return f"did you mean {variable(near) if of_variable else '.'.join(near)}?"
 
 
-def nearest(root: type, way: Way) -> str | None:
-    """The key of the setting or table that looks most like *way*; None if none does."""
+def nearest(root: type, way: Way) -> Way | None:
+    """The way to the setting or table that looks most like *way*; None if none does."""
     ways = {key.path[:end] for key in keys(root) for end in range(1, len(key.path) + 1)}
-    ordered = sorted(sorted(ways), key=len)
-    for each in ordered:
-        if each[-1] == way[-1] and len(each) > 1:
-            return ".".join(each)
+    # No key leads to an item of a list, nor to one of the agents that have no name yet.
+    ordered = sorted(sorted(each for each in ways if not {ITEM, ANY_NAME} & {*each}), key=len)
+    same = [each for each in ordered if each[-1] == way[-1] and len(each) > 1]
+    if same:
+        # Several tables have the fields of a model: that of the first model is meant.
+        return next((each for each in same if each[0] == "model"), same[0])
     told = {"_".join(each): each for each in ordered if each != way[: len(each)]}
     near = get_close_matches("_".join(way), told, n=1, cutoff=NEAR)
-    return ".".join(told[near[0]]) if near else None
+    return told[near[0]] if near else None

@@ -16,6 +16,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast, final
 
@@ -25,6 +26,7 @@ from ..effects.config import ChildSpec, Loops, ModelSpec, Policy, Retries
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
 from ..effects.permissions import ArgumentGlobs, Rule, as_rule
 from ..effects.request_extras import HeaderPairs, JSONObjectText, as_header_pairs, as_object_text
+from ..effects.spelling import meant
 from ..effects.validators import as_globs, as_money, within
 from ..performers.stores.place import StorePlace, store_place
 from ..performers.stores.postgres.address import DatabaseAddress
@@ -362,7 +364,7 @@ class _Reader:
                 problem = str(error).partition(" ")[2]
                 self._fault(way, problem if problem.startswith("must") else f"is refused: {problem}")
             else:
-                self._refuse(way, key.accepts, value)
+                self._refuse(way, key, value)
             return None
 
     def table(self, value: object, area: type, way: Way, usual: object = None) -> object:
@@ -385,7 +387,9 @@ class _Reader:
                 self._fault((*way, name), "is missing")
         for name in sorted(map(str, value.keys() - fields_of(area).keys())):
             unknown = (*way, name)
-            self._fault(unknown, f"is not known: {keys.suggestion(self._root, unknown, area)}")
+            of_variable = self._nearest(unknown).source.startswith(keys.ENV_PREFIX)
+            hint = keys.suggestion(self._root, unknown, area, of_variable=of_variable)
+            self._fault(unknown, f"is not known: {hint}")
         try:
             return None if len(self.faults) > before else area(**made)
         except TurnwheelError as error:
@@ -395,17 +399,24 @@ class _Reader:
             self._fault((*way, name) if name else way, problem)
             return None
 
-    def _refuse(self, way: Way, accepted: str, value: object) -> None:
+    def _refuse(self, way: Way, key: SettingKey, value: object) -> None:
         shown = str(value) if isinstance(value, Decimal) else repr(value)
         shown = shown if len(shown) <= MAX_SHOWN_VALUE else f"{shown[:MAX_SHOWN_VALUE]}..."
         if fields_of(self._root)[way[0]].secret:
             shown = "a value that is not shown"
-        self._fault(way, f"must be {accepted}; got {shown}")
+        words = tuple(key.kind) if isinstance(key.kind, type) and issubclass(key.kind, StrEnum) else ()
+        near = meant(value, words) if isinstance(value, str) and words else ""
+        self._fault(way, f"must be {key.accepts}; got {shown}{near and f' ({near})'}")
+
+    def _nearest(self, way: Way) -> Source:
+        """The setting that was told at *way*, or that which shares most of it."""
+        ends = range(1, len(way) + 1)
+        return self._told[
+            max(self._told, key=lambda one: ([one[:end] == way[:end] for end in ends], -len(one)))
+        ]
 
     def _fault(self, way: Way, problem: str) -> None:
         """Add *problem* of the setting at the end of *way*, with its source, or that of the nearest one."""
-        ends = range(1, len(way) + 1)
-        near = max(self._told, key=lambda one: ([one[:end] == way[:end] for end in ends], -len(one)))
-        source, key = self._told[near].source, ".".join(way).replace(".[", "[")
+        source, key = self._nearest(way).source, ".".join(way).replace(".[", "[")
         place = f"{source} {key}" if source == ARGUMENT else f"{source}: {key}"
         self.faults.append(f"{source if source == keys.variable(way) else place} {problem}")

@@ -97,9 +97,13 @@ async def test_what_was_told_holds_for_a_run(stage: Stage, file: Path) -> None:
         ({"limits": {"turns": 0}}, ["limits.turns", "0", "a whole number above 0", "none"]),
         ({"limits": {"usd": "a lot"}}, ["limits.usd", "'a lot'", "an amount in USD above 0"]),
         ({"policy": {"mode": "yolo"}}, ["policy.mode", "'yolo'", "plan", "bypass"]),
+        ({"policy": {"mode": "accept-edits"}}, ["got 'accept-edits' (did you mean 'accept_edits'?)"]),
         ({"loops": {"stop": "8"}}, ["loops.stop", "'8'", "a whole number"]),
         ({"limits": {"turn": 3}}, ["limits.turn", "did you mean limits.turns"]),
         ({"max_turns": 3}, ["max_turns", "it is limits.turns here"]),
+        ({"temperature": 1}, ["did you mean model.temperature?"]),
+        ({"command": "x"}, ["command is not known: there are model, "]),
+        ({"tool": {"turnwheel": {"system": "x"}}}, ["tool is not known", "without [tool.turnwheel]"]),
         ({"session": {"titles": "on"}}, ["session.titles", "'on'", "off", "inline", "model"]),
         ({"model": {"name": ""}}, ["model.name", "not empty"]),
         ({"can_use_tool": "x"}, ["can_use_tool", "approver"]),
@@ -112,6 +116,21 @@ def test_a_mistake_is_told_with_its_key_its_value_and_what_is_accepted(
         Settings.load(env=NOTHING, **told)
     for word in words:
         assert word in str(raised.value)
+
+
+@pytest.mark.behaviour("a-wrong-setting-is-told")
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("TURNWHEEL_MODLE", "did you mean TURNWHEEL_MODEL?"),
+        ("TURNWHEEL_LIMITS_TURNS", "did you mean TURNWHEEL_LIMITS__TURNS?"),
+        ("TURNWHEEL_MAX_TURNS", "it is TURNWHEEL_LIMITS__TURNS here"),
+    ],
+)
+def test_a_misspelt_variable_is_told_as_the_variable_that_was_meant(variable: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Settings.load(env={variable: "3"})
+    assert str(raised.value) == f"{variable} is not known: {hint}"
 
 
 @pytest.mark.behaviour("a-wrong-setting-is-told")
@@ -129,7 +148,7 @@ def test_all_mistakes_are_told_at_once_each_with_its_place(tmp_path: Path) -> No
         "argument loops.stop",
     ):
         assert place in said
-    assert "did you mean limits.turns?" in said
+    assert "did you mean TURNWHEEL_LIMITS__TURNS?" in said
 
 
 @pytest.mark.behaviour("a-wrong-setting-is-told")
