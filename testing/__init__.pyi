@@ -20,6 +20,7 @@ from .scripted import (
     ScriptedModel as ScriptedModel,
     ScriptedTools as ScriptedTools,
     ScriptEnded as ScriptEnded,
+    ScriptMismatch as ScriptMismatch,
     ScriptUnfinished as ScriptUnfinished,
     calls as calls,
     fails as fails,

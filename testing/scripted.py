@@ -14,6 +14,7 @@ from typing import ClassVar, Self, cast, final
 
 import attrs
 
+from ..effects.config import Config
 from ..effects.errors import ArgumentError
 from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed, ToolFinished
 from ..effects.history import CallPiece, Piece, TextPiece
@@ -21,6 +22,13 @@ from ..effects.messages import Message, StopReason
 from ..effects.requests import CallModel, Purpose, RunTool
 from ..effects.usage import Usage
 from ..performers.base import PerformContext
+from ..states.rules.model_messages import count
+from ..states.rules.schema import arguments_of, problem
+
+# Characters of the text of a reply that an error shows.
+_MAX_SHOWN = 40
+# Replies that an error lists.
+_MAX_LISTED = 5
 
 # The usage of a reply unless a script gives another.
 USAGE = Usage(input=10, output=5)
@@ -29,7 +37,11 @@ USAGE = Usage(input=10, output=5)
 @final
 @attrs.frozen(kw_only=True)
 class Reply:
-    """One scripted answer: *pieces* one by one, then *stop* or *failure*. One that *stalls* never ends."""
+    """
+    One scripted answer: *pieces* one by one, then *stop* or *failure*. One that *stalls* never ends.
+
+    *wrong*: its calls may be such as no tool takes.
+    """
 
     pieces: tuple[Piece, ...] = ()
     stop: StopReason = StopReason.END_TURN
@@ -37,6 +49,7 @@ class Reply:
     failure: Failure | None = None
     retry_after: float | None = None
     stalls: bool = False
+    wrong: bool = False
 
 
 def says(text: str, stop: StopReason = StopReason.END_TURN, usage: Usage = USAGE) -> Reply:
@@ -44,8 +57,15 @@ def says(text: str, stop: StopReason = StopReason.END_TURN, usage: Usage = USAGE
     return Reply(pieces=tuple(map(TextPiece, re.split("(?<= )", text))), stop=stop, usage=usage)
 
 
-def calls(*wishes: tuple[str, Mapping[str, object]], text: str = "", usage: Usage = USAGE) -> Reply:
-    """A reply that calls tools, by pairs of name and arguments. *text* comes first."""
+def calls(
+    *wishes: tuple[str, Mapping[str, object]], text: str = "", usage: Usage = USAGE, wrong: bool = False
+) -> Reply:
+    """
+    A reply that calls tools, by pairs of name and arguments. *text* comes first.
+
+    *wrong*: the test wants a call that the agent refuses, of a tool that is not offered or with arguments
+    that do not fit. Without it such a call is a `ScriptMismatch`.
+    """
     for wish in wishes:
         if not _is_wish(wish):
             fix = "calls(('pay', {'amount': 5}))"
@@ -55,7 +75,7 @@ def calls(*wishes: tuple[str, Mapping[str, object]], text: str = "", usage: Usag
         CallPiece(index, f"call_{index}", name, json.dumps(arguments))
         for index, (name, arguments) in enumerate(wishes)
     ]
-    return Reply(pieces=(*_text(text), *made), stop=StopReason.TOOL_USE, usage=usage)
+    return Reply(pieces=(*_text(text), *made), stop=StopReason.TOOL_USE, usage=usage, wrong=wrong)
 
 
 def _is_wish(wish: object) -> bool:
@@ -84,6 +104,10 @@ class ScriptEnded(AssertionError):
     """A model was called more often than its script has replies."""
 
 
+class ScriptMismatch(AssertionError):
+    """A script calls a tool that the request does not offer, or with arguments that do not fit its schema."""
+
+
 class ScriptUnfinished(AssertionError):
     """A test ended before its model had given all replies of its script."""
 
@@ -94,8 +118,8 @@ class ScriptedModel:
     Performs `CallModel` from a script. `requests` keeps the calls in order, `seen` the messages they showed.
 
     Summaries are answered with *summary* and take no reply from the script. A script that is too short or too
-    long fails the test: at the end of a pytest test, at the end of a `with` block, or in `finish`. With
-    *partial*, replies may be left over.
+    long, or calls what the agent would refuse, fails the test: at the end of a pytest test, at the end of a
+    `with` block, or in `finish`. With *partial*, replies may be left over.
     """
 
     # The models made since a test began, while a test framework watches them; see `pytest_plugin`.
@@ -111,7 +135,7 @@ class ScriptedModel:
         self._replies = list(replies)
         self._summary = says(summary)
         self._partial = partial
-        self._unanswered: CallModel | None = None
+        self._fault: AssertionError | None = None
         self.requests: list[CallModel] = []
         self.seen: list[tuple[Message, ...]] = []
         if self.watched is not None:
@@ -126,20 +150,23 @@ class ScriptedModel:
             self.finish()
 
     def finish(self) -> None:
-        """Raise `ScriptEnded` if a call found no reply, and `ScriptUnfinished` if replies are left over."""
+        """
+        Raise what is wrong with the script.
+
+        `ScriptEnded` if a call found no reply, `ScriptMismatch` if the agent would refuse a call of a reply,
+        `ScriptUnfinished` if replies are left over.
+        """
         # The engine turns what a performer raises into an event: the run ends, and the test would go on.
-        if self._unanswered is not None:
-            raise ScriptEnded(_ended(self._unanswered, len(self.requests)))
+        if self._fault is not None:
+            raise self._fault
         if self._replies and not self._partial:
-            left = f"replies left over after {len(self.requests)} calls: {len(self._replies)}"
-            msg = f"script: {left}; remove them, or pass partial=True"
-            raise ScriptUnfinished(msg)
+            raise ScriptUnfinished(_left_over(self._replies, len(self.requests)))
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
-        """Perform *request* with the next reply; raises `ScriptEnded` if there is none."""
+        """Perform *request* with the next reply; raises `ScriptEnded` and `ScriptMismatch`."""
         self.requests.append(request)
         self.seen.append(scene.history.slice(0, request.view.length))
-        reply = self._summary if request.purpose is Purpose.SUMMARY else self._next(request)
+        reply = self._summary if request.purpose is Purpose.SUMMARY else self._next(request, scene)
         for before, piece in enumerate(reply.pieces):
             at = scene.clock.now()
             scene.emit(ModelStreamed(at=at, request=request.id, before=before, count=1, pieces=(piece,)))
@@ -154,15 +181,65 @@ class ScriptedModel:
         message, wait = f"scripted: {failure}", reply.retry_after
         return ModelFailed(at=at, request=request.id, failure=failure, message=message, retry_after=wait)
 
-    def _next(self, request: CallModel) -> Reply:
+    def _next(self, request: CallModel, scene: PerformContext) -> Reply:
+        place = f"{request.id!r}, call {len(self.requests)} of this model"
         if not self._replies:
-            self._unanswered = request
-            raise ScriptEnded(_ended(request, len(self.requests)))
-        return self._replies.pop(0)
+            self._fault = ScriptEnded(f"script: no reply is left for {place}; add a reply")
+            raise self._fault
+        reply = self._replies.pop(0)
+        if refused := _misfit(reply, request, scene.config):
+            self._fault = ScriptMismatch(
+                f"script: the reply to {place}, {refused}; "
+                "mend the call, or write calls(..., wrong=True) if the test wants it"
+            )
+            raise self._fault
+        return reply
 
 
-def _ended(request: CallModel, calls: int) -> str:
-    return f"script: no reply is left for {request.id!r}, call {calls} of this model; add a reply"
+def _misfit(reply: Reply, request: CallModel, config: Config) -> str:
+    """What the agent would refuse in *reply*; empty where nothing."""
+    # Calls of a reply that fails do not run.
+    if reply.wrong or reply.stalls or reply.failure is not None:
+        return ""
+    for name, text in _calls_of(reply):
+        tool = config.tool(name)
+        if tool is None or name not in request.tools:
+            return f"calls {name!r}, which is not offered; there are: {', '.join(request.tools) or 'none'}"
+        arguments = arguments_of(text)
+        wrong = problem(tool.schema, arguments, tool.secrets) if arguments is not None else "they are no JSON"
+        if wrong:
+            return f"calls {name!r} with arguments that do not fit: {wrong}"
+    return ""
+
+
+def _calls_of(reply: Reply) -> list[tuple[str, str]]:
+    """The names and arguments of the calls in *reply*, each of which may come in several pieces."""
+    calls: dict[int, tuple[str, str]] = {}
+    for piece in reply.pieces:
+        if isinstance(piece, CallPiece):
+            name, arguments = calls.get(piece.index, ("", ""))
+            calls[piece.index] = (name or piece.name, arguments + piece.arguments)
+    return [*calls.values()]
+
+
+def _left_over(replies: list[Reply], answered: int) -> str:
+    more = ["..."] if len(replies) > _MAX_LISTED else []
+    shown = ", ".join([*map(_shown, replies[:_MAX_LISTED]), *more])
+    left, them = ("1 reply is", "it") if len(replies) == 1 else (f"{len(replies)} replies are", "them")
+    msg = f"script: {left} left over after {count(answered, 'call')}: {shown}"
+    return f"{msg}; remove {them}, or pass partial=True"
+
+
+def _shown(reply: Reply) -> str:
+    """*reply* as the call that makes it, shortened."""
+    text = "".join([piece.text for piece in reply.pieces if isinstance(piece, TextPiece)])
+    said = repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
+    if reply.stalls:
+        return "stalls()"
+    if reply.failure is not None:
+        return f"fails({reply.failure.value!r})"
+    wishes = ", ".join([name for name, _ in _calls_of(reply)])
+    return f"calls({wishes})" if wishes else f"says({said})"
 
 
 async def _cancelled() -> None:

@@ -127,7 +127,9 @@ async def test_a_child_may_have_a_model_of_its_own(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-childs-tools-are-some-of-its-parents")
 async def test_what_a_child_was_not_offered_does_not_run(stage: Stage) -> None:
-    wishes = calls(("put", {}), ("run_agent", {"agent": "scout", "prompt": "you do it"}), ("look", {}))
+    wishes = calls(
+        ("put", {}), ("run_agent", {"agent": "scout", "prompt": "you do it"}), ("look", {}), wrong=True
+    )
     session = stage.session(sends("find"), wishes, says("I may not"), says("done"), children=[SCOUT])
     await stage.play(session)
 

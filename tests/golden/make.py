@@ -327,11 +327,11 @@ async def files(world: World) -> None:
 async def tools(world: World) -> None:
     """A tool of each kind, those that fail, that are not there, not allowed, and called wrongly."""
     world.release()
-    wrong = Reply(pieces=(CallPiece(0, "", "look", '{"at":'),), stop=StopReason.TOOL_USE)
-    typed = calls(("look", {"at": 7}))
+    wrong = Reply(pieces=(CallPiece(0, "", "look", '{"at":'),), stop=StopReason.TOOL_USE, wrong=True)
+    typed = calls(("look", {"at": 7}), wrong=True)
     await world.process(
         calls(("look", {"at": "a"}), ("put", {"at": "b"}), ("send", {})),
-        calls(("fail", {}), ("nowhere", {}), ("pay", {})),
+        calls(("fail", {}), ("nowhere", {}), ("pay", {}), wrong=True),
         calls(*[("look", {"outcome": str(outcome)}) for outcome in (Outcome.CRASHED, Outcome.TIMED_OUT)]),
         wrong,
         typed,

@@ -226,8 +226,8 @@ WAYS: dict[str, tuple[Reply, dict[str, Any], dict[str, Reaction]]] = {
     "interrupted twice": (BUILDS, {}, both(interrupt_twice)),
     "not run: over budget": (DEAR, {"limits": Limits(tokens=2_000)}, {}),
     "not run: the answer was cut": (CUT_SHORT, {}, {}),
-    "not run: no such tool": (calls(("fly", {})), {}, {}),
-    "not run: wrong arguments": (calls(("pay", {})), {}, {}),
+    "not run: no such tool": (calls(("fly", {}), wrong=True), {}, {}),
+    "not run: wrong arguments": (calls(("pay", {}), wrong=True), {}, {}),
 }
 """Every way a call can go, by what the model wishes, the settings, and the reactions of people."""
 

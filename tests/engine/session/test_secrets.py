@@ -335,7 +335,7 @@ async def test_arguments_that_are_wrong_are_hidden_all_the_same(
     async def runs(request: RunTool, _: PerformContext) -> None:
         ran.append(request)
 
-    reply = Reply(pieces=(CallPiece(0, "w", name, arguments),), stop=StopReason.TOOL_USE)
+    reply = Reply(pieces=(CallPiece(0, "w", name, arguments),), stop=StopReason.TOOL_USE, wrong=True)
     session = await desk.ran(reply, says("x"), performers={RunTool: runs})
     assert session.history[2].results[0].content.startswith(content)
     assert ran == []
@@ -353,7 +353,7 @@ async def test_a_placeholder_is_filled_also_where_nothing_is_hidden_any_more(
 ) -> None:
     vault, off = MemoryVault(), Secrets(redact=False)
     _, question = await desk.rests(store, vault)
-    replies = [calls(("log_out", {"password": KEY})), says("x")]
+    replies = [calls(("log_out", {"password": KEY}), wrong=True), says("x")]
     session = await desk.approved(question, *replies, store=store, vault=vault, secrets=off)
     assert desk.given == [IN]
     assert KEY in history(session)
