@@ -42,11 +42,14 @@ EDITABLE := --quiet --disable-pip-version-check --config-settings editable_mode=
 ROOMS := apps diagrams display effects engine performers projections settings states testing
 FILES := $(sort $(wildcard *.py *.pyi $(foreach room,$(ROOMS),$(room)/*.py $(room)/*.pyi $(room)/*/*.py $(room)/*/*/*.py) apps/console/page/* performers/stores/postgres/*.sql))
 WANTED := $(shell printf '%s\n' $(FILES) | cat - pyproject.toml requirements.lock | cksum)
-# What the tests need, and with it what all other targets do.
+# What the command line needs, what the tests need, and what all other targets do: each has the one before.
+RUNNING := .venv/running-$(firstword $(WANTED))
 TESTING := .venv/testing-$(firstword $(WANTED))
 INSTALLED := .venv/installed-$(firstword $(WANTED))
+# Those of another state of the files, too.
+STAMPS := .venv/running-* .venv/testing-* .venv/installed-*
 
-run: $(TESTING)
+run: $(RUNNING)
 	$(BIN)/turnwheel run --stand-in --allow write:path=REPORT.md "$(JOB)"
 
 # Tests start hundreds of programs: each would compile all of turnwheel again.
@@ -131,7 +134,7 @@ golden: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python tests/golden/make.py $(ARGS)
 
 lock: $(BIN)/python
-	rm -rf .venv/testing-* .venv/installed-* build
+	rm -rf $(STAMPS) build
 	$(BIN)/python -m pip install $(EDITABLE) '.[cli,dev]' --upgrade --upgrade-strategy eager
 	{ echo "# The versions make installs; written by make lock."; \
 		$(BIN)/python -m pip freeze --exclude-editable; } > requirements.lock
@@ -153,15 +156,20 @@ clean:
 	rm -rf .venv .venv-audit .cache build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(TESTING): $(BIN)/python
-	rm -rf .venv/testing-* .venv/installed-* build
-	$(BIN)/python -m pip install $(EDITABLE) '.[cli,test]' --constraint requirements.lock
+$(RUNNING): $(BIN)/python
+	rm -rf $(STAMPS) build
+	$(BIN)/python -m pip install $(EDITABLE) '.[cli]' --constraint requirements.lock
 	touch $@
 
+$(TESTING): $(BIN)/python
+	rm -rf $(STAMPS) build
+	$(BIN)/python -m pip install $(EDITABLE) '.[cli,test]' --constraint requirements.lock
+	touch $(RUNNING) $@
+
 $(INSTALLED): $(BIN)/python
-	rm -rf .venv/testing-* .venv/installed-* build
+	rm -rf $(STAMPS) build
 	$(BIN)/python -m pip install $(EDITABLE) '.[cli,dev]' --constraint requirements.lock
-	touch $(TESTING) $@
+	touch $(RUNNING) $(TESTING) $@
 
 $(BIN)/python:
 	@for python in python3 python3.14 python3.13 python3.12 python3.11; do \

@@ -135,9 +135,10 @@ def with_this_environment(clone: Path) -> None:
         if part.name in {"bin", "lib", "pyvenv.cfg"}:
             (clone / ".venv" / part.name).symlink_to(part)
     rules = subprocess.run(["make", "-pn", "run"], cwd=clone, capture_output=True, text=True, check=True)
-    stamp = re.search(r"^TESTING := (\S+)$", rules.stdout, re.MULTILINE)
-    assert stamp is not None
-    (clone / stamp[1]).touch()
+    stamps = re.findall(r"^(?:RUNNING|TESTING) := (\S+)$", rules.stdout, re.MULTILINE)
+    assert len(stamps) == 2
+    for stamp in stamps:
+        (clone / stamp).touch()
 
 
 @final
@@ -248,6 +249,16 @@ def test_the_commands_of_the_readme_work(tmp_path: Path, provider: str) -> None:
     for command, _ in commands():
         if command.startswith("make "):
             assert shell.run(command.replace("make", "make --dry-run", 1))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "extras"), [("run", ["'.[cli]'"]), ("test", ["'.[cli,test]'"]), ("wheel", [])]
+)
+def test_a_target_installs_what_it_needs(target: str, extras: list[str], tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        shutil.copy(ROOT / name, tmp_path)
+    plan = subprocess.run(["make", "-n", target], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert re.findall(r"--editable (\S+)", plan.stdout) == extras
 
 
 def test_the_readme_installs_the_wheel_that_make_builds() -> None:
