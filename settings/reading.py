@@ -29,7 +29,7 @@ from ..effects.request_extras import HeaderPairs, JSONObjectText, as_header_pair
 from ..effects.spelling import meant
 from ..effects.validators import as_globs, as_money, within
 from ..performers.stores.place import StorePlace, store_place
-from ..performers.stores.postgres.address import DatabaseAddress
+from ..performers.stores.postgres.address import DatabaseAddress, is_url
 from . import keys
 from .areas import CommandHook, Debug, Level, Preset
 from .keys import SettingKey, Way, fields_of, is_area, item_of
@@ -212,7 +212,7 @@ def _read_file(path: Path) -> bytes:
 def _based(value: object, kind: Any, folder: Path) -> object:  # noqa: ANN401  # an annotation
     """*value* with its paths as seen from here: in a file they begin at its *folder*."""
     match value:
-        case str() if kind is Path or (kind == StorePlace and isinstance(store_place(value), Path)):
+        case str() if kind is Path or (kind == StorePlace and not is_url(value)):
             return str(folder / Path(value).expanduser())
         case [*items] if item_of(kind) in {Path, CommandHook}:
             return [_based(item, item_of(kind), folder) for item in items]
@@ -286,8 +286,8 @@ def _inline(value: Any) -> Any:  # noqa: ANN401  # as above
     return _toml(value) if isinstance(value, EnvText) and value.lstrip().startswith("{") else value
 
 
-# Kinds whose values may hold a credential that was written out.
-JOURNALED_KINDS = (HeaderPairs, JSONObjectText)
+# Kinds whose values may hold a credential that was written out; their errors name none.
+CREDENTIAL_KINDS = (HeaderPairs, JSONObjectText, StorePlace)
 
 # For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value.
 MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = {
@@ -359,8 +359,8 @@ class _Reader:
                     return None
             return made if attribute is None else CONVERT_AND_CHECK(None, attribute, made)
         except (ValueError, ArithmeticError, TurnwheelError) as error:
-            if kind in JOURNALED_KINDS and isinstance(error, ConfigError):
-                # With the reason and without the value, which may hold a credential.
+            if kind in CREDENTIAL_KINDS and isinstance(error, ConfigError):
+                # As the error has it: the value itself may hold a credential.
                 problem = str(error).partition(" ")[2]
                 self._fault(way, problem if problem.startswith("must") else f"is refused: {problem}")
             else:

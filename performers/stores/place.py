@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from .postgres.address import SCHEMES, DatabaseAddress
+from .postgres.address import SCHEMES, DatabaseAddress, refuse_url
 from .sqlite import SQLiteStore
 
 if TYPE_CHECKING:
@@ -15,12 +15,17 @@ StorePlace: TypeAlias = Path | DatabaseAddress
 
 
 def store_place(place: str | StorePlace) -> StorePlace:
-    """The place that *place* names: an address begins with ``postgresql://``, all else is a path."""
-    if isinstance(place, DatabaseAddress):
+    """
+    The place that *place* names: an address begins with ``postgresql://``, text that is not a URL is a path.
+
+    Raises `ConfigError` for any other URL.
+    """
+    if isinstance(place, DatabaseAddress | Path):
         return place
-    # A Path would take two slashes for one.
-    is_address = isinstance(place, str) and place.startswith(SCHEMES)
-    return DatabaseAddress(str(place)) if is_address else Path(place)
+    if place.startswith(SCHEMES):
+        return DatabaseAddress(place)
+    refuse_url(place)
+    return Path(place)
 
 
 def open_place(place: StorePlace) -> Store:

@@ -31,6 +31,7 @@ import attrs
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
 from .base import Durability, Entries, Mark, SessionInfo, Store
+from .postgres.address import refuse_url
 from .sqlite_records import check_incarnation, lease, leases, meter, number_of, overdue, renew, set_deadline
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class SQLiteStore(Store):
         if self._path in {"", ":memory:"}:
             msg = f"{self._path!r} is no file; name one, or use MemoryStore"
             raise ConfigError(msg)
+        refuse_url(self._path)
         # Now: a process that changes its directory keeps the file, also before it is opened.
         self._place = os.path.abspath(self._path)  # noqa: PTH100  # a Path keeps the dots
         self._durability: Durability = durability

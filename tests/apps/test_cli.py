@@ -244,6 +244,14 @@ def test_replay_as_lines_of_json_is_what_python_has(runs: Runs) -> None:
     ]
 
 
+def test_a_store_at_a_url_of_another_kind_is_refused(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _, told = runs("sessions", "--store", "sqlite:///a.db")
+    assert (code, "write 'a.db'" in told) == (Exit.USAGE, True)
+    monkeypatch.setenv("TURNWHEEL_STORE", "redis://me:secret@host")
+    code, _, told = runs("sessions")
+    assert (code, "'redis://me:(hidden)@host' is neither" in told) == (Exit.USAGE, True)
+
+
 def test_an_id_with_controls_of_an_older_session_is_shown_as_one_word(runs: Runs) -> None:
     name, shown = "a\n\tdeleted b\x1b[2J", r"a\x0a\x09deleted b\x1b[2J"
 

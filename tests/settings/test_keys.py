@@ -257,6 +257,16 @@ def test_a_store_may_be_the_address_of_a_database() -> None:
     assert wrong(store=7)[0].endswith("a path, or an address such as postgresql://host/database; got 7")
 
 
+def test_a_store_at_another_url_is_refused_without_its_password() -> None:
+    file = toml('store = "redis://me:secret@host"', "etc/our.toml")
+    with pytest.raises(ConfigError) as caught:
+        Settings.load(file, {})
+    start = "etc/our.toml: store is refused: 'redis://me:(hidden)@host' is neither"
+    assert str(caught.value).startswith(start)
+    with pytest.raises(ConfigError, match=r"TURNWHEEL_STORE is refused: .* write 'a\.db'"):
+        load({"TURNWHEEL_STORE": "sqlite:///a.db"})
+
+
 @pytest.mark.parametrize("preset", Preset)
 def test_a_preset_is_a_policy_that_single_settings_are_laid_over(preset: Preset) -> None:
     named = {"DEFAULT": Policy()} | {
