@@ -25,6 +25,7 @@ from .request_extras import (
     shown_headers,
 )
 from .validators import (
+    as_file_names,
     as_money,
     as_money_or_none,
     as_text,
@@ -510,7 +511,7 @@ class ChildSpec:
     limits: Limits = attrs.field(
         default=Limits(turns=10, tokens=100_000, seconds=60.0), validator=of_kind(Limits), kw_only=True
     )
-    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts, kw_only=True)
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_file_names, kw_only=True)
 
     def names(self, tool: str) -> bool:
         """Whether *tool* is among its tools by name."""

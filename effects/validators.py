@@ -290,6 +290,15 @@ def as_texts(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def as_file_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of instruction files as a tuple; `ArgumentError` for a single text, which may be the prompt."""
+    if isinstance(names, str) or not isinstance(cast("object", names), Iterable):
+        fix = "write ['AGENTS.md']; the text of a prompt is system='...'"
+        msg = f"instructions must be a list of names of files; got {names!r:.80} ({fix})"
+        raise ArgumentError(msg)
+    return tuple(names)
+
+
 def as_arguments(given: Mapping[str, object] | str) -> str:
     """The arguments of a call as JSON text, which is what is stored; a text stays as it is."""
     if isinstance(given, str):

@@ -17,7 +17,7 @@ import attrs
 from .. import effects
 from ..effects.config import as_spec
 from ..effects.secrets import as_secrets
-from ..effects.validators import as_text, as_texts, seconds, session_named, spelled
+from ..effects.validators import as_file_names, as_text, as_texts, seconds, session_named, spelled
 from ..performers.approvals import Approver, ask, refuse
 from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
 from ..performers.hooks import HookRunner, HostHook
@@ -257,7 +257,8 @@ class Agent(Generic[Deps_co, Output_co]):
     without one.
 
     Work. *tools* are made with `tool`, *hooks* with `hook`; *children* are agents that the model may start,
-    with the parent's tools only. *instructions* are files such as ``AGENTS.md``, read when a session starts.
+    with the parent's tools only. *instructions* are names of files such as ``AGENTS.md``, read when a
+    session starts; the text of a prompt is *system*.
     File tools may touch *cwd* and *directories*; tools get *deps* on request. *tools_for* names those of the
     *tools* that a turn offers, given a `PerformContext`; without it each turn offers all. *limits* hold for
     each run, *session_limits* for all runs of a session. *stop* are stop sequences.
@@ -291,7 +292,7 @@ class Agent(Generic[Deps_co, Output_co]):
     tools: tuple[Tool[..., Any, Deps_co], ...] = attrs.field(default=(), converter=as_tools)
     tools_for: ToolChoice | None = None
     system: str = attrs.field(default="", converter=as_text)
-    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_file_names)
     limits: effects.Limits = effects.Limits()
     session_limits: effects.Limits = effects.Limits()
     policy: effects.Policy = effects.Policy()

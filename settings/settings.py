@@ -25,7 +25,7 @@ from ..effects.config import (
 from ..effects.errors import ConfigError, UnknownSession
 from ..effects.permissions import PermissionMode, Rule
 from ..effects.secrets import Secrets
-from ..effects.validators import as_texts, of_kind, positive, tuple_of
+from ..effects.validators import as_file_names, as_texts, of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent, shown_url
 from ..engine.session.completed_texts import Delivery
 from ..engine.session.session import Session
@@ -120,7 +120,7 @@ class Settings:
     rates: tuple[RateLimit, ...] = attrs.field(default=(), converter=_all, validator=tuple_of(RateLimit))
     prices: Prices = attrs.field(default=Prices.OWN, converter=Prices)
     system: str = ""
-    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=as_file_names, validator=tuple_of(str))
     stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     tools: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))
     disallowed_tools: tuple[str, ...] = attrs.field(default=(), converter=as_texts, validator=tuple_of(str))

@@ -19,13 +19,13 @@ from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule, Verdict
 from ...engine.agent import SPAWN, Agent
 from ...performers.base import Performer
+from ...performers.instructions import INSTRUCTION_FILES
 from ...performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ...performers.stores.base import Store
 from ...settings import CommandHook, Prices, Settings
 from ...settings.settings import stricter
 from .run_options import (
     BUILT_IN,
-    INSTRUCTION_FILES,
     RunOptions,
     is_stand_in,
     model_of,

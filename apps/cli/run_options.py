@@ -32,9 +32,6 @@ STAND_IN = f"openai:{STAND_IN_MODEL}"
 ANTHROPIC_MODEL = "anthropic:claude-sonnet-4-5"
 """The model if the only key is Anthropic's."""
 
-INSTRUCTION_FILES = ("AGENTS.md",)
-"""The default instruction files; missing ones are skipped."""
-
 BUILT_IN = {tool.spec.name: tool for tool in builtin_tools()}
 
 

@@ -59,6 +59,21 @@ async def test_what_is_not_there_is_no_fault(scene: PerformContext, home: Path, 
     assert await read(scene, (), home) == ("", ())
 
 
+async def test_a_file_that_the_caller_named_and_that_is_nowhere_is_a_warning_in_the_log(
+    scene: PerformContext, home: Path, shared: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (shared / "there.md").write_text("Be kind.")
+    (home / "EMPTY.md").touch()
+    (home / "folder").mkdir()
+    files = ("AGENTS.md", "there.md", "EMPTY.md", "folder", "You are a helpful bot")
+    await read(scene, files, home, shared)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "an instruction file is not there" in record.getMessage()
+    assert "file='You are a helpful bot'" in record.getMessage()
+    assert f"cwd={home}" in record.getMessage()
+
+
 async def test_any_bytes_become_text_that_can_be_written_down(scene: PerformContext, home: Path) -> None:
     odd = home / os.fsdecode(b"caf\xe9")
     odd.mkdir()
