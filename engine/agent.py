@@ -18,7 +18,7 @@ from .. import effects
 from ..effects.config import as_spec
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_file_names, as_text, as_texts, seconds, session_named, spelled
-from ..performers.approvals import Approver, ask, refuse
+from ..performers.approvals import Approver, ask, warn_and_refuse
 from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
@@ -267,7 +267,8 @@ class Agent(Generic[Deps_co, Output_co]):
     where the system has none.
 
     People. *rules* decide calls; *ceiling* is the widest mode that can be set. *approver*, async or not,
-    answers the other questions, or returns None to leave one open. Without an approver a run rests on them.
+    answers the other questions, or returns None to leave one open. Without an approver a run rests on them;
+    `run`, `run_sync` and `stream` of an agent without a *store* deny them, with a warning in the log.
     *titles* says how sessions get titles, *watch* what subscribers get. *secrets* names what is redacted;
     *vault* keeps the values, by default in memory.
 
@@ -467,8 +468,8 @@ class Agent(Generic[Deps_co, Output_co]):
         The model reads *files*, pictures and documents, with the *prompt*.
 
         With a store, ``agent.session(result.session)`` answers and goes on. Without a store and an approver,
-        a call that needs approval is denied. Where the caller is cancelled or its time is out, the run ends
-        `aborted`, with its account in the store.
+        a call that needs approval is denied, with a warning in the log. Where the caller is cancelled or its
+        time is out, the run ends `aborted`, with its account in the store.
         """
         async with self._once() as session:
             return cast("Result[Output_co]", await session.run(prompt, files=files))
@@ -495,7 +496,9 @@ class Agent(Generic[Deps_co, Output_co]):
     async def _once(self) -> AsyncGenerator[Session, None]:
         """A session for one run."""
         # Without a store the session is gone after this call: a question in it could never be answered.
-        fallback: Performers = {effects.AskApproval: refuse} if self.store is None else {}
+        fallback: Performers = (
+            {effects.AskApproval: partial(warn_and_refuse, set())} if self.store is None else {}
+        )
         session = self._session(_new_session(), self.store, fallback, fresh=True)
         try:
             yield session

@@ -66,6 +66,21 @@ async def refuse(request: effects.AskApproval, scene: PerformContext) -> effects
     return effects.ApprovalGiven(at=scene.clock.now(), request=request.id, decision=denied)
 
 
+async def warn_and_refuse(
+    told: set[str], request: effects.AskApproval, scene: PerformContext
+) -> effects.ApprovalGiven:
+    """As `refuse`, with a warning in the log for each tool that is not among those *told* of."""
+    if request.tool not in told:
+        told.add(request.tool)
+        scene.faults.failed(
+            "a call was denied, since no person can be asked; give Agent(approver=...), a rule that allows "
+            "it, or run it in agent.session(id, store=...), where the question waits",
+            tool=request.tool,
+            call=request.call,
+        )
+    return await refuse(request, scene)
+
+
 def located(
     question: effects.AskApproval, session: str, run: str, config: effects.Config
 ) -> effects.AskApproval:

@@ -343,6 +343,21 @@ async def test_a_question_that_could_never_be_answered_is_a_no(*, child: bool) -
     assert [one.outcome for one in asked.seen[1 + child][-1].results] == [Outcome.DENIED]
 
 
+async def test_the_log_has_one_warning_of_a_tool_that_no_person_can_allow(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent, _ = scripted(calls(("pay", {})), calls(("pay", {})), says("could not"))
+    await agent.run("go")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "no person can be asked; give Agent(approver=...), a rule" in record.getMessage()
+    assert "tool=pay" in record.getMessage()
+    caplog.clear()
+    agent, _ = scripted(calls(("pay", {})), says("paid"), approver=lambda _: Approve())
+    await agent.run("go")
+    assert caplog.records == []
+
+
 def deny(tool: str, **where: str) -> Rule:
     return Rule(verdict="deny", tool=tool, where=tuple(where.items()))
 

@@ -273,7 +273,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: AGENT(stop="END"), "Agent.stop must be a list; got 'END' (write ['END'])"),
     (
         lambda: AGENT(instructions="AGENTS.md"),
-        "Agent.instructions must be a list of names of files; got 'AGENTS.md' (write ['AGENTS.md']; the",
+        (
+            "Agent.instructions must be a list of names of files; got 'AGENTS.md' "
+            "(write ['AGENTS.md']; the text of a prompt is system='...')"
+        ),
     ),
     (lambda: AGENT(betas="b"), "Agent.betas must be a list; got 'b' (write ['b'])"),
     (
