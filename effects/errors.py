@@ -21,7 +21,7 @@ Every error of this library, by whose fault it is.
             SessionGone        the session was deleted
             JournalError       (ValueError) what is stored cannot be understood
                 NewerVersion   a later turnwheel wrote it
-            RunFailed          (RuntimeError) a run ended with an error, as `Result.raise_for_error` tells
+            RunFailed          (RuntimeError) a run has no answer, as `Result.raise_for_error` tells
         InternalError          (AssertionError) a bug of ours; please report it
             IllegalTransition  a handler went where the table has no row
             NoPerformer        nothing performs an effect of this type
@@ -307,7 +307,11 @@ class NewerVersion(JournalError):
 
 @final
 class RunFailed(WorldError, RuntimeError):
-    """Run *run* of session *session* ended for *reason*, which *detail* says more of."""
+    """
+    Run *run* of session *session* has no answer: it ended for *reason*, which *detail* says more of.
+
+    *reason* is empty where the run is not over: *detail* names the open questions then, and what to call.
+    """
 
     def __init__(self, session: str, run: str, reason: str, detail: str) -> None:
         self.session = session
@@ -317,7 +321,8 @@ class RunFailed(WorldError, RuntimeError):
         super().__init__(session, run, reason, detail)
 
     def __str__(self) -> str:
-        return f"run {self.run!r} ended with {self.reason}: {self.detail}".removesuffix(": ")
+        end = f"ended with {self.reason}" if self.reason else "is not over"
+        return f"run {self.run!r} {end}: {self.detail}".removesuffix(": ")
 
 
 class InternalError(TurnwheelError, AssertionError):

@@ -128,6 +128,19 @@ class Environment:
 # Reasons after which a run counts as failed. After a limit, what it found is worth reading.
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED, DoneReason.REFUSAL})
 
+# Reasons with which the model has given its answer.
+ANSWERED_REASONS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
+
+# What a caller may do about ends that have no detail which says so.
+_WAYS_ON = {
+    DoneReason.MAX_TOKENS: "the answer was cut; raise max_output of the ModelSpec",
+    DoneReason.MAX_TURNS: "raise Limits(turns=...), or send a prompt to go on",
+    DoneReason.TOKEN_BUDGET: "raise Limits(tokens=...)",
+    DoneReason.MAX_BUDGET: "raise Limits(usd=...)",
+    DoneReason.TIME_BUDGET: "raise Limits(seconds=...)",
+    DoneReason.INTERRUPTED: "send a prompt to go on",
+}
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -152,10 +165,25 @@ class Result(Displayed, Generic[Output_co]):
         __class_getitem__ = classmethod(GenericAlias)
 
     def raise_for_error(self) -> Self:
-        """This result; raises `RunFailed` where the run failed, and *text* is no answer."""
-        if self.reason is not None and self.reason in FAILED_REASONS:
-            raise RunFailed(self.session, self.run, self.reason, self.detail)
-        return self
+        """
+        This result; raises `RunFailed` where *text* is no answer.
+
+        Only `end_turn` and `stop_sequence` are answers. A run that failed, met a limit, went in circles or
+        was stopped has none, and neither has one that rests on a question.
+        """
+        if self.reason in ANSWERED_REASONS:
+            return self
+        if self.reason is None:
+            raise RunFailed(self.session, self.run, "", self._unanswered())
+        detail = "; ".join(filter(None, (self.detail, _WAYS_ON.get(self.reason))))
+        raise RunFailed(self.session, self.run, self.reason, detail)
+
+    def _unanswered(self) -> str:
+        """What a run that is not over waits for, and how it goes on."""
+        if not self.waiting:
+            return "its work was left; go on with session.resume()"
+        asked = ", ".join([f"{question.id!r} (tool {question.tool!r})" for question in self.waiting])
+        return f"open questions: {asked}; answer with session.approve(id), then call session.resume()"
 
     def _card(self) -> Card:
         # It knows all states, and an agent is made without them.

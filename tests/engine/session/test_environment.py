@@ -47,10 +47,37 @@ def test_a_result_shows_no_control_characters_of_a_model_or_a_provider() -> None
 
 
 @pytest.mark.parametrize("reason", [None, *DoneReason])
-def test_only_a_run_that_failed_raises(reason: DoneReason | None) -> None:
+def test_every_run_without_an_answer_raises(reason: DoneReason | None) -> None:
     result = attrs.evolve(ENDED, reason=reason, detail="why")
-    if reason in {DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED, DoneReason.REFUSAL}:
-        with pytest.raises(RunFailed, match="why"):
-            result.raise_for_error()
-    else:
+    if reason in {DoneReason.END_TURN, DoneReason.STOP_SEQUENCE}:
         assert result.raise_for_error() is result
+    else:
+        with pytest.raises(RunFailed, match="left; go on" if reason is None else "why") as caught:
+            result.raise_for_error()
+        assert caught.value.reason == (reason or "")
+
+
+@pytest.mark.parametrize(
+    ("reason", "fix"),
+    [
+        (DoneReason.MAX_TURNS, "raise Limits(turns=...), or send a prompt to go on"),
+        (DoneReason.TOKEN_BUDGET, "raise Limits(tokens=...)"),
+        (DoneReason.MAX_BUDGET, "raise Limits(usd=...)"),
+        (DoneReason.TIME_BUDGET, "raise Limits(seconds=...)"),
+        (DoneReason.MAX_TOKENS, "the answer was cut; raise max_output of the ModelSpec"),
+    ],
+)
+def test_a_run_that_met_a_limit_says_which_to_raise(reason: DoneReason, fix: str) -> None:
+    with pytest.raises(RunFailed) as caught:
+        attrs.evolve(ENDED, reason=reason).raise_for_error()
+    assert str(caught.value) == f"run 'r' ended with {reason}: {fix}"
+
+
+def test_a_run_that_rests_names_its_questions_and_how_to_answer() -> None:
+    question = AskApproval(id="r-1", call="r-0", tool="pay", arguments="{}")
+    with pytest.raises(RunFailed) as caught:
+        attrs.evolve(ENDED, reason=None, waiting=(question,)).raise_for_error()
+    assert str(caught.value) == (
+        "run 'r' is not over: open questions: 'r-1' (tool 'pay'); "
+        "answer with session.approve(id), then call session.resume()"
+    )
