@@ -192,6 +192,15 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     )
 
 
+# Statuses of a request that is refused for its key.
+_KEY_STATUSES = frozenset({401, 403})
+
+
+def is_about_key(status: int, message: str) -> bool:
+    """Whether a refusal of *status* with *message* is about the key, and not about the account's money."""
+    return status in _KEY_STATUSES or WORDINGS[Failure.AUTH].search(message) is not None
+
+
 def stream_error(error: object) -> Broken:
     """
     What an *error* sent in the middle of a stream means.

@@ -31,7 +31,7 @@ from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext
 from ..worker_pool import CancelShield
 from .encoding import EncodingWire
-from .errors import SHORTEST, keys_in, login_in, redact_keys, refusal, shorten, without_login
+from .errors import SHORTEST, is_about_key, keys_in, login_in, redact_keys, refusal, shorten, without_login
 from .extras import variables_of
 from .throttle import MAX_CONCURRENT, Slot, Throttle
 from .transport import (
@@ -233,7 +233,7 @@ class HTTPModel:
                 ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=attempt.parser.usage)
             except ConfigError as error:  # an environment variable that only this process lacks
                 ending = Broken(failure=Failure.BAD_REQUEST, message=str(error))
-            answer = attempt.answer(self._explained(ending, scene.config.spec(request.model)))
+            answer = attempt.answer(self._explained(ending, attempt, scene.config.spec(request.model)))
             failed = answer if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status) else None
             if failed is not None and slot.turned_away(failed):
                 # There is an answer, so it is too late to cancel it.
@@ -242,14 +242,16 @@ class HTTPModel:
                 shield.absorb()
         return answer
 
-    def _explained(self, ending: AnswerEnd, spec: ModelSpec) -> AnswerEnd:
-        """*ending* without a key in its message, and with the way to mend a wrong one."""
+    def _explained(self, ending: AnswerEnd, attempt: CallAttempt, spec: ModelSpec) -> AnswerEnd:
+        """*ending* of *attempt* without a key in its message, and with the way to mend a wrong one."""
         if not isinstance(ending, Broken):
             return ending
         given = {} if self._given is None else self._given.headers
         named = [value for value in variables_of(spec) if len(value) >= SHORTEST]
-        message = redact_keys(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given), *named))
-        if ending.failure is Failure.AUTH:
+        keys = (*keys_in(self._endpoint.headers), *keys_in(given), *named)
+        message = redact_keys(ending.message, keys)
+        # An account without money has a key that is right.
+        if ending.failure is Failure.AUTH and (not keys or is_about_key(attempt.status, ending.message)):
             message = f"{message}; {self._endpoint.login}"
         return attrs.evolve(ending, message=message)
 

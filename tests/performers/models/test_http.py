@@ -468,6 +468,26 @@ async def test_an_address_that_is_none_is_an_answer_that_names_it(url: str) -> N
     assert repr(url) in answer.message
 
 
+async def test_advice_on_the_key_comes_only_where_the_key_is_refused_or_absent() -> None:
+    body = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
+    advice = "set OPENAI_API_KEY or pass api_key"
+
+    async def message(status: int, key: str = "sk-12345678", text: str = "") -> str:
+        sent = {"error": {"message": text}} if text else body
+        answer = httpx.MockTransport(lambda _: httpx.Response(status, json=sent))
+        async with httpx.AsyncClient(transport=answer) as client:
+            told = await failed(OpenAIChat("http://there/v1", key, client))
+        assert told.failure is Failure.AUTH
+        return told.message
+
+    assert await message(429) == "http 429: You exceeded your current quota"
+    assert await message(402) == "http 402: You exceeded your current quota"
+    assert advice in await message(401)
+    assert advice in await message(403)
+    assert advice in await message(429, key="")
+    assert advice in await message(400, text="API key not valid. Please pass a valid API key.")
+
+
 async def test_a_refused_connection_names_its_address_without_the_login_in_it() -> None:
     async with Hostile(silent) as server:
         url = server.url
