@@ -16,8 +16,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import cast
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
+import attrs
 import msgspec
 
 from ...effects.events import Failure
@@ -190,6 +191,25 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
         max_output=max_output,
         should_retry=SHOULD_RETRY.get(headers.get("x-should-retry", "").lower()),
     )
+
+
+# Statuses of a path that is not there, or takes no POST.
+ABSENT_STATUSES = frozenset({404, 405})
+
+# The part of a path that names the version of an API, as in ``/v1`` and ``/v1beta``.
+_VERSION = re.compile(r"/v\d")
+
+
+def not_there(told: Broken, base_url: str, path: str) -> Broken:
+    """*told* of a path that is not there, with its URL: *base_url* may lack a part before *path*."""
+    message = f"{told.message} (asked {base_url}{path}{url_hint(base_url)})"
+    # A server that knows no such model was reached at the right path.
+    return told if "model" in told.message.lower() else attrs.evolve(told, message=message)
+
+
+def url_hint(base_url: str) -> str:
+    """A question about *base_url*, for what did not answer as a model does; empty where it has a version."""
+    return "" if _VERSION.search(urlsplit(base_url).path) else "; does the base_url lack /v1?"
 
 
 # Statuses of a request that is refused for its key.

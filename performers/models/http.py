@@ -31,7 +31,18 @@ from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext
 from ..worker_pool import CancelShield
 from .encoding import EncodingWire
-from .errors import SHORTEST, is_about_key, keys_in, login_in, redact_keys, refusal, shorten, without_login
+from .errors import (
+    ABSENT_STATUSES,
+    SHORTEST,
+    is_about_key,
+    keys_in,
+    login_in,
+    not_there,
+    redact_keys,
+    refusal,
+    shorten,
+    without_login,
+)
 from .extras import variables_of
 from .throttle import MAX_CONCURRENT, Slot, Throttle
 from .transport import (
@@ -288,7 +299,8 @@ class HTTPModel:
         if reply is not None and not reply.is_success:
             # What came of its body says enough, whatever happened to the rest.
             body = bytes(refused[:MAX_REFUSAL])
-            return refusal(reply.status, reply.headers, body, attempt.scene.clock.now())
+            told = refusal(reply.status, reply.headers, body, attempt.scene.clock.now())
+            return not_there(told, self._shown, post.path) if reply.status in ABSENT_STATUSES else told
         return attempt.end(cut)
 
     async def _read(self, parts: _Parts, attempt: CallAttempt, alarm: asyncio.Timeout) -> None:

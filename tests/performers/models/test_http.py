@@ -488,6 +488,33 @@ async def test_advice_on_the_key_comes_only_where_the_key_is_refused_or_absent()
     assert advice in await message(400, text="API key not valid. Please pass a valid API key.")
 
 
+@pytest.mark.parametrize(
+    ("url", "said", "message"),
+    [
+        (
+            "http://there",
+            "Not Found",
+            "http 404: Not Found (asked http://there/chat/completions; does the base_url lack /v1?)",
+        ),
+        ("http://me:pw@there/v1", "no", "http 404: no (asked http://there/v1/chat/completions)"),
+        (
+            "http://there/api/v1beta/x",
+            "",
+            "without a message (asked http://there/api/v1beta/x/chat/completions)",
+        ),
+        ("http://there", "no such model", "http 404: no such model"),
+    ],
+)
+async def test_a_path_that_is_not_there_is_named_and_a_version_that_it_lacks(
+    url: str, said: str, message: str
+) -> None:
+    answer = httpx.MockTransport(lambda _: httpx.Response(404, text=said))
+    async with httpx.AsyncClient(transport=answer) as client:
+        told = await failed(OpenAIChat(url, "key", client))
+    assert told.failure is Failure.NOT_FOUND
+    assert told.message.endswith(message)
+
+
 async def test_a_refused_connection_names_its_address_without_the_login_in_it() -> None:
     async with Hostile(silent) as server:
         url = server.url
