@@ -207,6 +207,19 @@ def not_there(told: Broken, base_url: str, path: str) -> Broken:
     return told if "model" in told.message.lower() else attrs.evolve(told, message=message)
 
 
+def is_page(headers: Mapping[str, str]) -> bool:
+    """Whether *headers* are of a web page."""
+    return headers.get("content-type", "").lower().startswith(("text/html", "application/xhtml"))
+
+
+def page_in_place(headers: Mapping[str, str], base_url: str, path: str) -> Broken:
+    """What a web page means that *path* at *base_url* sent in the place of an answer; no retry mends it."""
+    kind = shorten(headers.get("content-type", ""), 80)
+    message = f"{base_url}{path} answered with a web page ({kind}) and not as a model does"
+    hint = url_hint(base_url) or "; check the base_url, and any proxy before it"
+    return Broken(failure=Failure.BAD_REQUEST, message=f"{message}{hint}")
+
+
 def url_hint(base_url: str) -> str:
     """A question about *base_url*, for what did not answer as a model does; empty where it has a version."""
     return "" if _VERSION.search(urlsplit(base_url).path) else "; does the base_url lack /v1?"

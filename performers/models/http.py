@@ -35,9 +35,11 @@ from .errors import (
     ABSENT_STATUSES,
     SHORTEST,
     is_about_key,
+    is_page,
     keys_in,
     login_in,
     not_there,
+    page_in_place,
     redact_keys,
     refusal,
     shorten,
@@ -301,7 +303,11 @@ class HTTPModel:
             body = bytes(refused[:MAX_REFUSAL])
             told = refusal(reply.status, reply.headers, body, attempt.scene.clock.now())
             return not_there(told, self._shown, post.path) if reply.status in ABSENT_STATUSES else told
-        return attempt.end(cut)
+        ending = attempt.end(cut)
+        broken = isinstance(ending, Broken) and ending.failure is Failure.CUT and attempt.silent
+        if broken and reply is not None and is_page(reply.headers):
+            return page_in_place(reply.headers, self._shown, post.path)
+        return ending
 
     async def _read(self, parts: _Parts, attempt: CallAttempt, alarm: asyncio.Timeout) -> None:
         """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at the latest."""
@@ -503,6 +509,11 @@ class CallAttempt:
             self._fault = cut_short(f"the answer came in more than {MAX_PIECES} pieces")
         if self._said > MAX_CHARACTERS:
             self._fault = cut_short(f"the answer says more than {MAX_CHARACTERS} characters")
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing of an answer was understood."""
+        return self._emitted == 0
 
     def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""

@@ -515,6 +515,32 @@ async def test_a_path_that_is_not_there_is_named_and_a_version_that_it_lacks(
     assert told.message.endswith(message)
 
 
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("http://there", "does the base_url lack /v1?"),
+        ("http://there/v1", "check the base_url, and any proxy"),
+    ],
+)
+async def test_a_web_page_in_the_place_of_an_answer_is_not_asked_for_again(url: str, hint: str) -> None:
+    answer = httpx.MockTransport(lambda _: httpx.Response(200, html="<html>Sign in</html>"))
+    async with httpx.AsyncClient(transport=answer) as client:
+        told = await failed(OpenAIChat(url, "key", client))
+    assert told.failure is Failure.BAD_REQUEST
+    assert f"{url}/chat/completions answered with a web page (text/html; charset=utf-8)" in told.message
+    assert hint in told.message
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"garb", "text/event-stream"), (delta("Hel"), "text/html"), (b"", "text/plain")]
+)
+async def test_what_may_be_a_stream_that_was_cut_is_asked_for_again(body: bytes, kind: str) -> None:
+    head = {"content-type": kind}
+    answer = httpx.MockTransport(lambda _: httpx.Response(200, content=body, headers=head))
+    async with httpx.AsyncClient(transport=answer) as client:
+        assert (await failed(OpenAIChat("http://there/v1", "key", client))).failure is Failure.CUT
+
+
 async def test_a_refused_connection_names_its_address_without_the_login_in_it() -> None:
     async with Hostile(silent) as server:
         url = server.url
