@@ -185,6 +185,7 @@ class Provider:
             set_it = f"set {self.address_variable} or pass base_url"
             msg = f"no address for models of {self.prefix!r}; {set_it}"
             raise ConfigError(msg)
+        _check_url(url)
         return url.rstrip("/")
 
     def _from_environment(self) -> str:
@@ -354,6 +355,25 @@ _PROVIDER_ROWS: Sequence[Provider] = (
 
 # The rows by their prefixes.
 PROVIDERS: Mapping[str, Provider] = {row.prefix: row for row in _PROVIDER_ROWS}
+
+
+# What a URL of a model's server begins with.
+_HTTP = re.compile(r"https?://[^/]", re.IGNORECASE)
+
+
+def _check_url(url: str) -> None:
+    """Raise `ConfigError` where *url* is not one that HTTP can ask."""
+    if _HTTP.match(url):
+        return
+    scheme, _, rest = url.rpartition("://")
+    rest = re.sub(r"^(https?:)?/+", "", rest, flags=re.IGNORECASE)
+    # A login before the host must not be shown.
+    shown = rest.rpartition("@")[2]
+    is_near = re.match(r"(localhost|127\.|\[|[^/]*:\d)", shown) is not None
+    fix = f"{'http' if is_near else 'https'}://{shown}" if shown and not scheme else "http://host:8000/v1"
+    given = f"{scheme}://{shown}" if scheme else shown
+    msg = f"base_url must begin with http:// or https://; got {given!r} (write {fix!r})"
+    raise ConfigError(msg)
 
 
 def host_of(url: str) -> str:

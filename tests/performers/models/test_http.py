@@ -18,6 +18,7 @@ import pytest
 from provers.hostile_server.server import END, STREAM, Answer, Asked, Hostile, Line, chunked
 from support.patience import PATIENCE
 
+from turnwheel import Agent, Settings
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
@@ -461,7 +462,7 @@ async def test_a_transports_error_is_an_answer(error: Exception, failure: Failur
     assert (answer.failure, answer.message) == (failure, message)
 
 
-@pytest.mark.parametrize("url", ["there", "http://[x]", "ftp://there", "http://there:port"])
+@pytest.mark.parametrize("url", ["http://[x]", "http://there:port"])
 async def test_an_address_that_is_none_is_an_answer_that_names_it(url: str) -> None:
     answer = await failed(OpenAIChat(url, "key"))
     assert answer.failure is Failure.BAD_REQUEST
@@ -539,6 +540,29 @@ async def test_what_may_be_a_stream_that_was_cut_is_asked_for_again(body: bytes,
     answer = httpx.MockTransport(lambda _: httpx.Response(200, content=body, headers=head))
     async with httpx.AsyncClient(transport=answer) as client:
         assert (await failed(OpenAIChat("http://there/v1", "key", client))).failure is Failure.CUT
+
+
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("localhost:8000/v1", "http://localhost:8000/v1"),
+        ("me:secret@127.0.0.1/v1", "http://127.0.0.1/v1"),
+        ("api.there.com/v1", "https://api.there.com/v1"),
+        ("http:/localhost/v1", "http://localhost/v1"),
+        ("ftp://me:secret@there", "http://host:8000/v1"),
+        ("http://", "http://host:8000/v1"),
+        ("/v1", "https://v1"),
+    ],
+)
+def test_an_address_without_http_in_front_is_refused_when_the_agent_is_made(url: str, fix: str) -> None:
+    def agent(base_url: str) -> object:
+        return Agent(base_url=base_url)
+
+    for make in (OpenAIChat, AnthropicMessages, agent, lambda url: Settings(base_url=url).agent()):
+        with pytest.raises(ConfigError, match="base_url must begin with http") as caught:
+            make(url)
+        assert f"(write {fix!r})" in str(caught.value)
+        assert "secret" not in str(caught.value)
 
 
 async def test_a_refused_connection_names_its_address_without_the_login_in_it() -> None:

@@ -275,8 +275,8 @@ TYPES = (
     attack(
         "a web page",
         plain("content-type: text/html", say=lambda _: [b"<html>Hello</html>"]),
-        CUT,
-        says="<html>",
+        BAD,
+        says="answered with a web page",
     ),
     attack("a picture", plain("content-type: image/png", say=lambda _: [b"\x89PNG\r\n\x1a\n" * 99]), CUT),
     attack(
