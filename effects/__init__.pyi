@@ -36,6 +36,7 @@ from .errors import (
     SessionBusy as SessionBusy,
     SessionClosed as SessionClosed,
     SessionGone as SessionGone,
+    SessionNotRead as SessionNotRead,
     SessionOwner as SessionOwner,
     StoreConflict as StoreConflict,
     StoreError as StoreError,

@@ -11,6 +11,7 @@ Every error of this library, by whose fault it is.
             UnknownCall        (LookupError) no call under way has this id
             UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way, or was left
+            SessionNotRead     (RuntimeError) the journal of the session was not read yet
             SessionClosed      (RuntimeError) the session was closed
             AnswerRefused      (ValueError) a call cannot run with the arguments of an answer
             TooLarge           (ValueError) something is larger than its limit
@@ -177,6 +178,18 @@ class SessionBusy(CallerError, RuntimeError):
         else:
             problem = "has a run that was left unfinished; call resume(), after approve() where it asks"
         return f"session {self.session!r} {problem}"
+
+
+@final
+class SessionNotRead(CallerError, RuntimeError):
+    """The journal of session *session* was not read yet, so nothing is known of it."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(session)
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} was not read yet; await session.load() first"
 
 
 @final

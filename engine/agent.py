@@ -372,17 +372,25 @@ class Agent(Generic[Deps_co, Output_co]):
         """
         The session *id* (generated where None), in *store* or in this agent's.
 
-        The store is read when the session is first used. A known *id* goes on where it was. A *store* that is
-        a path is opened once, and `aclose` closes it.
+        The store is read when the session is first used. A known *id* goes on where it was: call `load`
+        before a look at `waiting`, `history` and the like. A *store* that is a path is opened once, and
+        `aclose` closes it.
         """
         # Not `fresh`, even where the id is generated: a caller may hand its name to another process at once.
         name = _new_session() if id is None else id
         session_named(name)
         place = as_place(store)
-        return self._session(name, self.store if place is None else opened(place, self._opened), {})
+        kept = self.store if place is None else opened(place, self._opened)
+        return self._session(name, kept, {}, named=id is not None)
 
     def _session(
-        self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
+        self,
+        name: str,
+        store: Store | None,
+        fallback: Performers,
+        *,
+        fresh: bool = False,
+        named: bool = False,
     ) -> Session:
         # A process that only builds agents needs no session, whose import is half of this library's.
         from ..performers.redactor import Redactor  # noqa: PLC0415  # see above
@@ -411,7 +419,7 @@ class Agent(Generic[Deps_co, Output_co]):
             ready=noop if effects.CallModel in self.performers else self._ready,
             on_error=self.on_error,
         )
-        return Session(name, environment, store, fresh=fresh)
+        return Session(name, environment, store, fresh=fresh, named=named)
 
     def _ready(self, *models: str) -> None:
         """Raise `ConfigError` where a key of one of *models* is missing."""

@@ -6,7 +6,15 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-from ...effects.errors import ConfigError, QueueFull, SessionBusy, SessionClosed, SessionGone, WorldError
+from ...effects.errors import (
+    ConfigError,
+    QueueFull,
+    SessionBusy,
+    SessionClosed,
+    SessionGone,
+    SessionNotRead,
+    WorldError,
+)
 from ...engine.session.poller import Poller, Waiter
 
 if TYPE_CHECKING:
@@ -70,9 +78,8 @@ class Singleton:
         async with self._gate:
             # First: after an error no loop would ever answer this prompt.
             self._raise()
-            waiting = len(self.session.queue)
-            if self._max_queue is not None and waiting >= self._max_queue:
-                raise QueueFull(self.session.id, waiting)
+            if self._max_queue is not None:
+                await self._check_room(self._max_queue)
             try:
                 return await self.session.send(text, files=files, id=id, sender=origin)
             finally:
@@ -80,6 +87,14 @@ class Singleton:
                 # `_idle` is cleared first: a caller that awaits `idle` next must wait for this prompt.
                 self._idle.clear()
                 self._news.set()
+
+    async def _check_room(self, most: int) -> None:
+        try:
+            waiting = len(self.session.queue)
+        except SessionNotRead:
+            waiting = len((await self.session.load()).queue)
+        if waiting >= most:
+            raise QueueFull(self.session.id, waiting)
 
     async def cancel(self) -> None:
         """Interrupt the running prompt; the next one in the queue follows."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast, final
 from ...display.notebook import Card, Displayed
 from ...display.rendering import line_of, spent_of, state_line
 from ...effects.config import Steering
-from ...effects.errors import ArgumentError, ConfigError, SessionClosed, StoreConflict
+from ...effects.errors import ArgumentError, ConfigError, SessionClosed, SessionNotRead, StoreConflict
 from ...effects.events import (
     ApprovalGiven,
     Approve,
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from ..inspect.fork import Replacement
     from ..inspect.pictures import PictureKind
     from ..inspect.run_tree import RunInfo
+    from ..journal.fold import SessionState
+    from .children import Children
     from .feed import Reader
 
 
@@ -75,12 +77,20 @@ class Session(Displayed):
     where another session has its name by now. All methods belong to one event loop.
     """
 
-    __slots__ = ("__weakref__", "_background", "_environment", "_lent", "_log", "_worker", "id")
+    __slots__ = ("__weakref__", "_background", "_environment", "_lent", "_log", "_named", "_worker", "id")
 
     def __init__(
-        self, id: str, environment: Environment, store: Store | None = None, *, fresh: bool = False
+        self,
+        id: str,
+        environment: Environment,
+        store: Store | None = None,
+        *,
+        fresh: bool = False,
+        named: bool = False,
     ) -> None:
         self.id = id
+        # A caller chose the id, so the store may know the session, and has to be read before it is looked at.
+        self._named = named
         # A child that the parent's caller looks at: it shares the worker, and may not run or close it.
         self._lent = False
         # The class itself makes the sessions of children: the worker cannot import it without a circle.
@@ -91,11 +101,26 @@ class Session(Displayed):
 
     # State
 
+    def _check_read(self) -> None:
+        # Empty would look like a session that waits for nothing.
+        if self._named and self._log.never_read:
+            raise SessionNotRead(self.id)
+
+    @property
+    def _state(self) -> SessionState:
+        self._check_read()
+        return self._log.state
+
+    @property
+    def _children(self) -> Children:
+        self._check_read()
+        return self._worker.children
+
     @property
     def machine(self) -> Machine | None:
         """The machine of the latest run, or None before the first; look, do not advance."""
         # The machine itself and not a copy: it is large, and looked at often.
-        return self._log.state.machine
+        return self._state.machine
 
     @property
     def history(self) -> History:
@@ -105,17 +130,17 @@ class Session(Displayed):
     @property
     def unfinished(self) -> bool:
         """Whether the latest run has not ended: it goes on, rests, or lost its process."""
-        return self._log.state.unfinished
+        return self._state.unfinished
 
     @property
     def unbegun(self) -> frozenset[str]:
         """The open requests that no process has begun, of a run that was handed over; see `drain`."""
-        return self._log.state.unbegun
+        return self._state.unbegun
 
     @property
     def tries(self) -> Mapping[str, int]:
         """How often what was open when the run was last taken over had been taken over; see `recover`."""
-        return self._log.state.tries
+        return self._state.tries
 
     @property
     def running(self) -> bool:
@@ -136,13 +161,13 @@ class Session(Displayed):
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
         """The open questions: its own, then those of its children."""
-        return self._worker.children.waiting
+        return self._children.waiting
 
     @property
     def children(self) -> tuple[ChildLink, ...]:
         """The running children, in the order of the calls they work for."""
         # From the machine and not from the worker: a child of another process is listed, too.
-        return self._worker.children.links
+        return self._children.links
 
     def child(self, call: str) -> Session:
         """
@@ -152,28 +177,29 @@ class Session(Displayed):
         `ConfigError`. Raises `UnknownCall` where *call* started no child.
         """
         # A shallow copy: the same worker, but marked, so that the parent's own object stays as it is.
-        lent = cast("Session", copy(self._worker.children.session(call)))
+        lent = cast("Session", copy(self._children.session(call)))
         lent._lent = True  # noqa: SLF001  # it is one of these
         return lent
 
     @property
     def queue(self) -> tuple[Mail, ...]:
         """The prompts that wait for a run of their own, oldest first."""
-        return self._log.state.prompts
+        return self._state.prompts
 
     @property
     def title(self) -> str:
         """The title, empty where there is none yet."""
-        return self._log.state.title
+        return self._state.title
 
     @property
     def spent(self) -> Spent:
         """The account of all runs on every branch, and of the title."""
-        return self._log.state.spent
+        return self._state.spent
 
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
         # Where there is none, nothing was ever run here, or it was never loaded.
+        self._check_read()
         return self._worker.report.result()
 
     def subscribe(self) -> Subscription:
@@ -233,6 +259,8 @@ class Session(Displayed):
         return picture_of([step async for step in steps], kind)
 
     def _card(self) -> Card:
+        if self._named and self._log.never_read:
+            return Card(title="Session", beside=f"{self.id!r}: not read yet")
         state = self._log.state
         machine = state.machine
         if machine is None:

@@ -75,6 +75,8 @@ class SessionLog:
     # failed or was cancelled, and the store may have it all the same. A generated id has no journal to read.
     # Where that is wrong, the first append names a length that the store does not have.
     unread: bool = attrs.field(init=False)
+    # Whether `state` says nothing of the session, since its journal was never read.
+    never_read: bool = attrs.field(init=False)
     # Whether the next read folds from the beginning: the journal was never read, or an entry in the middle
     # could not be.
     _anew: bool = attrs.field(init=False)
@@ -88,7 +90,7 @@ class SessionLog:
     _stored: Step | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.unread = self._anew = self.journal.kept and not self.fresh
+        self.unread = self.never_read = self._anew = self.journal.kept and not self.fresh
 
     if not TYPE_CHECKING:
         # Of no other attribute: as a property, each of many looks in a step would be a call.
@@ -142,7 +144,7 @@ class SessionLog:
                 # Most reads find nothing new, and what is known is folded already.
                 if entries or not known:
                     await self._take_in(entries, known, self.state if known else None)
-            self.unread = False
+            self.unread = self.never_read = False
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
         if self._parked is None:
             self.state.drop_ends()
@@ -168,7 +170,7 @@ class SessionLog:
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)
         self.journal.reached(known + len(entries))
-        self._anew = self.unread = False
+        self._anew = self.unread = self.never_read = False
 
     async def add(self, decide: Decide) -> bool:
         """

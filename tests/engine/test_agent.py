@@ -38,7 +38,14 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import Compaction, Config, Loops, OnLost, Retries, SideEffect, Steering
-from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError, RunFailed, UnknownRequest
+from turnwheel.effects.errors import (
+    ArgumentError,
+    CallerError,
+    ConfigError,
+    RunFailed,
+    SessionNotRead,
+    UnknownRequest,
+)
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, StopReason
@@ -858,3 +865,33 @@ async def test_what_a_tool_tells_while_it_works_has_no_secret_whoever_runs_it(*,
     [output] = [notice.text for notice in told if isinstance(notice, ToolOutput)]
     assert output.startswith("with [")
     assert secret not in str(told)
+
+
+LOOKS = ("machine", "history", "unfinished", "waiting", "queue", "title", "spent", "activity", "children")
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_a_session_with_a_given_id_is_read_before_it_is_looked_at(look: str) -> None:
+    """Empty would look like a session that waits for nothing."""
+    store = MemoryStore()
+    agent, _ = scripted(calls(("pay", {})), says("paid"), store=store)
+    await agent.session("s").run("go")
+    session = agent.session("s")
+    with pytest.raises(SessionNotRead, match=r"await session\.load\(\) first"):
+        getattr(session, look)
+    with pytest.raises(SessionNotRead):
+        session.result()
+    assert "not read yet" in repr(session._card())  # as a notebook shows it
+    (question,) = (await session.load()).waiting
+    await agent.session("s").approve(question.id)
+    assert (await agent.session("s").resume()).text == "paid"
+
+
+async def test_a_session_without_a_journal_to_read_may_be_looked_at_at_once() -> None:
+    agent, _ = scripted(says("hi"), store=MemoryStore())
+    assert (agent.session().waiting, agent.session().queue) == ((), ())
+    without_store, _ = scripted(says("hi"))
+    assert without_store.session("s").waiting == ()
+    sent = agent.session("s")
+    await sent.send("go")
+    assert len(sent.queue) == 1

@@ -65,6 +65,7 @@ SAID = [
         errors.SessionBusy("s", errors.Workplace.NOWHERE),
         "session 's' has a run that was left unfinished; call resume(), after approve() where it asks",
     ),
+    (errors.SessionNotRead("s"), "session 's' was not read yet; await session.load() first"),
     (errors.SessionClosed("s"), "session 's' is closed; open it again from its store"),
     (errors.StoreError("store 'a.db' is closed"), "store 'a.db' is closed"),
     (

@@ -10,7 +10,7 @@ from support.patience import PATIENCE
 from support.session_stage import quiet, until
 
 from turnwheel import Agent, MemoryStore, Policy, Session, Singleton, tool
-from turnwheel.effects.errors import SessionClosed, StoreError
+from turnwheel.effects.errors import QueueFull, SessionClosed, StoreError
 from turnwheel.effects.messages import Binary
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.journal.encoding import decode_entry
@@ -64,6 +64,13 @@ async def test_a_prompt_is_stored_with_its_files_its_id_and_where_it_is_from(
     stored = entry.event
     assert (name, getattr(stored, "id", ""), getattr(stored, "sender", "")) == ("mine", "mine", origin)
     assert (getattr(stored, "text", ""), getattr(stored, "files", ())) == ("go", files)
+
+
+async def test_prompts_of_an_earlier_process_count_for_the_bound_of_the_queue() -> None:
+    store = MemoryStore()
+    await session(store).send("before")
+    with pytest.raises(QueueFull):
+        await Singleton(session(store), max_queue=1).post("one too many")
 
 
 async def test_what_is_refused_behind_the_end_keeps_no_caller_waiting() -> None:
