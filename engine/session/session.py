@@ -28,6 +28,7 @@ from ...effects.events import (
     UserSteered,
 )
 from ...effects.history import History
+from ...effects.records import SetModel
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
@@ -566,6 +567,9 @@ class Session(Displayed):
         """
         # The id makes a repeated entry one change, after an append whose answer was lost.
         config, name = self._environment.config, self._environment.new_id()
+        if isinstance(change, SetModel) and isinstance(cast("object", change.model), str):
+            # The run would end with a bad request, when this caller is gone.
+            self._environment.ready(change.model)
         await self._worker.post(lambda: control_event(change, config, self._now(), name, self.machine))
 
     async def take_mode(self, change: SetMode) -> None:

@@ -32,6 +32,7 @@ from turnwheel import (
     Price,
     Result,
     Rule,
+    SetModel,
     SQLiteStore,
     ToolContext,
     hook,
@@ -895,3 +896,20 @@ async def test_a_session_without_a_journal_to_read_may_be_looked_at_at_once() ->
     sent = agent.session("s")
     await sent.send("go")
     assert len(sent.queue) == 1
+
+
+async def test_a_model_that_cannot_be_asked_is_refused_where_it_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    store = MemoryStore()
+    session = Agent(api_key="a key", store=store).session("s")
+    with pytest.raises(ConfigError, match="'opnai:x'"):
+        await session.control(SetModel("opnai:x"))
+    with pytest.raises(ConfigError, match="no API key for 'anthropic:x'"):
+        await session.control(SetModel("anthropic:x"))
+    assert await store.list() == []
+    await session.control(SetModel("openai:gpt-5-mini"))
+    # The host asks the models itself, by names and with keys of its own.
+    agent, _ = scripted(store=store)
+    await agent.session("s").control(SetModel("opnai:x"))
