@@ -11,6 +11,7 @@ from ...effects.config import ModelSpec
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed
 from ...effects.requests import CallModel
+from ...effects.spelling import meant
 from ..base import PerformContext, Performer
 from .anthropic import AnthropicMessages
 from .http import HTTPModel
@@ -27,6 +28,21 @@ WireFactory = Callable[..., HTTPModel]
 WIRES: Mapping[str, WireFactory] = {
     prefix: AnthropicMessages if row.wire == MESSAGES else partial(OpenAIChat, prefix=prefix)
     for prefix, row in PROVIDERS.items()
+}
+
+# Prefixes of other libraries and the names of products, by the provider that each means here.
+_ALIASES: Mapping[str, str] = {
+    "google-gla": "gemini",
+    "google": "gemini",
+    "google_genai": "gemini",
+    "claude": "anthropic",
+    "gpt": "openai",
+    "grok": "xai",
+    "x-ai": "xai",
+    "mistralai": "mistral",
+    "together_ai": "together",
+    "fireworks_ai": "fireworks",
+    "azure_openai": "azure",
 }
 
 # The wire of a name without a prefix, where nothing else is said: most servers speak it.
@@ -84,12 +100,14 @@ class Models:
         # The provider of a wire has no model with the prefix of another one; elsewhere names are any.
         self._takes_any = base_url is not None or default in self._given
         if default not in self._known:
-            msg = f"no wire {default!r}: known are {self._list()}"
+            msg = f"no provider {default!r}: known are {self._list()}"
             raise ConfigError(msg)
         if default not in self._given:
             self._made[default] = self._makers[default](base_url, api_key, client)
         elif (base_url, api_key, client) != (None, None, None):
-            msg = f"the wire {default!r} is given ready-made: give it base_url, api_key and client yourself"
+            msg = (
+                f"the provider {default!r} is given ready-made: give it base_url, api_key and client yourself"
+            )
             raise ConfigError(msg)
 
     def wire_of(self, model: str) -> str | None:
@@ -140,9 +158,15 @@ class Models:
     def _performer(self, model: str) -> Performer[CallModel]:
         wire = self.wire_of(model)
         if wire is None:
-            wire = model.partition(":")[0]
+            provider = model.partition(":")[0]
+            near = _ALIASES.get(provider.lower(), "")
+            likely = f"did you mean {near!r}?" if near else meant(provider, self._known)
             known = f"known are {self._list()}; put one in front, or give the base_url of another server"
-            msg = f"no wire {wire!r} for model {model!r}: {known}"
+            msg = f"no provider {provider!r} for model {model!r}: {likely}{' ' if likely else ''}{known}"
+            raise ConfigError(msg)
+        maker, slash, rest = model.partition("/")
+        if slash and not self._takes_any and maker in PROVIDERS and wire_of(model, self._known) is None:
+            msg = f"model {model!r} names its provider as a proxy does; write {f'{maker}:{rest}'!r}"
             raise ConfigError(msg)
         if wire in self._given:
             return self._given[wire]

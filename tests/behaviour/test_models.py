@@ -82,7 +82,7 @@ async def test_a_watcher_sees_that_a_run_waits_until_when_and_why(stage: Stage) 
 
 @pytest.mark.behaviour("another-model-takes-over")
 def test_who_takes_over_is_one_that_can_be_asked() -> None:
-    with pytest.raises(ConfigError, match="no wire 'nowhere' for model 'nowhere:m'"):
+    with pytest.raises(ConfigError, match="no provider 'nowhere' for model 'nowhere:m'"):
         Agent(model="openai:m", fallback="nowhere:m")
 
 

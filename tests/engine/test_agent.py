@@ -429,7 +429,7 @@ def test_a_wrong_limit_is_named(wrong: dict[str, Any], why: str) -> None:
 def test_a_wire_that_is_not_there_is_named() -> None:
     one_of: tuple[dict[str, Any], ...] = ({"model": "cohere:command"}, {"models": ["cohere:command"]})
     for settings in one_of:
-        with pytest.raises(ConfigError, match="no wire 'cohere' for model 'cohere:command'"):
+        with pytest.raises(ConfigError, match="no provider 'cohere' for model 'cohere:command'"):
             Agent(**settings)
     assert Agent(model="qwen3:8b", base_url="http://127.0.0.1:1/v1").config.model.name == "qwen3:8b"
 
@@ -913,3 +913,11 @@ async def test_a_model_that_cannot_be_asked_is_refused_where_it_is_set(
     # The host asks the models itself, by names and with keys of its own.
     agent, _ = scripted(store=store)
     await agent.session("s").control(SetModel("opnai:x"))
+
+
+async def test_a_handle_that_is_awaited_says_what_to_write() -> None:
+    agent, _ = scripted(says("hi"))
+    handle: Any = agent.session("s").start("go")
+    with pytest.raises(ArgumentError, match=r"then 'await handle\.wait\(\)'"):
+        await handle
+    assert (await handle.wait()).text == "hi"

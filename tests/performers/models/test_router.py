@@ -142,7 +142,7 @@ async def test_models_have_wires(
     if wire is not None:
         models.check(model)
         return
-    problem = f"^no wire '{model.partition(':')[0]}' for model '{model}': known are "
+    problem = f"^no provider '{model.partition(':')[0]}' for model '{model}': known are "
     with pytest.raises(ConfigError, match=problem):
         models.check(model)
     answer = await ask(models, model)
@@ -257,8 +257,8 @@ async def test_a_wire_is_made_once_and_when_it_is_needed(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("default", "settings", "message"),
     [
-        ("mine", {}, "no wire 'mine': known are 'anthropic', 'azure', "),
-        ("mine", {**MINE, "api_key": "k"}, "the wire 'mine' is given ready-made: give it base_url, "),
+        ("mine", {}, "no provider 'mine': known are 'anthropic', 'azure', "),
+        ("mine", {**MINE, "api_key": "k"}, "the provider 'mine' is given ready-made: give it base_url, "),
         ("openai", {"api_key": "k\u00e9y"}, "check api_key or OPENAI_API_KEY"),
     ],
 )
@@ -535,3 +535,19 @@ def test_a_provider_that_answers_none_without_a_key_is_not_asked_without(
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(problem)):
         kind(url, "").ready()
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("opnai:x", "no provider 'opnai' for model 'opnai:x': did you mean 'openai'? known are 'anthropic'"),
+        ("google-gla:x", "did you mean 'gemini'?"),
+        ("openai/gpt-5", "model 'openai/gpt-5' names its provider as a proxy does; write 'openai:gpt-5'"),
+    ],
+)
+def test_a_provider_that_is_misspelled_or_named_as_elsewhere_is_told_right(model: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=f"^.*{re.escape(problem)}"):
+        Models().check(model)
+    # A proxy may have models of any name.
+    Models(base_url="http://there/v1").check(model)
+    Models().check("nobody/of-that-name")
