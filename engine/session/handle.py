@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NoReturn, final
 
-from ...effects.errors import SessionClosed
+from ...effects.errors import ArgumentError, SessionClosed
 from ...effects.events import Interrupted
 from ...effects.usage import Spent, Usage
 from .followed import Followed
@@ -153,6 +153,12 @@ class Handle:
             await self._worker.post(lambda: stop if self._runs.run else None)
 
     # The end
+
+    if not TYPE_CHECKING:
+        # Type checkers report the await by themselves.
+        def __await__(self) -> NoReturn:
+            msg = "start() is not awaited; write 'handle = session.start(...)', then 'await handle.wait()'"
+            raise ArgumentError(msg)
 
     async def close(self) -> None:
         """
