@@ -105,9 +105,7 @@ class Models:
         if default not in self._given:
             self._made[default] = self._makers[default](base_url, api_key, client)
         elif (base_url, api_key, client) != (None, None, None):
-            msg = (
-                f"the provider {default!r} is given ready-made: give it base_url, api_key and client yourself"
-            )
+            msg = f"provider {default!r} is given ready-made: give it base_url, api_key and client yourself"
             raise ConfigError(msg)
 
     def wire_of(self, model: str) -> str | None:
