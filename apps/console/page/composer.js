@@ -57,7 +57,7 @@ export class Composer {
     this.key = unique();
     this.text.value = "";
     this.attached.clear();
-    this.done();
+    this.done(true);
   }
 
   async interrupt() {

@@ -1,7 +1,7 @@
 // What was said and done: a fold over notices, so that the same code shows it live and at any step before.
 
 import { argumentsView } from "./arguments.js";
-import { h, reconcile } from "./dom.js";
+import { h, patch, reconcile } from "./dom.js";
 import { clock, kindOf, many, parsed, reasonWords, span, until, whole } from "./format.js";
 import { markdown } from "./markdown.js";
 
@@ -344,10 +344,32 @@ export function callView(item, actions, before) {
     cancel);
 }
 
+// The answer that streams changes with each frame. Its element stays: a new one would have no height until it is laid
+// out, and the box around it would lose its place.
+function liveView(item, before) {
+  const wanted = VIEWS.live(item);
+  if (!before) return wanted;
+  patch(before, wanted);
+  return before;
+}
+
+function view(item, actions, before) {
+  if (item.kind === "call") return callView(item, actions, before);
+  return item.kind === "live" ? liveView(item, before) : VIEWS[item.kind](item);
+}
+
 // With `earlier`, what was before it is shown by a button.
 export function show(box, conversation, actions, earlier = null) {
   const first = earlier ? [{ kind: "earlier", key: "earlier", rev: 0, earlier }] : [];
-  reconcile(box, [...first, ...conversation.items], (item, before) => (item.kind === "call" ? callView(item, actions, before) : VIEWS[item.kind](item)));
+  const opening = !box.childElementCount, fresh = [];
+  reconcile(box, [...first, ...conversation.items], (item, before) => {
+    const element = view(item, actions, before);
+    if (!opening) fresh.push(element);
+    return element;
+  });
+  // With their true heights at once, and not when they come into sight: the place of the reader depends on them.
+  fresh.forEach((element) => element.classList.add("fresh"));
+  if (fresh.length) requestAnimationFrame(() => requestAnimationFrame(() => fresh.forEach((element) => element.classList.remove("fresh"))));
 }
 
 // What the run waits for by itself. The deadline of a question stands at the question.

@@ -26,6 +26,24 @@ export function s(tag, props, ...children) {
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 
+// Make `element` equal to `wanted`, and leave alone what is equal already: the selection and the heights stay.
+export function patch(element, wanted) {
+  if (element.isEqualNode(wanted)) return;
+  if (element.nodeName !== wanted.nodeName) return element.replaceWith(wanted);
+  if (element.nodeType !== Node.ELEMENT_NODE) {
+    element.data = wanted.data;
+    return;
+  }
+  for (const name of new Set([...element.getAttributeNames(), ...wanted.getAttributeNames()])) {
+    const value = wanted.getAttribute(name);
+    if (value === null) element.removeAttribute(name);
+    else if (value !== element.getAttribute(name)) element.setAttribute(name, value);
+  }
+  const before = [...element.childNodes], after = [...wanted.childNodes];
+  after.forEach((child, n) => (before[n] ? patch(before[n], child) : element.append(child)));
+  before.slice(after.length).forEach((child) => child.remove());
+}
+
 // Bring the children of `parent` to `items`, each {key, rev}: those that are as before are left alone, so
 // that nothing jumps, no selection is lost, and a folded part stays folded.
 export function reconcile(parent, items, render) {

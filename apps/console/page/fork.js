@@ -98,7 +98,7 @@ export class CompareView {
     const conversation = h("div", { class: "conversation", tabindex: 0, role: "log", "aria-label": `Conversation of ${id}` });
     const timeline = new Timeline((n) => (location.hash = `#/s/${encodeURIComponent(id)}?step=${n}`));
     const head = h("header");
-    const side = { id, part, model, box: h("section", { class: "side", "aria-label": id }, head, conversation, timeline.box), timeline, conversation, head };
+    const side = { id, part, model, box: h("section", { class: "side", "aria-label": id }, head, conversation, timeline.box, timeline.tail.holder), timeline, conversation, head };
     model.subscribe(() => this.show(side));
     return side;
   }

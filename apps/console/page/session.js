@@ -18,6 +18,7 @@ import { nextQuestion, questionKeys, showQuestions } from "./questions.js";
 import { Slider } from "./slider.js";
 import { spendView } from "./spend.js";
 import { stepView } from "./step.js";
+import { Tail } from "./tail.js";
 import { Timeline } from "./timeline.js";
 
 const MODES = ["default", "accept_edits", "plan", "dont_ask", "bypass"];
@@ -32,10 +33,11 @@ export class SessionView {
     this.tab = step >= 0 ? "step" : "timeline";
     this.model = new SessionModel(id);
     this.talk = h("div", { class: "conversation", tabindex: 0, role: "log", "aria-label": "Conversation", "aria-live": "off" });
+    this.tail = new Tail(this.talk);
     this.questions = h("div", { class: "questions", role: "region", "aria-label": "Open questions", tabindex: 0 });
     this.timers = h("div", { class: "timers" });
     this.status = h("p", { class: "empty" }, "Loading…");
-    this.composer = new Composer(id, agents[0].attached, () => this.model.refresh());
+    this.composer = new Composer(id, agents[0].attached, (sent) => this.said(sent));
     this.attached = this.composer.attached;
     this.pastWords = h("span");
     this.pastBar = h("div", { class: "past-bar", hidden: true }, this.pastWords, h("span", { class: "spacer" }), h("button", { class: "primary", onclick: () => this.look(-1) }, "Back to live"));
@@ -52,7 +54,7 @@ export class SessionView {
       [["talk", "Conversation"], ["machine", "Machine"]].map(([name, label]) => h("button", { data: { pane: name }, onclick: () => this.pane(name) }, label)));
     this.told = h("p", { class: "unseen", role: "status" });
     this.box = h("div", { class: "session", data: { pane: "talk" } }, this.told, this.head.box, this.panes,
-      h("section", { class: "talk", "aria-label": "Conversation and answers" }, this.status, this.talk, this.timers, this.questions, this.pastBar, this.composer.box),
+      h("section", { class: "talk", "aria-label": "Conversation and answers" }, this.status, this.talk, this.tail.holder, this.timers, this.questions, this.pastBar, this.composer.box),
       h("section", { class: "machine", "aria-label": "Machine" }, this.chartBox, this.slider.box, this.tabs, this.panel));
     this.pane("talk");
     this.model.subscribe(() => this.show());
@@ -119,9 +121,16 @@ export class SessionView {
     this.model.reach(this.model.from - 1);
   }
 
+  // What was sent, and the answer to it, come at the end.
+  said(sent) {
+    if (sent) this.tail.go();
+    this.model.refresh();
+  }
+
   look(step) {
     this.above = null;
     this.model.look(step);
+    if (this.model.at < 0) this.tail.following = true;
     const query = this.model.at < 0 ? "" : `?step=${this.model.at}`;
     // The address is of this step, so that it can be given to others; no entry for each step of the way.
     history.replaceState(null, "", `#/s/${encodeURIComponent(this.id)}${query}`);
@@ -156,7 +165,6 @@ export class SessionView {
     this.showHead();
     this.tell();
     const { talk } = this;
-    const atEnd = talk.scrollTop + talk.clientHeight >= talk.scrollHeight - 60;
     const past = model.at >= 0, added = this.above && model.conversation !== this.above;
     const stay = added ? inPlace(talk, ":not(.earlier)") : null;
     show(talk, model.conversation, this.actions, model.from > 0 ? () => this.earlier() : null);
@@ -175,7 +183,9 @@ export class SessionView {
     if (added) {
       this.above = null;
       stay();
-    } else if (past ? seen !== this.seen : atEnd) talk.scrollTop = talk.scrollHeight;
+    } else if (past && seen !== this.seen) talk.scrollTop = talk.scrollHeight;
+    this.tail.pause(past);
+    if (!added) this.tail.keep();
     this.seen = seen;
     this.slider.show(model);
     this.slider.branch.disabled = !this.canBranch;
@@ -240,7 +250,7 @@ export class SessionView {
     const { model, tab, panel } = this;
     if (!model.info) return;
     if (tab === "timeline") {
-      if (panel.firstChild !== this.timeline.box) panel.replaceChildren(this.timeline.box);
+      if (panel.firstChild !== this.timeline.box) panel.replaceChildren(this.timeline.box, this.timeline.tail.holder);
       this.timeline.show(model, model.at, model.at < 0);
       return;
     }

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { kindOf, span, whole } from "./format.js";
+import { Tail } from "./tail.js";
 import { eventWords, titleWords } from "./words.js";
 
 const ROW = 30, SPARE = 8;
@@ -14,6 +15,7 @@ export class Timeline {
     this.marked = new Map();
     this.space = h("div", { class: "space" });
     this.box = h("div", { class: "timeline", role: "listbox", tabindex: 0, "aria-label": "Steps" }, this.space);
+    this.tail = new Tail(this.box);
     this.box.addEventListener("scroll", () => this.draw(), { passive: true });
     this.box.addEventListener("keydown", (event) => this.press(event));
     new ResizeObserver(() => this.draw()).observe(this.box);
@@ -22,15 +24,18 @@ export class Timeline {
   // `marked` has words for steps that stand out.
   show(model, at, follow, marked = new Map()) {
     const { steps, known } = model;
-    const end = this.box.scrollTop + this.box.clientHeight >= this.space.offsetHeight - 2 * ROW;
     const moved = at !== this.at;
     const drawn = `${steps.length} ${known}`;
     if (!moved && drawn === this.drawn && marked.size === this.marked.size) return;
     this.drawn = drawn;
     Object.assign(this, { model, steps, at, marked });
     this.space.style.height = `${steps.length * ROW}px`;
-    if (follow && end) this.box.scrollTop = this.space.offsetHeight;
-    else if (moved && at >= 0) this.reveal(at);
+    this.tail.pause(!follow);
+    if (moved && at < 0) this.tail.following = true;
+    if (moved && at >= 0) {
+      this.reveal(at);
+      this.tail.following = this.tail.atEnd;
+    } else this.tail.keep();
     this.draw();
   }
 
