@@ -68,6 +68,21 @@ class WhyBody(msgspec.Struct, kw_only=True):
 
 
 @final
+class WrittenFileBody(msgspec.Struct, kw_only=True):
+    """
+    The file that a call writes if it is approved, as it is now; *path* is free of symlinks.
+
+    All are null where the call is not one of the built-in ``write`` or ``edit``, or may not touch the file.
+    *size* is in bytes, null for a file that is not there yet. *before* is the text, with secrets redacted;
+    null where it is no text, or too large to be shown.
+    """
+
+    path: str | None = None
+    size: int | None = None
+    before: str | None = None
+
+
+@final
 class FamilyBody(msgspec.Struct, kw_only=True):
     """
     A session with its bill and its *children*, at all depths; *call* is the one that began it.

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from ...diagrams import chart
 from ...display.rendering import line_of, printable
-from ...effects.errors import ConfigError
+from ...effects.errors import ConfigError, UnknownRequest
 from ...effects.events import AgentFinished, AgentProgressed, ControlReceived, Event, Failure, ModelFailed
 from ...effects.notices import Notice, lasting_notices
 from ...effects.records import SetMode, SetModel
@@ -31,6 +31,7 @@ from ...engine.inspect.replay import ReplayedStep
 from ...engine.journal.entries import Entry, HandedOver, Posted, RunOpened, TakenOver, Titled
 from ...engine.journal.summary import SessionSummary
 from ...performers.slices import Slices
+from ...performers.tools.preview import file_preview
 from ...performers.worker_pool import finish
 from ...states.batch.batch import Call
 from ...states.rules.schema import arguments_of
@@ -40,7 +41,16 @@ from ..server.bodies import Listing
 from ..server.operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from ..server.problems import Refused
 from ..server.views import NEW, public_id, row_label, spend_body
-from .bodies import DifferenceBody, FamilyBody, MomentBody, NoticeBody, OutlineStep, PartingStep, WhyBody
+from .bodies import (
+    DifferenceBody,
+    FamilyBody,
+    MomentBody,
+    NoticeBody,
+    OutlineStep,
+    PartingStep,
+    WhyBody,
+    WrittenFileBody,
+)
 
 if TYPE_CHECKING:
     from ...engine.inspect.costs import Costs
@@ -261,6 +271,24 @@ class ConsoleRoutes:
             arguments=told.arguments,
             moments=[MomentBody(at=each.at, what=each.what, text=each.text) for each in told.moments],
         )
+
+    @operation("GET", ONE_SESSION + "/questions/{question}/file", gives=WrittenFileBody)
+    async def written_file(self, call: HttpCall) -> WrittenFileBody:
+        """The file that a call writes if its question is approved, as it is now."""
+        request = call.request.path_params["question"]
+        async with self.opens.use(call.names, call.session) as one:
+            asked = next((each for each in one.session.waiting if each.id == request), None)
+            if asked is None:
+                raise UnknownRequest(request, tuple([each.id for each in one.session.waiting]))
+            agent, values = self.opens.agents[one.agent], arguments_of(asked.arguments) or {}
+            reading = asyncio.to_thread(
+                file_preview, agent.tools, asked.tool, values, agent.cwd, agent.directories
+            )
+            file = await finish(reading)
+            if file is None:
+                return WrittenFileBody()
+            before = None if file.before is None else one.session.redact(file.before)
+            return WrittenFileBody(path=file.path, size=file.size, before=before)
 
     @operation("GET", f"{ONE_SESSION}/family", gives=FamilyBody)
     async def family(self, call: HttpCall) -> FamilyBody:

@@ -164,6 +164,11 @@ class Session(Displayed):
         """The open questions: its own, then those of its children."""
         return self._children.waiting
 
+    def redact(self, text: str) -> str:
+        """*text* without the secrets that the session knows and those with a secret name, to show it."""
+        hide = self._environment.redact
+        return text if hide is None else hide(text)
+
     @property
     def children(self) -> tuple[ChildLink, ...]:
         """The running children, in the order of the calls they work for."""

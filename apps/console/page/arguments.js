@@ -3,7 +3,7 @@
 import { diffView } from "./diff.js";
 import { h } from "./dom.js";
 import { folded } from "./fold.js";
-import { many } from "./format.js";
+import { many, size } from "./format.js";
 import { highlight, jsonView, languageOf, visible } from "./highlight.js";
 import { isText, problems } from "./schema.js";
 
@@ -37,19 +37,31 @@ function valueView(name, value, fold) {
   return foldable(long, name, (text) => pre(name, text === long ? jsonView(value) : highlight(text, "json")), fold);
 }
 
+const countOf = (text) => text.split("\n").length - (text === "" || text.endsWith("\n") ? 1 : 0);
+
+// What happens to the `file` that `after` is written to.
+function replaced({ size: bytes, before }, after) {
+  if (bytes === null) return h("p", { class: "quiet" }, `A new file of ${many(countOf(after), "line")}.`);
+  if (before === null) return h("p", { class: "replaces" }, `Replaces a file of ${size(bytes)}, which is not shown: it is no text, or too large.`);
+  return h("p", { class: "replaces" }, before === after ? "The file has this content already." : `Replaces the ${many(countOf(before), "line")} of the file.`);
+}
+
 // What replaces what, in the place of both.
-function changeOf(tool, args) {
+function changeOf(tool, args, file) {
   if (typeof args.old === "string" && typeof args.new === "string") return { names: ["old", "new"], label: "old → new", before: args.old, after: args.new };
-  if (tool === "write" && typeof args.content === "string") return { names: ["content"], label: "content", before: "", after: args.content };
+  if (tool === "write" && typeof args.content === "string")
+    return { names: ["content"], label: "content", before: file?.before ?? "", after: args.content, words: file && replaced(file, args.content) };
   return null;
 }
 
-// All of `args`, which are text where they are not JSON. With `fold`, long values are folded.
-export function argumentsView(tool, args, fold = false) {
+// All of `args`, which are text where they are not JSON. With `fold`, long values are folded. `file` is the one that the
+// call writes, as the server knows it.
+export function argumentsView(tool, args, fold = false, file = null) {
   if (typeof args === "string") return foldable(args, "arguments", (text) => pre("arguments", visible(text)), fold);
-  const changed = changeOf(tool, args);
+  const changed = changeOf(tool, args, file);
   const rows = Object.entries(args).filter(([name]) => !changed?.names.includes(name)).map(([name, value]) => [name, valueView(name, value, fold)]);
-  if (changed) rows.push([changed.label, diffView(changed.before, changed.after, `change of ${args.path ?? "a file"}`, fold)]);
+  if (file) rows.push(["file", h("code", null, visible(file.path))]);
+  if (changed) rows.push([changed.label, [changed.words, diffView(changed.before, changed.after, `change of ${args.path ?? "a file"}`, fold)]]);
   if (!rows.length) return h("p", { class: "quiet" }, "Without arguments.");
   return h("dl", { class: "arguments-read" }, rows.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }

@@ -10,9 +10,18 @@ const MOST = 400;
 
 const LINES = 12, SHOWN_LINES = 8;
 
+// Unchanged lines that are shown before and after a change.
+const AROUND = 3;
+
+// The lines of both. Behind a last line end that both have, or the only text has, there is no line.
+function linesOf(before, after) {
+  const texts = [before, after];
+  const ended = texts.every((text) => text === "" || text.endsWith("\n"));
+  return texts.map((text) => (text === "" ? [] : (ended ? text.slice(0, -1) : text).split("\n")));
+}
+
 export function diffLines(before, after) {
-  const a = before === "" ? [] : before.split("\n");
-  const b = after === "" ? [] : after.split("\n");
+  const [a, b] = linesOf(before, after);
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
   let tail = 0;
@@ -43,11 +52,31 @@ function middle(a, b) {
   return found;
 }
 
-const KINDS = { "+": "added", "-": "removed", " ": "same" };
+const KINDS = { "+": "added", "-": "removed", " ": "same", "…": "left-out" };
+
+// Without the unchanged lines that are far from a change.
+function aroundChanges(lines) {
+  const near = new Set();
+  lines.forEach(([mark], n) => {
+    if (mark !== " ") for (let m = n - AROUND; m <= n + AROUND; m += 1) near.add(m);
+  });
+  const kept = [];
+  let left = 0;
+  for (const [n, line] of [...lines, null].entries()) {
+    if (line && !near.has(n)) {
+      left += 1;
+      continue;
+    }
+    if (left) kept.push(["…", many(left, "unchanged line")]);
+    left = 0;
+    if (line) kept.push(line);
+  }
+  return kept;
+}
 
 // With `fold`, a long one has its first lines, and a button with the count of the others.
 export function diffView(before, after, label, fold = false) {
-  const lines = diffLines(before, after);
+  const lines = aroundChanges(diffLines(before, after));
   const view = (some) => h("div", { class: "diff", role: "group", "aria-label": label, tabindex: 0 }, some.map(([mark, text]) =>
     h("div", { class: `line ${KINDS[mark]}` }, h("span", { class: "mark" }, mark), h("span", { class: "text" }, visible(text) || " "))));
   if (!fold || lines.length <= LINES) return view(lines);

@@ -3,7 +3,7 @@
 // A person approves what was shown. So all arguments stand before the buttons; where a long one is folded, the first
 // press unfolds it. A tool that may change anything is approved by a second press.
 
-import { at, post } from "./api.js";
+import { at, get, post } from "./api.js";
 import { ArgumentsForm, argumentsView } from "./arguments.js";
 import { summary } from "./conversation.js";
 import { h, reconcile, toast } from "./dom.js";
@@ -19,10 +19,13 @@ const OVER = [404, 409];
 
 const DONE = { approve: "approved", always: "approved from now on", deny: "denied" };
 
+// Tools that write a file, which a person sees before it is written.
+const WRITING = ["write", "edit"];
+
 class QuestionCard {
   // `spec` describes the tool, if the agent has it; `about` stands below the head. `done` is called after an answer.
   constructor(question, spec, about, done) {
-    Object.assign(this, { question, spec, done, form: null, sure: null, sending: false });
+    Object.assign(this, { question, spec, done, form: null, sure: null, sending: false, looking: WRITING.includes(question.tool) });
     const button = (act, label, onclick, more) => h("button", { type: "button", data: { act }, onclick, ...more }, label);
     this.yes = button("approve", "Approve", (event) => this.approve("approve", event));
     this.always = button("always", "Always", (event) => this.approve("always", event));
@@ -49,6 +52,20 @@ class QuestionCard {
       // Enter that is held down presses a button again and again.
       if (event.key === "Enter" && event.repeat) event.preventDefault();
     });
+    this.draw();
+    if (this.looking) this.look();
+  }
+
+  // At the file that is written: what a yes would take away is shown, too.
+  async look() {
+    const { question, shown } = this;
+    try {
+      const file = await get(at(question.session, `/questions/${encodeURIComponent(question.id)}/file`));
+      if (file.path !== null) shown.replaceChildren(argumentsView(question.tool, question.arguments, true, file));
+    } catch (error) {
+      shown.append(h("p", { class: "replaces" }, `What is in the file now is not known: ${error.message}`));
+    }
+    this.looking = false;
     this.draw();
   }
 
@@ -84,6 +101,7 @@ class QuestionCard {
     const { yes, always, folded, sure, question: { tool } } = this;
     const approve = this.form ? "Approve as edited" : "Approve";
     yes.textContent = folded ? "Show all to approve" : sure === "approve" ? `Yes, run ${tool}` : approve;
+    yes.disabled = always.disabled = this.looking;
     yes.className = folded ? "" : sure === "approve" ? "primary sure" : "primary";
     always.className = sure === "always" ? "primary sure" : "";
     always.textContent = sure === "always" ? `Yes, run each ${tool}` : "Always";
