@@ -3,6 +3,7 @@
 import { at, post, postOnce, unique } from "./api.js";
 import { Attachments } from "./attachments.js";
 import { attempt, h, toast } from "./dom.js";
+import { keepDraft } from "./drafts.js";
 
 const MODES = [
   ["steer", "After the running tool", "The model reads it before it goes on"],
@@ -15,6 +16,7 @@ export class Composer {
     this.session = session;
     this.done = done;
     this.text = h("textarea", { rows: 2, "aria-label": "Message", placeholder: "Say what is next" });
+    this.forget = keepDraft(this.text, `session-${session}`);
     this.mode = h("select", { "aria-label": "When it is read" }, MODES.map(([value, label, title]) => h("option", { value, title }, label)));
     this.button = h("button", { class: "primary", onclick: () => this.send() }, "Send");
     this.stop = h("button", { onclick: () => this.interrupt(), title: "Stop the run (i)" }, "Interrupt");
@@ -56,6 +58,7 @@ export class Composer {
     if (!sent) return;
     this.key = unique();
     this.text.value = "";
+    this.forget();
     this.attached.clear();
     this.done(true);
   }

@@ -4,6 +4,7 @@ import { at, get, postOnce, remove, unique } from "./api.js";
 import { Attachments } from "./attachments.js";
 import { summary } from "./conversation.js";
 import { attempt, h, reconcile } from "./dom.js";
+import { keepDraft } from "./drafts.js";
 import { Events } from "./events.js";
 import { cost, count, kindOf, many, since, stateWords, tokens, whole } from "./format.js";
 import { bind } from "./keys.js";
@@ -23,6 +24,7 @@ export class ListView {
     this.state = h("select", { "aria-label": "State", onchange: () => this.refresh() },
       [["", "Any state"], ["confirming", "Waits for you"], ["executing", "Running tools"], ["streaming", "Answering"], ["done", "Done"]].map(([value, label]) => h("option", { value }, label)));
     this.prompt = h("textarea", { rows: 2, placeholder: "What should the agent do?", "aria-label": "Prompt of a new session" });
+    this.forget = keepDraft(this.prompt, "begin");
     this.agent = h("select", { "aria-label": "Agent", hidden: agents.length < 2 }, agents.map((each) => h("option", null, each.name)));
     this.start = h("button", { class: "primary", onclick: () => this.begin() }, "Start");
     this.prompt.addEventListener("keydown", (event) => {
@@ -80,7 +82,9 @@ export class ListView {
     if (!prompt) return this.prompt.focus();
     const work = async () => postOnce("api/sessions", { agent: this.agent.value, prompt, files: await this.attached.files() }, this.key);
     const made = await attempt(work, this.start);
-    if (made) location.hash = `#/s/${encodeURIComponent(made.id)}`;
+    if (!made) return;
+    this.forget();
+    location.hash = `#/s/${encodeURIComponent(made.id)}`;
   }
 
   query(more = "") {
