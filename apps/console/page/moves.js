@@ -30,6 +30,13 @@ function doing(session, event, text) {
   }
 }
 
+// In the place of the moves, at a step of the past. `back` leads to the present.
+export function pastMoves(back) {
+  return h("div", { class: "empty" },
+    h("p", null, "No moves are shown in the past: a move acts on the session as it is now."),
+    h("p", null, h("button", { onclick: back }, "Show the moves of now")));
+}
+
 // `toQuestion` shows the open questions.
 export async function movesView(session, done, toQuestion) {
   const { items } = await get(at(session, "/moves"));

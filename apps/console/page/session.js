@@ -12,7 +12,7 @@ import { forkDialog } from "./fork.js";
 import { kindOf, span, spent, stateWords } from "./format.js";
 import { bind, opensByKeys } from "./keys.js";
 import { SessionModel } from "./model.js";
-import { movesView } from "./moves.js";
+import { movesView, pastMoves } from "./moves.js";
 import { exportPage } from "./offline.js";
 import { nextQuestion, questionKeys, showQuestions } from "./questions.js";
 import { Slider } from "./slider.js";
@@ -255,12 +255,13 @@ export class SessionView {
       return;
     }
     const last = model.steps.length;
-    const shown = `${tab} ${tab === "step" ? model.here : `${last} ${model.info.state}`}`;
+    const past = model.at >= 0;
+    const shown = `${tab} ${tab === "step" ? model.here : `${last} ${model.info.state} ${tab === "moves" && past}`}`;
     if (shown === this.drawn || !last) return;
     this.drawn = shown;
     const views = {
       step: () => stepView(this.id, model.here),
-      moves: () => movesView(this.id, () => model.refresh(), () => this.toQuestion()),
+      moves: () => past ? pastMoves(() => this.look(-1)) : movesView(this.id, () => model.refresh(), () => this.toQuestion()),
       spend: () => model.all().then(() => spendView(model.steps, model.info.limits)),
       family: () => model.all().then(() => familyView(this.id, (call) => this.askedOf(call), model.info.running)),
     };
