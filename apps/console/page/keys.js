@@ -35,7 +35,7 @@ function leave(target) {
   const menu = target.closest(".menu[open]");
   if (menu) {
     menu.open = false;
-    menu.querySelector("summary").focus();
+    menu.querySelector("summary").focus({ preventScroll: true });
   } else if (isTyping(target)) {
     const question = target.closest(".question");
     if (question) question.focus();
@@ -48,7 +48,7 @@ document.addEventListener("keydown", (event) => {
     leave(event.target);
     return;
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || event.target.closest?.(".menu")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
   if (document.querySelector("dialog[open], .menu[open]") || performance.now() < heldUntil) return;
   // A key that is held down is one press, but for steps.
   if (event.repeat && !event.key.startsWith("Arrow")) return;
