@@ -78,6 +78,7 @@ class QuestionCard {
         h("span", { class: "dot kind-person" }),
         h("b", null, "May it "), h("code", { class: "tool" }, question.tool), " ",
         h("span", { class: "brief" }, summary(question.tool, question.arguments)),
+        h("span", { class: "place quiet", hidden: true }),
         question.due ? h("span", { class: "timer" }, "withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
       about,
       question.agent ? h("p", { class: "quiet" }, `asked by the child ${question.agent}`) : null,
@@ -191,6 +192,12 @@ export function showQuestions(box, items, done, rest) {
   }
   reconcile(box, items.map((item) => ({ key: item.question.id, rev: 0, ...item })),
     ({ question, spec, about }) => new QuestionCard(question, spec, about, done).box);
+  const cards = [...box.querySelectorAll(".question")];
+  for (const [n, card] of cards.entries()) {
+    const place = card.querySelector(".place");
+    place.hidden = cards.length < 2;
+    place.textContent = `question ${n + 1} of ${cards.length}`;
+  }
   if (!lost) return;
   // What is typed for the question that is gone is no answer to the next one.
   hold(own ? NEXT : undefined);
