@@ -19,6 +19,31 @@ const SHELL_TOKENS = new RegExp([
   "(?<flag>(?<=\\s)--?[A-Za-z][\\w-]*)",
 ].join("|"), "gm");
 
+// A comment begins with `mark`.
+const codeTokens = (mark) => new RegExp([
+  `(?<comment>(?<=^|\\s)${mark}[^\\n]*)`,
+  "(?<string>\"\"\"[^]*?(?:\"\"\"|(?![^]))|'(?:[^'\\\\\\n]|\\\\[^])*(?:'|(?=\\n)|(?![^]))|\"(?:[^\"\\\\\\n]|\\\\[^])*(?:\"|(?=\\n)|(?![^])))",
+  "(?<literal>\\b(?:and|as|async|await|break|case|catch|class|const|continue|def|del|elif|else|enum|except|export|extends|finally|fn|for|from|func|function|if|impl|import|in|interface|is|lambda|let|match|mod|new|not|or|pass|pub|raise|return|struct|switch|throw|try|type|use|var|while|with|yield|true|false|null|None|True|False)\\b)",
+  "(?<number>\\b\\d[\\w.]*)",
+].join("|"), "gm");
+const HASH_TOKENS = codeTokens("#"), SLASH_TOKENS = codeTokens("//");
+const DIFF_TOKENS = /(?<number>^@@.*)|(?<string>^\+.*)|(?<operator>^-.*)/gm;
+
+const TOKENS = { shell: SHELL_TOKENS, json: JSON_TOKENS, hash: HASH_TOKENS, slash: SLASH_TOKENS, diff: DIFF_TOKENS };
+
+// By the word behind the fence of a block of code.
+const FENCED = {
+  shell: ["sh", "bash", "zsh", "shell", "console"],
+  json: ["json", "jsonl", "json5"],
+  hash: ["py", "python", "rb", "ruby", "yaml", "yml", "toml", "ini", "r", "perl", "elixir"],
+  slash: ["js", "javascript", "jsx", "ts", "typescript", "tsx", "go", "rust", "rs", "java", "kotlin", "swift", "c", "cpp", "c++", "cs", "csharp", "php", "scala", "dart"],
+  diff: ["diff", "patch"],
+};
+
+export function languageOfFence(word) {
+  return Object.keys(FENCED).find((language) => FENCED[language].includes(word.toLowerCase())) ?? "";
+}
+
 const SHELL_NAMES = ["command", "cmd", "script", "shell"];
 
 // `text` with a mark in the place of each character that cannot be seen.
@@ -57,7 +82,7 @@ export function languageOf(name, text) {
 
 export function highlight(text, language) {
   if (!language) return visible(text);
-  return coloured(text, language === "shell" ? SHELL_TOKENS : JSON_TOKENS, token);
+  return coloured(text, TOKENS[language], token);
 }
 
 // `value` as JSON to read: a line break in a string is one on the screen.

@@ -1,6 +1,7 @@
 // Markdown as elements. It knows no HTML: what is no Markdown is text, and links lead to the web alone.
 
 import { h } from "./dom.js";
+import { highlight, languageOfFence } from "./highlight.js";
 
 // No span has its own mark inside, and each has a greatest length: looking for an end that never comes would
 // take the square of a long text.
@@ -68,6 +69,14 @@ const side = (rule) => (/^:-+:$/.test(rule) ? "middle" : /^-+:$/.test(rule) ? "r
 // A text goes from right to left where its first letter does.
 const AUTO = { dir: "auto" };
 
+// Each token is an element, and counts as one.
+function codeBlock(text, word) {
+  const language = languageOfFence(word);
+  const parts = language ? highlight(text, language) : [text];
+  left -= parts.length;
+  return h("code", null, left < 0 ? text : parts);
+}
+
 export function markdown(text, depth = 0) {
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
   const found = [];
@@ -84,7 +93,7 @@ export function markdown(text, depth = 0) {
       const body = [];
       for (n += 1; n < lines.length && !lines[n].trim().startsWith(match[1]); n += 1) body.push(lines[n]);
       n += 1;
-      found.push(h("pre", { tabindex: 0, data: { language: match[2] } }, h("code", null, body.join("\n"))));
+      found.push(h("pre", { tabindex: 0, data: { language: match[2] } }, codeBlock(body.join("\n"), match[2])));
     } else if ((match = HEADING.exec(line))) {
       // Below the one heading of the page.
       found.push(h(`h${Math.min(6, match[1].length + 1)}`, AUTO, inline(match[2])));

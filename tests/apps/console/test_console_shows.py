@@ -544,3 +544,45 @@ async def test_a_narrow_chart_can_be_read_and_has_its_state_in_sight(console: Op
         await page.get_by_role("button", name="Machine").click()
         await in_sight("confirming")
         assert await page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+async def test_a_table_of_an_answer_scrolls_and_breaks_no_word(console: Opens) -> None:
+    remark = "the retry loop never stops when the server answers with 503"
+    rows = [f"| `alpha.py` | 1,204 | {remark} |", "| `a_longer_name_of_a_module.py` | 17 | unremarkable |"]
+    table = "\n".join(["| Module | Lines | Remark |", "|---|---:|---|", *rows])
+    async with console(scripted(says(table))) as opened:
+        page = await opened.page(viewport={"width": 390, "height": 800})
+        await begin(page, "Look")
+        await page.locator(".answer table").wait_for()
+        broken = await page.locator(".answer table").evaluate("""table => {
+            const walker = document.createTreeWalker(table, NodeFilter.SHOW_TEXT), broken = [];
+            const words = () => walker.currentNode.data.matchAll(/\\S+/g);
+            while (walker.nextNode()) for (const {0: word, index} of words()) {
+                const range = document.createRange();
+                range.setStart(walker.currentNode, index);
+                range.setEnd(walker.currentNode, index + word.length);
+                if (range.getClientRects().length > 1) broken.push(word);
+            }
+            return broken;
+        }""")
+        assert broken == []
+        assert await page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+async def test_code_of_an_answer_has_colours(console: Opens) -> None:
+    python = '```python\ndef one():  # a comment\n    return "text", 1\n```'
+    text = f"{python}\n\n```bash\nls $HOME\n```\n\n```\nplain 1\n```"
+    async with console(scripted(says(text))) as opened:
+        page = await opened.page()
+        await begin(page, "Show")
+        blocks = page.locator(".answer pre")
+        await blocks.nth(2).wait_for()
+        classes = "all => [...new Set(all.map((each) => each.className))].sort()"
+        assert await blocks.nth(0).locator("span").evaluate_all(classes) == [
+            "token-comment",
+            "token-literal",
+            "token-number",
+            "token-string",
+        ]
+        assert await blocks.nth(1).locator("span").evaluate_all(classes) == ["token-variable"]
+        assert await blocks.nth(2).locator("span").count() == 0
