@@ -44,7 +44,11 @@ class QuestionCard {
       event.stopPropagation();
       this.deny();
     });
-    this.box.addEventListener("unfold", () => this.draw());
+    this.box.addEventListener("unfold", () => {
+      this.box.classList.add("unfolded");
+      this.draw();
+      showPart(this.box);
+    });
     this.box.addEventListener("input", () => this.doubt());
     this.box.addEventListener("focusout", ({ relatedTarget }) => this.box.contains(relatedTarget) || this.doubt());
     this.box.addEventListener("keydown", (event) => {
@@ -86,7 +90,7 @@ class QuestionCard {
       h("p", { class: "quiet tech" }, nature),
       more.length ? h("p", { class: "quiet" }, more.join("; ")) : null,
       h("div", { class: "row-of-buttons" }, this.yes, this.always, this.edit, this.no),
-      this.warning, this.problem, this.denying);
+      this.warning, this.problem, this.denying, partsBar());
   }
 
   // A tool that this agent does not know may do anything, too.
@@ -197,6 +201,7 @@ export function showQuestions(box, items, done, rest) {
     const place = card.querySelector(".place");
     place.hidden = cards.length < 2;
     place.textContent = `question ${n + 1} of ${cards.length}`;
+    showPart(card);
   }
   if (!lost) return;
   // What is typed for the question that is gone is no answer to the next one.
@@ -216,6 +221,38 @@ export function nextQuestion(box) {
   card?.scrollIntoView({ block: "start" });
 }
 
+function scrollerOf(card) {
+  let scrolls = card.parentElement;
+  while (scrolls !== document.body && !/auto|scroll/.test(getComputedStyle(scrolls).overflowY)) scrolls = scrolls.parentElement;
+  return scrolls;
+}
+
+// Of the height of a pane, how much a key goes on.
+const PAGE = 0.8;
+
+function partsBar() {
+  const bar = h("div", { class: "parts", hidden: true }, h("span", { class: "part" }), h("span", { class: "spacer" }),
+    h("button", { type: "button", onclick: () => bar.closest(".question").querySelector("[data-act=approve]").scrollIntoView({ block: "end" }) }, "To the end"));
+  return bar;
+}
+
+// How much of a question that is longer than its pane is in sight.
+function showPart(card) {
+  if (!card.isConnected) return;
+  const bar = card.querySelector(".parts"), button = card.querySelector("[data-act=approve]");
+  const scrolls = scrollerOf(card), { top, bottom } = scrolls.getBoundingClientRect();
+  const from = card.getBoundingClientRect().top, to = button.getBoundingClientRect().bottom;
+  const page = scrolls.clientHeight * PAGE;
+  const count = 1 + Math.ceil(Math.max(0, to - from - scrolls.clientHeight) / page);
+  bar.hidden = to <= bottom + 1 || count < 2;
+  const part = Math.min(count, 1 + Math.round(Math.max(0, top - from) / page));
+  bar.querySelector(".part").textContent = `Part ${part} of ${count}. The key a goes on.`;
+}
+
+const showParts = () => document.querySelectorAll(".question").forEach(showPart);
+document.addEventListener("scroll", showParts, { capture: true, passive: true });
+addEventListener("resize", showParts);
+
 // Press a button of the question that has the focus; where none has it, the first one gets it. Where the button is
 // out of sight the question goes on by a page, since what stands between was not read.
 export function pressQuestion(box, act) {
@@ -223,10 +260,9 @@ export function pressQuestion(box, act) {
   const card = focusedCard(box);
   if (!card) return nextQuestion(box);
   const button = card.querySelector(`[data-act=${act}]`);
-  let scrolls = card.parentElement;
-  while (scrolls !== document.body && !/auto|scroll/.test(getComputedStyle(scrolls).overflowY)) scrolls = scrolls.parentElement;
+  const scrolls = scrollerOf(card);
   const { bottom } = scrolls.getBoundingClientRect();
-  if (["approve", "always"].includes(act) && button.getBoundingClientRect().bottom > bottom + 1) scrolls.scrollBy({ top: scrolls.clientHeight * 0.8 });
+  if (["approve", "always"].includes(act) && button.getBoundingClientRect().bottom > bottom + 1) scrolls.scrollBy({ top: scrolls.clientHeight * PAGE });
   else if (!button.hidden) button.click();
 }
 

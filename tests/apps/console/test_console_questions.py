@@ -339,3 +339,33 @@ async def test_a_fork_that_is_refused_says_why_and_keeps_the_form(console: Opens
         await page.get_by_role("button", name="Fork", exact=True).click()
         await sees(page, "JSON", "dialog [role=alert]")
         assert await page.get_by_label("Event", exact=True).input_value() == "{"
+
+
+async def test_a_long_question_says_how_much_of_it_is_left(console: Opens) -> None:
+    script = "\n".join(f"step {n}" for n in range(200))
+    async with console(asking(calls(("deploy", {"target": "here", "script": script})))) as opened:
+        page = await opened.page()
+        await begin(page, "Deploy")
+        card = page.locator(".question")
+        await card.focus()
+        await page.keyboard.press("a")
+        part = card.locator(".part")
+        await part.wait_for()
+        words = (await part.inner_text()).split()
+        assert words[:2] == ["Part", "1"]
+        count = int(words[3].rstrip("."))
+        assert count > 2
+        await page.keyboard.press("a")
+        await sees(page, f"Part 2 of {count}.", ".question")
+        await card.get_by_role("button", name="To the end").click()
+        await part.wait_for(state="hidden")
+        assert await card.get_by_role("button", name="Approve", exact=True).is_visible()
+
+
+async def test_several_questions_are_counted(console: Opens) -> None:
+    async with console(asking(calls(*[("note", {"text": str(n)}) for n in range(3)]))) as opened:
+        page = await opened.page()
+        await begin(page, "Note")
+        await sees(page, "question 3 of 3", ".questions")
+        await page.goto(opened.url + "#/")
+        await sees(page, "question 2 of 3", ".inbox")
