@@ -307,10 +307,11 @@ const VIEWS = {
       item.tools.map((tool) => h("p", { class: "quiet" }, `prepares ${tool}`))),
   earlier: ({ earlier }) => h("p", { class: "item earlier" }, h("button", { onclick: earlier }, "Show what was before")),
   note: (item) => h("p", { class: `item note ${item.tone}` }, item.text),
-  end: (item) =>
-    h("p", { class: "item end" },
+  end: (item, actions) =>
+    h("p", { class: `item end kind-${kindOf("done", item.reason)}` },
       h("span", { class: `dot kind-${kindOf("done", item.reason)}` }),
-      `Run ${reasonWords(item.reason)}${item.detail ? `: ${item.detail}` : ""}`, h("time", { title: whole(item.at) }, clock(item.at))),
+      h("span", { class: "reason" }, `Run ${reasonWords(item.reason)}${item.detail ? `: ${item.detail}` : ""}`),
+      actions?.again && item.reason === "error" ? h("button", { class: "again", onclick: (event) => actions.again(event.currentTarget) }, "Try again") : null, h("time", { title: whole(item.at) }, clock(item.at))),
 };
 
 export function callView(item, actions, before) {
@@ -355,7 +356,7 @@ function liveView(item, before) {
 
 function view(item, actions, before) {
   if (item.kind === "call") return callView(item, actions, before);
-  return item.kind === "live" ? liveView(item, before) : VIEWS[item.kind](item);
+  return item.kind === "live" ? liveView(item, before) : VIEWS[item.kind](item, actions);
 }
 
 // With `earlier`, what was before it is shown by a button.

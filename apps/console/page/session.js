@@ -1,6 +1,6 @@
 // One session: what was said beside the machine that said it, now or at any step before.
 
-import { at, get, post } from "./api.js";
+import { at, get, post, postOnce } from "./api.js";
 import { Chart } from "./chart.js";
 import { Composer } from "./composer.js";
 import { show, summary, waiting } from "./conversation.js";
@@ -240,6 +240,7 @@ export class SessionView {
       why: (call) => this.why(call),
       step: (step) => (this.look(step), this.open("step")),
       cancel: (call) => this.cancel(call),
+      again: (control) => this.again(control),
       otherwise: (answer) => this.answerOtherwise(answer),
       child: (call) => (location.hash = `#/s/${encodeURIComponent(`${this.id}.${call}`)}`),
     };
@@ -312,6 +313,14 @@ export class SessionView {
   async cancel(call) {
     if (await attempt(() => post(at(this.id, `/calls/${encodeURIComponent(call)}/cancel`)))) toast("The call is cancelled");
     this.model.refresh();
+  }
+
+  // The last prompt once more, after a run that failed.
+  async again(control) {
+    const last = this.model.present.items.findLast(({ kind }) => kind === "person");
+    if (!last) return;
+    const files = last.files.map(({ name, media_type, data }) => ({ name, media_type, data }));
+    if (await attempt(() => postOnce(at(this.id, "/messages"), { text: last.text, mode: "queue", files }, `again-${last.key}`), control)) this.said(true);
   }
 
   cancelRunning() {

@@ -8,7 +8,8 @@ import pytest
 from support.console_page import begin, sees
 from support.http_server import scripted
 
-from turnwheel.testing.scripted import calls, says
+from turnwheel.effects.events import Failure
+from turnwheel.testing.scripted import calls, fails, says
 
 if TYPE_CHECKING:
     from .conftest import Opens
@@ -67,3 +68,17 @@ async def test_keys_are_heard_after_a_menu_is_closed(console: Opens) -> None:
         await page.keyboard.press("Escape")
         await page.keyboard.press("b")
         await page.locator("dialog.branch").wait_for()
+
+
+async def test_a_run_that_failed_is_tried_again(console: Opens) -> None:
+    async with console(scripted(fails(Failure.AUTH), says("Here I am."))) as opened:
+        page = await opened.page()
+        await begin(page, "Are you there?")
+        await page.locator(".item.end.kind-wrong").wait_for()
+        await page.get_by_role("button", name="Try again").click()
+        await sees(page, "Here I am.")
+        assert await page.locator(".item.person").all_inner_texts() == [
+            text for text in await page.locator(".item.person").all_inner_texts() if "Are you there?" in text
+        ]
+        await page.locator(".item.end").nth(1).wait_for()
+        assert not await page.get_by_role("button", name="Try again").is_visible()
