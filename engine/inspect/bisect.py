@@ -159,10 +159,10 @@ def _comparable(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
 
 
 def _moves(step: Plain) -> bool:
-    """Whether *step* touches the machine or its settings."""
-    # A post moves nothing until a step applies it. A takeover under equal settings moves nothing at all:
-    # where a process crashed is no difference.
-    return _kind(step) in {"Stepped", "Branched"} or "config" in step["entry"]
+    """Whether *step* is part of what happened in the session."""
+    # A post moves nothing until a step applies it. A takeover is skipped even if the new process has other
+    # settings: a fork has one where its original has none, and all that follows would differ by its place.
+    return _kind(step) in {"Stepped", "Branched", "RunOpened"}
 
 
 def _asks_again(step: Plain) -> bool:

@@ -22,7 +22,7 @@ from turnwheel.engine.inspect.archive import bisect, bisect_versions
 from turnwheel.engine.inspect.bisect import NAMED, Divergence, compare_labels, compare_sessions, compare_steps
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import Branched, Entry, Posted, RunOpened, Stepped
+from turnwheel.engine.journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver
 from turnwheel.performers.stores.base import Store
 from turnwheel.states import streaming
 from turnwheel.states.state import Start, Thinking
@@ -144,6 +144,20 @@ async def test_a_fork_in_which_the_same_happens_does_not_differ(store: MemorySto
     await session.fork("t", at=number + (not same), instead=event if same else None)
     await run(store, "t", *PAYS[1:])
     assert await bisect(store, "s", "t") is None
+
+
+async def test_a_takeover_with_other_settings_is_no_difference(store: MemoryStore) -> None:
+    session = await run(store, "s", *PAYS)
+    steps = list(replayed(await store.load("s"), "s"))
+    event = next(step.event for step in steps if isinstance(step.event, ToolFinished))
+    number = next(step.number for step in steps if step.event is event)
+    await session.fork("t", at=number, instead=event)
+    await run(store, "t", calls(("pay", {})), says("Not paid."), models=["spare"])
+    entries = [step.entry for step in replayed(await store.load("t"), "t")]
+    assert any(isinstance(entry, TakenOver) and entry.config is not None for entry in entries)
+    found = await bisect(store, "s", "t")
+    assert found is not None
+    assert found.where == ("event.pieces[0].text",)
 
 
 # Two versions
