@@ -68,6 +68,8 @@ export function argumentsView(tool, args, fold = false, file = null) {
 
 // A field for each argument that the schema knows, and for those that are there.
 export class ArgumentsForm {
+  static count = 0;
+
   constructor(schema, args) {
     this.schema = schema ?? {};
     this.fields = new Map();
@@ -92,8 +94,11 @@ export class ArgumentsForm {
         rows: Math.min(40, shown.split("\n").length), value: shown, spellcheck: "false",
         placeholder: given ? "" : "left out", oninput: () => this.check(),
       });
-    this.fields.set(name, { field, text, given });
-    return h("label", null, h("span", { class: "name" }, name), h("span", { class: "quiet" }, schema?.description ?? ""), field);
+    const fault = h("p", { class: "problem", role: "status", id: `fault-${(ArgumentsForm.count += 1)}` });
+    field.setAttribute("aria-describedby", fault.id);
+    this.fields.set(name, { field, text, given, fault });
+    return h("div", { class: "argument" },
+      h("label", null, h("span", { class: "name" }, name), h("span", { class: "quiet" }, schema?.description ?? ""), field), fault);
   }
 
   get value() {
@@ -105,18 +110,47 @@ export class ArgumentsForm {
     return found;
   }
 
-  check() {
-    let said = [];
+  // What is wrong with one field, in words.
+  faultsOf(name) {
+    const { field, text, given } = this.fields.get(name);
+    // A file has a name; that an argument called so may be empty, no schema of a file tool says.
+    if (name === "path" && given && text && field.value === "") return ["path is empty"];
+    if (field.value === "" && !(given && text)) return this.schema.required?.includes(name) ? [`${name} is missing`] : [];
+    let value = field.value;
     try {
-      said = problems(this.schema, this.value);
+      if (!text) value = JSON.parse(field.value);
     } catch {
-      said = ["a field that is no text must be JSON"];
+      return [`${name} is no text, and must be JSON`];
     }
-    this.problem.textContent = said.join("; ");
-    return !said.length;
+    return problems(this.schema.properties?.[name], value, name);
+  }
+
+  check() {
+    let right = true;
+    for (const name of this.fields.keys()) right = this.blame(name, this.faultsOf(name)) && right;
+    const rest = right ? problems(this.schema, this.value) : [];
+    this.problem.textContent = rest.join("; ");
+    return right && !rest.length;
+  }
+
+  // Say the `faults` beside their field.
+  blame(name, faults) {
+    const { field, fault } = this.fields.get(name);
+    fault.textContent = faults.join("; ");
+    if (faults.length) field.setAttribute("aria-invalid", "true");
+    else field.removeAttribute("aria-invalid");
+    return !faults.length;
+  }
+
+  // The server's words about the arguments, each at the field that they name.
+  refuse(detail) {
+    for (const part of detail.slice(detail.indexOf(": ") + 1).split(";")) {
+      const name = [...this.fields.keys()].find((each) => part.trim().startsWith(`${each} `));
+      if (name !== undefined) this.blame(name, [part.trim()]);
+    }
   }
 
   focus() {
-    this.box.querySelector("textarea, select")?.focus();
+    (this.box.querySelector("[aria-invalid]") ?? this.box.querySelector("textarea, select"))?.focus();
   }
 }

@@ -174,6 +174,7 @@ class QuestionCard {
       delete this.box.dataset.answered;
       problem.hidden = false;
       problem.textContent = error.message;
+      if (error.status === 422) this.form?.refuse(error.message);
       problem.scrollIntoView({ block: "nearest" });
       if (OVER.includes(error.status)) toast(error.message, true);
     }

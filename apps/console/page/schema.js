@@ -22,6 +22,10 @@ export function problems(schema, value, where = "") {
   if (types.length && !types.some((type) => TYPES[type]?.(value) ?? true)) return [`${name} must be ${types.join(" or ")}`];
   if (schema.enum && !schema.enum.includes(value)) return [`${name} must be one of ${schema.enum.join(", ")}`];
   const found = [];
+  if (typeof value === "string") {
+    if (value.length < schema.minLength) found.push(value ? `${name} must have at least ${schema.minLength} characters` : `${name} is empty`);
+    if (value.length > schema.maxLength) found.push(`${name} must have at most ${schema.maxLength} characters`);
+  }
   if (typeof value === "number") {
     if (value < schema.minimum) found.push(`${name} must be at least ${schema.minimum}`);
     if (value > schema.maximum) found.push(`${name} must be at most ${schema.maximum}`);
