@@ -1,5 +1,7 @@
 // The statechart: the server draws it once, and classes light it. Nothing is drawn anew.
 
+import { openDialog } from "./dialog.js";
+import { h } from "./dom.js";
 import { stateOf } from "./format.js";
 
 let drawing = null;
@@ -54,6 +56,7 @@ export class Chart {
         this.svg.removeAttribute("height");
         this.svg.classList.add("traced");
         this.box.replaceChildren(this.svg);
+        this.svg.addEventListener("click", () => this.enlarge());
         if (this.wanted) this.show(this.wanted);
       },
       (error) => this.box.replaceChildren(error.message),
@@ -87,6 +90,16 @@ export class Chart {
     }
     this.reveal();
     this.svg.querySelector("title").textContent = `The machine, at ${label}`;
+  }
+
+  // All of it at once, in a dialog. It stays the same drawing, and is lit as the session goes on.
+  enlarge() {
+    if (!this.svg || this.svg.closest("dialog")) return;
+    const dialog = openDialog("Statechart", "large-chart", h("div", { class: "chart-large", tabindex: 0, "aria-label": "Statechart" }, this.svg));
+    dialog.addEventListener("close", () => {
+      this.box.replaceChildren(this.svg);
+      this.reveal();
+    });
   }
 
   // Where there is no room for all of it, the state that is lit is in sight.
