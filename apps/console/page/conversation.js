@@ -15,6 +15,8 @@ export class Conversation {
     this.live = null;
     this.calls = new Map();
     this.wait = null;
+    // How the last run ended, and at which step.
+    this.ended = null;
   }
 
   static upTo(notices, from, to, steps) {
@@ -233,6 +235,7 @@ const FOLDS = {
   RunEnded({ reason, spent, detail, at }, { step, id }) {
     this.drop();
     this.wait = null;
+    this.ended = { reason, step };
     this.add("end", `end-${id}`, step, { reason, detail, at, spent });
   },
 };
@@ -253,6 +256,11 @@ const PHASES = {
   cancelled: "cancelled",
   unknown: "may have run",
 };
+
+// What a model that was asked does, by what came from it until now.
+export function modelWords({ text, tools }) {
+  return text ? "answering" : tools.length ? "preparing a call" : "thinking";
+}
 
 // Pictures that a browser draws and that run nothing. Of other files the name is shown.
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -301,7 +309,7 @@ const VIEWS = {
       h("div", { class: "prose" }, markdown(item.text))),
   live: (item) =>
     h("article", { class: "item answer live", "aria-busy": "true" },
-      h("header", null, h("b", null, "Agent"), h("span", { class: "tech" }, item.model ?? ""), h("span", { class: "pulse" }, item.thought && !item.text ? "thinking" : "answering")),
+      h("header", null, h("b", null, "Agent"), h("span", { class: "tech" }, item.model ?? ""), h("span", { class: "pulse" }, modelWords(item))),
       item.thought ? h("div", { class: "prose thought" }, item.thought.slice(-600)) : null,
       h("div", { class: "prose" }, markdown(item.text)),
       item.tools.map((tool) => h("p", { class: "quiet" }, `prepares ${tool}`))),

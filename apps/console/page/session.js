@@ -3,13 +3,13 @@
 import { at, get, post, postOnce } from "./api.js";
 import { Chart } from "./chart.js";
 import { Composer } from "./composer.js";
-import { show, summary, waiting } from "./conversation.js";
+import { modelWords, show, summary, waiting } from "./conversation.js";
 import { branchDialog, markBranches } from "./branch.js";
 import { openDialog } from "./dialog.js";
 import { attempt, download, h, inPlace, toast } from "./dom.js";
 import { familyView } from "./family.js";
 import { forkDialog } from "./fork.js";
-import { kindOf, span, spent, stateWords } from "./format.js";
+import { kindOf, span, spent, stateOf, stateWords } from "./format.js";
 import { bind, opensByKeys } from "./keys.js";
 import { SessionModel } from "./model.js";
 import { movesView, pastMoves } from "./moves.js";
@@ -55,7 +55,8 @@ export class SessionView {
     this.told = h("p", { class: "unseen", role: "status" });
     this.box = h("div", { class: "session", data: { pane: "talk" } }, this.told, this.head.box, this.panes,
       h("section", { class: "talk", "aria-label": "Conversation and answers" }, this.status, this.talk, this.tail.holder, this.timers, this.questions, this.pastBar, this.composer.box),
-      h("section", { class: "machine", "aria-label": "Machine" }, this.chartBox, this.slider.box, this.tabs, this.panel));
+      h("section", { class: "machine", "aria-label": "Machine" },
+        h("div", { class: "chart-frame" }, this.chartBox, h("button", { class: "whole-chart", onclick: () => this.chart.enlarge() }, "Whole chart")), this.slider.box, this.tabs, this.panel));
     this.pane("talk");
     this.model.subscribe(() => this.show());
     this.open(this.tab);
@@ -72,6 +73,7 @@ export class SessionView {
       ["b", "Branch: go on from an earlier run", () => this.branch()],
       ["w", "Why the last call", () => this.whyLast()],
       ...TABS.map(([name, label], n) => [String(n + 1), label, () => this.open(name)]),
+      ["c", "The whole statechart", () => this.chart.enlarge()],
       ["u", "Back to the list", () => (location.hash = "#/")],
     ]);
   }
@@ -159,7 +161,8 @@ export class SessionView {
     const gone = model.error?.status === 404;
     this.box.classList.toggle("gone", gone);
     this.status.hidden = Boolean(model.info) && !model.error && (model.conversation.items.length > 0);
-    this.status.textContent = gone ? "This session is not there: it was deleted, or its address is wrong." : model.error ? model.error.message : model.info ? "Nothing was said yet." : "Loading…";
+    if (gone) this.status.replaceChildren(`There is no session ${this.id}: it was deleted, or its address is wrong. `, h("a", { href: "#/" }, "Show all sessions"));
+    else this.status.textContent = model.error ? model.error.message : model.info ? "Nothing was said yet." : "Loading…";
     this.status.classList.toggle("bad", Boolean(model.error));
     if (!model.info) return;
     this.showHead();
@@ -205,9 +208,9 @@ export class SessionView {
     const { model: { info, line, at: step, label }, head } = this;
     head.title.textContent = info.title || info.id;
     document.title = `${info.questions.length ? `(${info.questions.length}) ` : ""}${info.title || info.id}`;
-    const shown = step < 0 ? info.state : label;
-    head.pill.textContent = stateWords(shown, step < 0 ? info.reason : null);
-    head.pill.className = `pill kind-${kindOf(shown, step < 0 ? info.reason : null)}`;
+    const { state: shown, reason, words } = step < 0 ? this.now : { state: label, reason: null };
+    head.pill.textContent = words ?? stateWords(shown, reason);
+    head.pill.className = `pill kind-${kindOf(shown, reason)}`;
     head.pill.title = shown;
     head.line.textContent = line === "live" ? "" : line === "lost" ? "reconnecting…" : line === "closed" ? "not live" : "";
     head.spend.textContent = spent(step < 0 ? info.spend : (this.model.steps[step]?.spend ?? info.spend));
@@ -219,6 +222,14 @@ export class SessionView {
     const { model: name, mode } = this.model.settings;
     if (document.activeElement !== head.model) head.model.value = name;
     if (document.activeElement !== head.mode) head.mode.value = mode;
+  }
+
+  // The state of the session. Its notices may tell more than the server's last answer about it did.
+  get now() {
+    const { info, present: { ended, live, wait } } = this.model;
+    if (ended && info.steps <= ended.step) return { state: "done", reason: ended.reason };
+    const words = stateOf(info.state) !== "streaming" ? undefined : wait ? "waits to ask the model" : live ? modelWords(live) : undefined;
+    return { state: info.state, reason: info.reason, words };
   }
 
   // A child's runs are its parent's, and an open run has no end to go on from.
