@@ -54,7 +54,7 @@ function setting(name, values, apply) {
 const theme = setting("theme", ["auto", "light", "dark"], (value) => {
   if (value === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = value;
-  $("#theme").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[value];
+  $("#theme").textContent = `Theme: ${value}`;
   dispatchEvent(new Event("theme"));
 });
 const plain = setting("plain", ["no", "yes"], (value) => {

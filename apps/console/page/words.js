@@ -37,7 +37,8 @@ export function eventWords({ event, posted }) {
 // The ids and times in a title are for the step in full, as are the names of its fields.
 const OWN_IDS = /^(at=\S+ ?)?(request=)?([0-9a-f]{12}-\d+ ?)?/;
 
-export function titleWords({ about, title }) {
+export function titleWords({ event, about, title }) {
+  if (event === "InstructionsRead" && /(^|\s)text=""/.test(title)) return "there are none";
   const words = title.replace(OWN_IDS, "").replace(/^spent=\((.*)\)$/, "$1").replace(/^tool_use, /, "asks for tools, ").replace(/^end_turn, /, "");
   return [about, words].filter(Boolean).join(" · ");
 }

@@ -206,7 +206,7 @@ async def test_a_session_that_is_deleted_is_said_to_be_gone(console: Opens) -> N
         await other.locator(".session-row").hover()
         await other.get_by_role("button", name="Delete One?").click()
         await other.locator(".session-row").wait_for(state="detached")
-        await sees(page, "This session is not there", ".talk")
+        await sees(page, "There is no session", ".talk")
         # What was said can be read still, and nothing can be done.
         await sees(page, "One.")
         for gone in (".composer", ".session-head select", ".machine"):
@@ -215,7 +215,7 @@ async def test_a_session_that_is_deleted_is_said_to_be_gone(console: Opens) -> N
         await sees(page, "No session yet", ".list")
         # Back, forward, and the address by hand.
         await page.go_back()
-        await sees(page, "This session is not there", ".talk")
+        await sees(page, "There is no session", ".talk")
         assert page.url == url
         await page.go_forward()
         await sees(page, "No session yet", ".list")
