@@ -16,7 +16,7 @@ export class Composer {
     this.session = session;
     this.done = done;
     this.text = h("textarea", { rows: 2, "aria-label": "Message", placeholder: "Say what is next" });
-    this.forget = keepDraft(this.text, `session-${session}`);
+    this.forgetDraft = keepDraft(this.text, `session-${session}`);
     this.mode = h("select", { "aria-label": "When it is read" }, MODES.map(([value, label, title]) => h("option", { value, title }, label)));
     this.button = h("button", { class: "primary", onclick: () => this.send() }, "Send");
     this.stop = h("button", { onclick: () => this.interrupt(), title: "Stop the run (i)" }, "Interrupt");
@@ -58,7 +58,7 @@ export class Composer {
     if (!sent) return;
     this.key = unique();
     this.text.value = "";
-    this.forget();
+    this.forgetDraft();
     this.attached.clear();
     this.done(true);
   }

@@ -24,7 +24,7 @@ export class ListView {
     this.state = h("select", { "aria-label": "State", onchange: () => this.refresh() },
       [["", "Any state"], ["confirming", "Waits for you"], ["executing", "Running tools"], ["streaming", "Answering"], ["done", "Done"]].map(([value, label]) => h("option", { value }, label)));
     this.prompt = h("textarea", { rows: 2, placeholder: "What should the agent do?", "aria-label": "Prompt of a new session" });
-    this.forget = keepDraft(this.prompt, "begin");
+    this.forgetDraft = keepDraft(this.prompt, "begin");
     this.agent = h("select", { "aria-label": "Agent", hidden: agents.length < 2 }, agents.map((each) => h("option", null, each.name)));
     this.start = h("button", { class: "primary", onclick: () => this.begin() }, "Start");
     this.prompt.addEventListener("keydown", (event) => {
@@ -83,7 +83,7 @@ export class ListView {
     const work = async () => postOnce("api/sessions", { agent: this.agent.value, prompt, files: await this.attached.files() }, this.key);
     const made = await attempt(work, this.start);
     if (!made) return;
-    this.forget();
+    this.forgetDraft();
     location.hash = `#/s/${encodeURIComponent(made.id)}`;
   }
 
