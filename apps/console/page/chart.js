@@ -95,9 +95,12 @@ export class Chart {
   // All of it at once, in a dialog. It stays the same drawing, and is lit as the session goes on.
   enlarge() {
     if (!this.svg || this.svg.closest("dialog")) return;
+    // The page behind stays as it is.
+    this.box.style.minHeight = `${this.box.offsetHeight}px`;
     const dialog = openDialog("Statechart", "large-chart", h("div", { class: "chart-large", tabindex: 0, "aria-label": "Statechart" }, this.svg));
     dialog.addEventListener("close", () => {
       this.box.replaceChildren(this.svg);
+      this.box.style.minHeight = "";
       this.reveal();
     });
   }
