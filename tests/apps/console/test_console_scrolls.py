@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180, func_only=True)]
 
 LONG = "\n\n".join(f"Paragraph {n} of a long answer." for n in range(80))
 # Without its policy of content: a condition that is waited for is evaluated in the page.
-PAGE = {"viewport": {"width": 1280, "height": 700}, "bypass_csp": True}
+PAGE: dict[str, Any] = {"viewport": {"width": 1280, "height": 700}, "bypass_csp": True}
 AT_END = "box => box.scrollTop + box.clientHeight >= box.scrollHeight - 40"
 
 
