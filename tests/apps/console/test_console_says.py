@@ -97,6 +97,7 @@ async def test_the_whole_statechart_opens_in_a_window_of_1440_by_900(console: Op
         assert box["width"] >= 966
         await page.set_viewport_size({"width": 390, "height": 800})
         assert (await chart.bounding_box())["width"] >= 966
+        await page.set_viewport_size({"width": 1440, "height": 900})
         await page.keyboard.press("Escape")
         await page.locator(".chart .tw-chart").wait_for()
 
