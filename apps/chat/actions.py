@@ -92,7 +92,7 @@ class LineActions:
             asked = bool(questions.open) or questions.closed > typed.started
             return await self._apply(parse_line(typed.text, asked=asked), typed)
         except CallerError as error:
-            self._face.aside.say(str(error), "red")
+            self._face.aside.say(str(error), "error")
         return Then.NEXT_LINE
 
     async def _apply(self, word: ParsedLine, typed: Typed) -> Then:
@@ -156,7 +156,7 @@ class LineActions:
         whole, files = self._attached(text)
         await session.send(whole, files=files)
         if session.unfinished and not session.running:
-            self._face.aside.line(f"{text!r} waits for its turn", "cyan dim")
+            self._face.aside.line(f"{text!r} waits for its turn", "dim")
 
     def _attached(self, text: str) -> tuple[str, tuple[Binary, ...]]:
         """*text* with the files that it names."""
@@ -165,10 +165,10 @@ class LineActions:
             return text, ()
         found = attach(text, Path(self._workspace.agent.cwd))
         for name in found.missing:
-            self._face.aside.line(f"no file {name!r}: @{name} is sent as text", "yellow")
+            self._face.aside.line(f"no file {name!r}: @{name} is sent as text", "warning")
         for file in found.files:
             self._face.aside.line(
-                f"attached {file.name} ({file.media_type}, {len(file.data):,} bytes)", "cyan dim"
+                f"attached {file.name} ({file.media_type}, {len(file.data):,} bytes)", "dim"
             )
         return found.text, found.files
 
@@ -184,7 +184,7 @@ class LineActions:
         await session.control(change)
         if not session.running:
             self._face.chosen(change)
-            self._face.aside.line(f"from the next run on: {change_text(change)}", "cyan")
+            self._face.aside.line(f"from the next run on: {change_text(change)}", "setting")
 
     async def _go_to(self, name: str) -> Then:
         self._check_idle("/sessions")
@@ -218,7 +218,7 @@ class LineActions:
             try:
                 await session.approve(question.request, effective_decision(question, reply.decision), by=by)
             except AnswerRefused as error:
-                self._face.aside.say(str(error), "red")
+                self._face.aside.say(str(error), "error")
                 self._face.show(question)
 
     async def _edit(self, edit: EditLine, started: float) -> None:
@@ -260,7 +260,7 @@ class LineActions:
         except ConfigError as error:
             if self._prompt is None:
                 raise
-            self._face.aside.say(str(error), "red")
+            self._face.aside.say(str(error), "error")
             # The text is not lost: it is on the line, or in the editor with the next `e`.
             self._face.questions.keep_draft(question, arguments)
             if editor_command():

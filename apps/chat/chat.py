@@ -97,7 +97,7 @@ class ChatCommand:
             except CallerError as error:
                 if self._reading is not None:  # the session was open, so its error ends the chat
                     raise
-                self.face.aside.say(str(error), "red")
+                self.face.aside.say(str(error), "error")
                 self._next = before
         return code
 
@@ -248,7 +248,7 @@ class ChatCommand:
                 try:
                     await self._run(workspace, takeover=ours and self.options.takeover)
                 except SessionBusy:
-                    self.face.aside.line(OTHER_WORKER, "yellow")
+                    self.face.aside.line(OTHER_WORKER, "warning")
                     await self._look(workspace)
                 if self.signals.ended_by is not None:
                     return  # SIGTERM drained the run
@@ -302,7 +302,7 @@ class ChatCommand:
         before = workspace.session.unfinished
         await workspace.session.load()
         if workspace.session.unfinished and not before:
-            self.face.aside.line(OTHER_WORKER, "yellow")
+            self.face.aside.line(OTHER_WORKER, "warning")
 
     # The end
 
@@ -312,9 +312,9 @@ class ChatCommand:
         if session.waiting:
             show_resting(session, self.options, aside)
         elif session.unfinished:
-            aside.line("the run is not over", "yellow")
+            aside.line("the run is not over", "warning")
         if session.queue:
-            aside.line(f"{number(len(session.queue), 'prompt')} waiting", "yellow")
+            aside.line(f"{number(len(session.queue), 'prompt')} waiting", "warning")
         if self.face.typed or session.unfinished:
             aside.line(f"go on with: {self.options.again('chat', session.id)}", "dim")
         if session.unfinished:
@@ -323,14 +323,14 @@ class ChatCommand:
 
     def _say(self, text: str) -> None:
         with suppress(OSError):  # a closed terminal takes no message
-            self.face.aside.line(text, "yellow")
+            self.face.aside.line(text, "warning")
 
     def _cut_off(self, workspace: Workspace) -> None:
         """Say which signal ended the chat."""
         if self.signals.ended_by is None:
             return
         with suppress(OSError):  # a closed terminal takes no message
-            self.face.aside.line(MEANINGS[self.signals.ended_by], "yellow")
+            self.face.aside.line(MEANINGS[self.signals.ended_by], "warning")
             self.face.aside.line(f"go on with: {self.options.again('chat', workspace.session.id)}")
 
 

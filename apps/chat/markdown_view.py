@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 from markdown_it import MarkdownIt
-from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String
+from pygments.token import string_to_tokentype
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
@@ -13,24 +13,10 @@ from rich.style import Style
 from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.text import Text
 
-# Colours of the terminal's own palette, which its owner can read; no background.
-_CODE_THEME = ANSISyntaxTheme(
-    {
-        Comment: Style(italic=True, dim=True),
-        Keyword: Style(color="magenta"),
-        Operator.Word: Style(color="magenta"),
-        Name.Function: Style(color="blue"),
-        Name.Class: Style(color="blue"),
-        Name.Decorator: Style(color="cyan"),
-        Name.Builtin: Style(color="cyan"),
-        Name.Tag: Style(color="blue"),
-        Name.Attribute: Style(color="cyan"),
-        String: Style(color="green"),
-        Number: Style(color="cyan"),
-        Generic.Inserted: Style(color="green"),
-        Generic.Deleted: Style(color="red"),
-        Generic.Heading: Style(bold=True),
-    }
+from ..terminal.styles import CODE_STYLES
+
+_CODE_THEME: Final = ANSISyntaxTheme(
+    {string_to_tokentype(kind): Style.parse(style) for kind, style in CODE_STYLES.items()}
 )
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
@@ -81,4 +67,4 @@ class ChatMarkdown(Markdown):
 
 def thought(text: str) -> Text:
     """A block of a model's thinking."""
-    return Text(text, style="dim italic")
+    return Text(text, style="thought")

@@ -53,6 +53,7 @@ from rich.console import Console
 from rich.style import Style as RichStyle
 from rich.text import Text
 
+from ..terminal.styles import PROMPT_STYLES, THEME
 from .commands import PROMPT, SHOW
 from .piped_lines import Typed
 
@@ -74,22 +75,6 @@ ESCAPE_SECONDS = 0.1
 
 CALL_NUMBER: Final = re.compile(r"\d+(?:-\d+)*")
 """The number of a call, as it stands behind its tool."""
-
-STYLE: Final = Style.from_dict(
-    {
-        "hint": "fg:ansibrightblack",
-        "prompt": "fg:ansicyan",
-        "completion-menu": "noinherit",
-        "completion-menu.completion": "noinherit",
-        "completion-menu.completion.current": "noinherit reverse",
-        "completion-menu.meta.completion": "noinherit fg:ansibrightblack",
-        "completion-menu.meta.completion.current": "noinherit reverse",
-        "scrollbar.background": "noinherit",
-        "scrollbar.button": "noinherit reverse",
-        "bottom": "fg:ansibrightblack",
-    }
-)
-"""The terminal's own colours, so that the rows can be read on a dark and on a light background."""
 
 
 class Surroundings(Protocol):
@@ -147,7 +132,7 @@ class ChatPrompt:
         self._lent = False
         self._flushes = keys is None
         self._console = Console(
-            width=1_000, color_system="standard", force_terminal=True, legacy_windows=False
+            width=1_000, color_system="standard", force_terminal=True, legacy_windows=False, theme=THEME
         )
         self._buffer = Buffer(
             completer=completer, history=history, multiline=True, on_text_changed=self._changed
@@ -155,7 +140,7 @@ class ChatPrompt:
         self._app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=merge_key_bindings([load_key_bindings(), self._keys()]),
-            style=STYLE,
+            style=Style.from_dict(PROMPT_STYLES),
             include_default_pygments_style=False,
             erase_when_done=True,
             terminal_size_polling_interval=None,

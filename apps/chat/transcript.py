@@ -152,7 +152,7 @@ class ChatTranscript:
         shown = calls[-rows:]
         room = rows - len(shown)
         if room and (tail := self._blocks.tail(room * width)).strip():
-            style = "dim italic" if self._thinks else ""
+            style = "thought" if self._thinks else ""
             shown = [*[Text(row, style=style) for row in _rows(tail, width)[-room:]], *shown]
         return shown
 

@@ -115,7 +115,7 @@ class ChatFace:
         if not machine.done:
             session, now = workspace.session, workspace.agent.clock.now()
             for line in recovery_lines(machine, workspace.agent.config, now, session.unbegun, session.tries):
-                self.aside.line(line, "yellow")
+                self.aside.line(line, "warning")
         elif self._json is None:
             self._last_words(workspace)
 
@@ -200,7 +200,7 @@ class ChatFace:
         """Show *question*, all of it if it is to be *whole*, and its keys."""
         self.out.lines(*card(question, self._cwd, self.out.width, whole=whole, more=VIEWS))
         if not self.typed:
-            self.out.line(f"{INDENT}{self._keys().plain.rstrip()}", "yellow")
+            self.out.line(f"{INDENT}{self._keys().plain.rstrip()}", "warning")
         self.out.line()
 
     def _closed(self, notice: ApprovalResolved | ApprovalWithdrawn, request: str) -> None:
@@ -213,7 +213,7 @@ class ChatFace:
             notice.decision, Deny
         ):  # a denial shows in the call's result
             answer = decision_text(notice.decision)
-            self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {answer}", "green")
+            self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {answer}", "success")
 
     def _ended(self) -> None:
         if self._json is not None or self._workspace is None:
@@ -289,7 +289,7 @@ class ChatFace:
     def status(self) -> Text | None:
         """The row above the input, or None."""
         if self.editing is not None:
-            return Text(f"the arguments of #{self.editing.name}; Enter takes them", style="yellow")
+            return Text(f"the arguments of #{self.editing.name}; Enter takes them", style="warning")
         if self.questions.open:
             return self._keys()
         if not self._busy:
@@ -311,7 +311,7 @@ class ChatFace:
             money(self._session.spent),
             *([f"{number(waiting, 'prompt')} waiting"] if waiting else []),
         ]
-        return Text(one_line(f" {self.out.middle} ".join(parts), width), style="bright_black")
+        return Text(one_line(f" {self.out.middle} ".join(parts), width), style="dim")
 
     def chosen(self, change: Change) -> None:
         """Show *change* in the last row, though it holds from the next run on."""
@@ -348,9 +348,9 @@ class ChatFace:
     def _keys(self) -> Text:
         """The keys for the open questions, with their names if there are several."""
         names = [question.name for question in self.questions.open]
-        text = Text(f"about {', '.join(names)} or {ALL}: " if len(names) > 1 else "", style="yellow")
+        text = Text(f"about {', '.join(names)} or {ALL}: " if len(names) > 1 else "")
         for key, says in ANSWER_KEYS:
-            text.append(key, "bold").append(f" {says}   ")
+            text.append(key, "key").append(f" {says}   ")
         return text
 
     @contextmanager

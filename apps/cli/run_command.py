@@ -141,7 +141,7 @@ class RunCommand:
             return
         session, now = workspace.session, workspace.agent.clock.now()
         for line in recovery_lines(machine, workspace.agent.config, now, session.unbegun, session.tries):
-            self.aside.line(line, "yellow")
+            self.aside.line(line, "warning")
         if self.face is not None:
             for call in batch_calls(machine):
                 self.face.remember(call.id, call.name, call.arguments)
@@ -206,7 +206,7 @@ class RunCommand:
 
     def _say(self, text: str) -> None:
         with suppress(OSError):  # a closed terminal takes no message
-            self.aside.line(text, "yellow")
+            self.aside.line(text, "warning")
 
     def _left(self, workspace: Workspace) -> None:
         """Say why the run was left, if a signal ended it."""
@@ -214,7 +214,7 @@ class RunCommand:
             return
         with suppress(OSError):  # a closed terminal takes no message
             self.out.still()
-            self.aside.line(MEANINGS[self.signals.ended_by], "yellow")
+            self.aside.line(MEANINGS[self.signals.ended_by], "warning")
             more = "" if workspace.session.unfinished else ' "PROMPT"'
             self.aside.line(f"go on with: {self._again(workspace)}{more}")
 

@@ -68,7 +68,7 @@ def show(step: Plain, screen: Screen, shown: Shown) -> None:
         Text.assemble(
             (f"{step['number']:>4}  {when}  ", "dim"),
             (f"{label:<{STATE}}  ", "bold" if moved else "dim"),
-            (clean(name), "cyan"),
+            (clean(name), "step"),
             _beside(name, said, room - max(0, len(label) - STATE)),
         )
     )

@@ -24,8 +24,11 @@ from .diff_view import PreviewLine, numbered
 from .sanitize import clean, exact, one_line
 from .screen import INDENT
 
-PREVIEW_STYLES = {"+": "green", "-": "red", "$": "bold", LEADS_TO: "dim"}
+PREVIEW_STYLES = {"-": "removed", "$": "bold", LEADS_TO: "dim"}
 """The style of a preview line, by its sign."""
+
+PREVIEW_SIGNS = {"+": "sign.added", "-": "sign.removed"}
+"""The style of the sign itself, where it is another one."""
 
 WRAPPED = ">"
 """Stands before a row that goes on with the line above it."""
@@ -111,14 +114,14 @@ def card(  # each says how much is shown
     tool = one_line(question.tool, 64)
     name = clean(f"  #{question.name}")
     about = _heading(question, width - len(tool) - len(name) - 4)
-    head = Text.assemble(("? ", "bold yellow"), (tool, "bold"), f" {about}".rstrip(), (name, "dim"))
+    head = Text.assemble(("? ", "question"), (tool, "bold"), f" {about}".rstrip(), (name, "dim"))
     lines = [
         row
         for part in preview(question.tool, question.arguments, cwd, headed=bool(about))
         for row in part_rows(part, width, more, whole=whole)
     ]
     if question.again:
-        lines.append(Text(f"{INDENT}{one_line(RUN_AGAIN.detail, width - len(INDENT))}", style="yellow"))
+        lines.append(Text(f"{INDENT}{one_line(RUN_AGAIN.detail, width - len(INDENT))}", style="warning"))
     return [head, *lines, *_notes(question, width, always_why=always_why)]
 
 
@@ -150,7 +153,8 @@ def part_rows(part: PreviewPart, width: int, more: str, *, whole: bool) -> Itera
             before = " " * len(gutter) if shown else gutter
             mark = WRAPPED if shown else line.sign
             style = PREVIEW_STYLES.get(line.sign, "")
-            yield Text.assemble(INDENT, (before, "dim"), (f"{mark:1} {row}", style))
+            sign = (f"{mark:1}", PREVIEW_SIGNS.get(line.sign, style))
+            yield Text.assemble(INDENT, (before, "dim"), sign, (f" {row}", style))
             shown += len(row)
             count += 1
 

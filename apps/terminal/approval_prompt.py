@@ -118,16 +118,16 @@ class TerminalApprover:
                     self._echo("all of it", "dim")
                     whole = True
                 case "y":
-                    self._echo(f"{self._screen.yes} yes", "green")
+                    self._echo(f"{self._screen.yes} yes", "success")
                     return Approve(arguments=question.arguments) if question.edited else Approve()
                 case "a":
-                    self._echo(f"{self._screen.yes} always {question.tool}", "green")
+                    self._echo(f"{self._screen.yes} always {question.tool}", "success")
                     return ApproveAlways()
                 case "n":
-                    self._echo(f"{self._screen.no} no", "red")
+                    self._echo(f"{self._screen.no} no", "error")
                     return Deny(message=await self._line("why? (Enter: no reason)"))
                 case "s":
-                    self._echo(f"{self._screen.no} no, and stop", "red")
+                    self._echo(f"{self._screen.no} no, and stop", "error")
                     return Deny(message=await self._line("why? (Enter: no reason)"), interrupt=True)
                 case _:
                     self._echo("edit", "dim")
@@ -144,8 +144,8 @@ class TerminalApprover:
         """Show the *keys* with the meaning of each."""
         self._screen.run_on(INDENT)
         for key, says in keys:
-            self._screen.run_on(key, "bold yellow")
-            self._screen.run_on(f" {says}   ", "yellow")
+            self._screen.run_on(key, "key")
+            self._screen.run_on(f" {says}   ")
 
     def _echo(self, what: str, style: str) -> None:
         """Echo the pressed key, since the terminal does not."""
@@ -164,14 +164,14 @@ class TerminalApprover:
             try:
                 text = await self._changed(text)
             except (OSError, ValueError) as error:
-                self._screen.line(f"{INDENT}not edited: {error}", "red")
+                self._screen.line(f"{INDENT}not edited: {error}", "error")
                 return question
             if not text.strip() or pretty(text) == pretty(question.arguments):
                 return question
             wrong = argument_problem(question.tool, text, scene.config)
             if not wrong:
                 return attrs.evolve(question, arguments=text.strip(), edited=True)
-            self._screen.line(f"{INDENT}{wrong}", "red")
+            self._screen.line(f"{INDENT}{wrong}", "error")
             again = [("e", "edit again"), ("n", "leave it as it was")]
             if await self._keyboard.key("en", partial(self._offer, again)) == "n":
                 self._echo("as it was", "dim")

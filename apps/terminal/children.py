@@ -50,7 +50,7 @@ class ChildrenView:
                 yield f"{self._screen.dot} {one_line(tool, 64)} {about}".rstrip(), "dim"
             case CallSettled(outcome=outcome, content=content) if outcome is not Outcome.OK:
                 came = one_line(content, room - len(INDENT) - 2)
-                yield f"{INDENT}{self._screen.elbow} {came}", "red"
+                yield f"{INDENT}{self._screen.elbow} {came}", "error"
             case RetryScheduled() | RequestDelayed():
                 yield from wait_lines(notice, self._screen, room)
             case _:

@@ -23,7 +23,7 @@ def wait_lines(notice: Countdown, screen: Screen, room: int) -> Iterator[StyledL
     """The reason and the length of a wait, on a line of *room* columns; no line if it is over or short."""
     left = notice.due - time.time()
     if isinstance(notice, RetryScheduled):
-        cause, style, least = f"{notice.failure}: {notice.message}", "yellow", 0.0
+        cause, style, least = f"{notice.failure}: {notice.message}", "warning", 0.0
     else:
         cause, style, least = notice.reason, "dim", MIN_SHOWN_DELAY
     if left > least:

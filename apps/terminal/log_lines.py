@@ -43,7 +43,7 @@ class _ScreenHandler(logging.Handler):
 
     def _show(self, text: str) -> None:
         with suppress(OSError):  # a closed terminal takes no message
-            self._write(text, "yellow")
+            self._write(text, "warning")
 
 
 @contextmanager

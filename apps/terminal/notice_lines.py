@@ -42,18 +42,18 @@ def notice_lines(notice: Notice) -> Iterator[StyledLine]:
     """The lines that every person sees of *notice*."""
     match notice:
         case Warned(text=text):
-            yield text, "yellow"
+            yield text, "warning"
         case RunLeft(run=run, why=why, detail=detail):
             what = f"the run was left here ({why})" if run else "no run could begin here"
-            yield f"{what}{': ' * bool(detail)}{detail}", "yellow"
+            yield f"{what}{': ' * bool(detail)}{detail}", "warning"
         case SettingChanged(change=change):
-            yield f"from now on: {change_text(change)}", "cyan"
+            yield f"from now on: {change_text(change)}", "setting"
         case SettingRefused(change=change, reason=reason):
-            yield f"not changed: {change_text(change)}: {reason}", "yellow"
+            yield f"not changed: {change_text(change)}: {reason}", "warning"
         case InputBlocked(reason=reason):
-            yield f"a hook blocked the input: {reason or 'it gave no reason'}", "yellow"
+            yield f"a hook blocked the input: {reason or 'it gave no reason'}", "warning"
         case HookEnded(said=answers):
-            yield from ((f"hook {one.name} failed: {one.fault}", "yellow") for one in answers if one.fault)
+            yield from ((f"hook {one.name} failed: {one.fault}", "warning") for one in answers if one.fault)
         case _:
             yield from _upkeep(notice)
 
@@ -62,10 +62,10 @@ def _upkeep(notice: Notice) -> Iterator[StyledLine]:
     """The lines for notices that keep a long run going."""
     match notice:
         case FallbackUsed(model=model, instead_of=other):
-            yield f"{notice.failure}: {notice.message}", "yellow"
-            yield f"from now on {model} answers in place of {other}, until the run is over", "yellow"
+            yield f"{notice.failure}: {notice.message}", "warning"
+            yield f"from now on {model} answers in place of {other}, until the run is over", "warning"
         case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
-            yield f"repetition: the model is warned: {text}", "yellow"  # the end of the run shows a stop
+            yield f"repetition: the model is warned: {text}", "warning"  # the end of the run shows a stop
         case ResultsCleared(count=count, tokens=tokens):
             old = f"{number(count, 'old tool result')} (about {number(tokens, 'token')})"
             yield f"cleared {old}", "dim"
@@ -74,7 +74,7 @@ def _upkeep(notice: Notice) -> Iterator[StyledLine]:
         case Compacted(before=before, after=after):
             yield f"summarised: {before:,} tokens are now {after:,}", "dim"
         case CompactionFailed(reason=reason):
-            yield f"the conversation was not summarised: {reason}", "yellow"
+            yield f"the conversation was not summarised: {reason}", "warning"
         case _:
             pass
 

@@ -17,15 +17,15 @@ from .screen import INDENT, Screen
 def ending_line(result: Result) -> tuple[str, str]:
     """A line and its style for a run that did not end by itself."""
     if result.reason is DoneReason.ERROR:
-        return f"error: {result.detail}", "red"
+        return f"error: {result.detail}", "error"
     detail = f": {result.detail}" if result.detail else ""
-    return f"{MEANINGS[exit_for(result.reason)]}{detail}", "yellow"
+    return f"{MEANINGS[exit_for(result.reason)]}{detail}", "warning"
 
 
 def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
     """Show on *screen* the open questions of the run of *session*, and the command that answers them."""
     waiting = session.waiting
-    screen.line(f"the run rests on {number(len(waiting), 'question')}:", "yellow")
+    screen.line(f"the run rests on {number(len(waiting), 'question')}:", "warning")
     for question in waiting:
         name = f"{INDENT}#{short(question.call)}  {question.tool} "
         about = essence(question.tool, question.arguments, screen.width - len(name))
@@ -34,5 +34,5 @@ def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
         if about.endswith(CUT):
             screen.line(f"{INDENT * 2}all of it: {options.reach('questions', session.id)}", "dim")
         if question.again:
-            screen.line(f"{INDENT * 2}{RUN_AGAIN.detail}", "yellow")
+            screen.line(f"{INDENT * 2}{RUN_AGAIN.detail}", "warning")
     screen.line(f"answer with: {options.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")

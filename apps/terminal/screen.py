@@ -19,9 +19,9 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
-from rich.theme import Theme
 
 from .sanitize import clean
+from .styles import THEME
 from .wrap import Wrap
 
 SIGNS, PLAIN_SIGNS = ("●", "⎿", "·", "✓", "✗"), ("*", "|", "-", "+", "x")
@@ -29,22 +29,6 @@ SIGNS, PLAIN_SIGNS = ("●", "⎿", "·", "✓", "✗"), ("*", "|", "-", "+", "x
 
 INDENT = "  "
 """Stands before a line that belongs to the line above."""
-
-THEME = Theme(
-    {
-        "markdown.code": "cyan",
-        "markdown.h1": "bold",
-        "markdown.h2": "bold",
-        "markdown.h3": "bold",
-        "markdown.h4": "bold",
-        "markdown.h5": "bold",
-        "markdown.h6": "bold",
-        "markdown.block_quote": "italic",
-        "markdown.link": "underline",
-        "markdown.link_url": "cyan",
-    }
-)
-"""Styles of Markdown that can be read on a dark and on a light background."""
 
 TAB = 8
 """Columns between two tab stops."""

@@ -54,7 +54,7 @@ from .wrap import Wrap
 PROMPT_LINES = 6
 """Lines shown of a prompt; its author knows it."""
 
-TEXT_STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
+TEXT_STYLES: dict[type[Notice], str] = {ReasoningDelta: "thought"}
 """The style of running text other than the answer."""
 
 READ_WHEN = {
@@ -202,7 +202,7 @@ class Terminal:
             case AnswerDropped():
                 screen.still()
                 self.silence()
-                screen.line("the answer broke off; its text does not count", "yellow")
+                screen.line("the answer broke off; its text does not count", "warning")
             case _:
                 assert_never(notice)
 
@@ -243,7 +243,7 @@ class Terminal:
         number_ = f"  #{clean(short(call))}"
         about = essence(known.tool, known.arguments, self.screen.width - len(name) - len(number_) - 4)
         return Text.assemble(
-            (f"{self.screen.dot} ", "green"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
+            (f"{self.screen.dot} ", "sign"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
         )
 
     def _ended(self, notice: CallSettled) -> None:
@@ -259,7 +259,7 @@ class Terminal:
         seconds = f"  {duration(notice.seconds)}" if notice.seconds else ""
         room = self.screen.width - len(seconds) - 4
         came = outcome_summary(notice.tool, notice.outcome, notice.content, room)
-        style = "dim" if notice.outcome is Outcome.OK else "red"
+        style = "dim" if notice.outcome is Outcome.OK else "error"
         elbow = f"{INDENT}{self.screen.elbow} "
         self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")))
         change = self._changes.pop(notice.call, [])
@@ -280,7 +280,7 @@ class Terminal:
         elif notice.by != self._by:
             call = short(self._questions.get(notice.request, notice.request))
             by = notice.by or "another approver"
-            self.screen.line(f"#{call} was answered by {by}: {decision_text(notice.decision)}", "cyan")
+            self.screen.line(f"#{call} was answered by {by}: {decision_text(notice.decision)}", "setting")
 
     # Inputs
 
@@ -292,13 +292,13 @@ class Terminal:
                 self.prompted(message.text)
         elif (mail := self._mail(notice.id)) is not None:
             how = "waits for its turn" if mail.lane is MailKind.PROMPT else READ_WHEN[mail.how]
-            self.screen.line(one_line(f"{mail.text!r} {how}", self.screen.width), "cyan dim")
+            self.screen.line(one_line(f"{mail.text!r} {how}", self.screen.width), "dim")
 
     def prompted(self, text: str) -> None:
         """Show the prompt of a person."""
         lines, more = first_lines(text.strip(), PROMPT_LINES)
         rest = [f"... {number(more, 'more line')}"] if more else []
-        self.screen.line("\n".join([f"> {lines[0] if lines else ''}", *lines[1:], *rest]), "cyan")
+        self.screen.line("\n".join([f"> {lines[0] if lines else ''}", *lines[1:], *rest]), "prompted")
         self.screen.line()
 
     # Children and other notices
@@ -329,7 +329,7 @@ class Terminal:
             if before is not None and (before.tools, before.count) == (notice.tools, notice.count):
                 return  # the model is warned before each answer; once is enough for a person
         if isinstance(notice, InterruptRequested):
-            self._remark("stopping; Ctrl-C again leaves at once", "yellow")
+            self._remark("stopping; Ctrl-C again leaves at once", "warning")
         for text, style in [*notice_lines(notice), *(verbose_lines(notice) if self._verbose else ())]:
             self._remark(text, style)
         if isinstance(notice, CompactionStarted):

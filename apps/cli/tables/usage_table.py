@@ -27,7 +27,7 @@ def listing(report: Costs, screen: Screen) -> None:
     """Print *report* in columns, with a line for each model without a price."""
     show(USAGE_HEADINGS, list(_rows(report, 0)), screen, USAGE_NUMBERS)
     for model in report.unpriced:
-        screen.say(f"no price was known for {model}: its cost is not included", "yellow")
+        screen.say(f"no price was known for {model}: its cost is not included", "warning")
 
 
 def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
