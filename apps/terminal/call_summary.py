@@ -45,6 +45,9 @@ _PLURALS = {"entry": "entries", "match": "matches"}
 SEARCHING = frozenset({"ls", "glob", "grep"})
 """Tools that look into the working directory where no path is given."""
 
+OUTCOME_WORDS = {Outcome.TIMED_OUT: "timed out", Outcome.UNKNOWN: "may have run"}
+"""The words of outcomes whose value is not a word for a person."""
+
 CHANGE = (("-", "old"), ("+", "new"))
 """The signs of the two texts of a change."""
 
@@ -53,6 +56,9 @@ LONGEST_PATH = 4_096
 
 LEADS_TO, FURTHER = "=", SAME
 """The sign of the place that a path leads to, and that of a text that goes on after a line end."""
+
+_BEGINNING = 80
+"""Characters of a result in which the word of its outcome may stand."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -89,10 +95,10 @@ def number(count: int, what: str) -> str:
 def outcome_summary(tool: str, outcome: Outcome, content: str, width: int) -> str:
     """The outcome of a call on a line of at most *width* columns."""
     lines = [line for line in content.splitlines() if line.strip()]
+    if outcome is not Outcome.OK:
+        return failed_summary(outcome, content, width)
     if not lines:
         return "no output"
-    if outcome is not Outcome.OK:
-        return one_line(content, width)
     if tool in RESULT_UNITS:
         notes = [line for line in lines if line.startswith("[")]
         count = number(len(lines) - len(notes), RESULT_UNITS[tool])
@@ -101,6 +107,15 @@ def outcome_summary(tool: str, outcome: Outcome, content: str, width: int) -> st
         return _of_command(lines, width)
     more = f" (+{number(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
     return one_line(lines[0], width - len(more)) + more
+
+
+def failed_summary(outcome: Outcome, content: str, width: int) -> str:
+    """The *content* of a call that did not succeed, behind a word for its *outcome* unless it has that."""
+    word = OUTCOME_WORDS.get(outcome, outcome.value)
+    beginning = content[:_BEGINNING].lower()
+    # The reason of a denial is a person's own text, in which the word may stand for anything.
+    says = beginning.startswith(word) if outcome is Outcome.DENIED else word in beginning
+    return one_line(content if says else f"{word}: {content}" if content.strip() else word, width)
 
 
 def _of_command(lines: list[str], width: int) -> str:

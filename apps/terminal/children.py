@@ -18,7 +18,7 @@ from ...effects.notices import (
 from ..cli.ending_codes import exit_for
 from ..cli.exit_codes import Exit
 from ..cli.option_types import short
-from .call_summary import essence
+from .call_summary import essence, failed_summary
 from .countdown import wait_lines
 from .notice_lines import StyledLine, notice_lines
 from .sanitize import clean, one_line
@@ -49,7 +49,7 @@ class ChildrenView:
                 about = essence(tool, arguments, room - len(tool) - 4)
                 yield f"{self._screen.dot} {one_line(tool, 64)} {about}".rstrip(), "dim"
             case CallSettled(outcome=outcome, content=content) if outcome is not Outcome.OK:
-                came = one_line(content, room - len(INDENT) - 2)
+                came = failed_summary(outcome, content, room - len(INDENT) - 2)
                 yield f"{INDENT}{self._screen.elbow} {came}", "error"
             case RetryScheduled() | RequestDelayed():
                 yield from wait_lines(notice, self._screen, room)
