@@ -8,14 +8,16 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never, final
 
-from ...effects.errors import AnswerRefused, CallerError, ConfigError, UnknownCall
+from ...effects.errors import AnswerRefused, CallerError, ConfigError
+from ...effects.events import Deny
 from ...effects.messages import Binary
 from ...effects.records import Change, SetModel
 from ...engine.core.machine import calls_in
 from ..cli.build_settings import switch_problem
-from ..cli.option_types import resolve_name, short
+from ..cli.option_types import ALL
 from ..cli.workspace import Workspace
 from ..terminal.approval_card import Question, error_position, on_one_line, pretty
+from ..terminal.call_summary import number
 from ..terminal.editor import edit_text, editor_command
 from ..terminal.notice_lines import change_text
 from .attachments import attach
@@ -205,16 +207,19 @@ class LineActions:
         """The open call that *name* means."""
         machine = self._workspace.session.machine
         there = () if machine is None else calls_in(machine.state)
-        found = resolve_name(name, there)
-        if found is None:
-            raise UnknownCall(name, tuple([short(call) for call in there]))
-        return found
+        return self._face.names.find(name, there)
 
     # Questions
 
     async def _reply(self, reply: AnswerLine, started: float) -> None:
         session, by = self._workspace.session, self._face.by
-        for question in self._face.questions.named(reply.name, started):
+        questions = self._face.questions.named(reply.name, started)
+        behind = self._face.waiting_behind([question.call for question in questions])
+        if behind and reply.name == ALL and not isinstance(reply.decision, Deny):  # a no skips them
+            # The person has not seen these calls, so "all" must not cover them.
+            note = f"{number(behind, 'more call')} of the same answer: each is shown and asked about in turn"
+            self._face.aside.line(note, "setting")
+        for question in questions:
             try:
                 await session.approve(question.request, effective_decision(question, reply.decision), by=by)
             except AnswerRefused as error:

@@ -47,7 +47,7 @@ v [CALL]        show all of the call
 /think N        thinking tokens; off for the provider's default
 /queue          the waiting prompts
 /show [CALL]    all of a result: the last one, or that of a call
-/why CALL       explain why a call ran, or did not
+/why [CALL]     why a call ran, or did not: the last one, or that of a number
 /cost           what the session cost, by model and child
 /sessions [ID]  the sessions of this directory; go to another one, by its id or number
 /clear          a new session on an empty screen; the old one is kept
@@ -134,7 +134,7 @@ class CancelLine:
 @final
 @attrs.frozen
 class ExplainLine:
-    """Explain the call *name*."""
+    """Explain the call *name*, or the last one if that is empty."""
 
     name: str
 
@@ -281,13 +281,13 @@ def _think(text: str) -> ChangeLine:
 _WITH_TEXT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
     "/cancel": CancelLine,
     "/think": _think,
-    "/why": ExplainLine,
 }
 _WITH_OR_WITHOUT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
     "/mode": _mode,
     "/model": ModelLine,
     "/sessions": SessionsLine,
     SHOW: ShowLine,
+    "/why": ExplainLine,
 }
 _ALONE: Final[Mapping[str, Callable[[], ParsedLine]]] = {
     "/clear": ClearLine,

@@ -13,12 +13,11 @@ from ...effects.config import window_of
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode
 from ...engine.core.machine import calls_in
-from ...engine.inspect.archive import costs
+from ...engine.inspect.archive import costs, explain
 from ...engine.inspect.listing import Listed, listed
 from ...engine.journal.summary import SessionKind
 from ..cli.build_settings import switch_problem
-from ..cli.call_report import find_call, report_lines
-from ..cli.option_types import short
+from ..cli.call_report import report_lines
 from ..cli.run_options import is_stand_in
 from ..cli.tables.session_table import age, state_of
 from ..cli.tables.usage_table import listing
@@ -89,7 +88,7 @@ class Lookups:
                 listing(report, self._face.aside)
                 self._face.aside.line()
             case ShowLine(name=name):
-                await self._show(name.removeprefix("#"))
+                await self._show(name)
             case _:
                 self._print(asked, await self._answer(word))
 
@@ -97,7 +96,11 @@ class Lookups:
         session = self._workspace.session
         match word:
             case ExplainLine(name=name):
-                return "\n".join(report_lines(await find_call(self._workspace.store, session.id, name)))
+                call = self._face.names.find(name) if name else self._face.names.last
+                if call is None:
+                    msg = "no call yet"
+                    raise ConfigError(msg)
+                return "\n".join(report_lines(await explain(self._workspace.store, session.id, call)))
             case QueueLine():
                 width = self._face.aside.width - len("99  ")
                 prompts = [one_line(prompt.text, width) for prompt in session.queue]
@@ -140,13 +143,14 @@ class Lookups:
 
     def _result(self, name: str) -> tuple[str, str]:
         """The call *name* and its result; the last ones if it is empty."""
-        if (settled := self._face.result(name)) is not None:
+        call = self._face.names.find(name) if name else ""
+        if (settled := self._face.result(call)) is not None:
             return settled.call, settled.content
         for message in reversed(self._workspace.session.history):
             for result in reversed(message.results):
-                if not name or name in {result.call, short(result.call)}:
+                if call in {"", result.call}:
                     return result.call, result.content
-        msg = f"no call {name!r} has a result; see the numbers behind the calls" if name else "no result yet"
+        msg = f"call {name} has no result yet" if name else "no result yet"
         raise ConfigError(msg)
 
     # What may be chosen
@@ -168,13 +172,13 @@ class Lookups:
         """The latest calls, by their numbers."""
         calls = [call for message in self._workspace.session.history for call in message.calls]
         for call in reversed(calls[-MOST_CALLS:]):
-            yield short(call.id), f"{call.name} {on_one_line(call.arguments)}"
+            yield self._face.names.name(call.id), f"{call.name} {on_one_line(call.arguments)}"
 
     def open_calls(self) -> Iterable[tuple[str, str]]:
         """The calls that have no result yet, by their numbers."""
         machine = self._workspace.session.machine
         for call in () if machine is None else calls_in(machine.state):
-            yield short(call), ""
+            yield self._face.names.name(call), ""
 
     async def sessions(self) -> Iterable[tuple[str, str]]:
         """The latest sessions of this directory."""

@@ -11,16 +11,18 @@ from ...effects.config import Config
 from ...effects.errors import ConfigError, UnknownRequest
 from ...effects.events import Approve, ApproveAlways, Decision
 from ...effects.notices import ApprovalRequested
-from ..cli.option_types import ALL, resolve_question
+from ..cli.option_types import ALL
 from ..terminal.approval_card import Question, argument_problem, on_one_line
+from .call_names import CallNames
 
 
 @final
 class Questions:
-    """The open questions in the order they came; *clock* returns seconds."""
+    """The open questions in the order they came; *clock* returns seconds, *names* has the names of calls."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], names: CallNames) -> None:
         self._clock = clock
+        self._names = names
         self._open: dict[str, Question] = {}
         self._drafts: dict[str, str] = {}
         self.closed = float("-inf")
@@ -35,7 +37,7 @@ class Questions:
         """
         Add a question of the child *agent*, or of this session if that is empty. It waits *within* seconds.
         """
-        question = Question.of(notice, within, self._clock(), agent)
+        question = Question.of(notice, within, self._clock(), agent, self._names.name(notice.call))
         self._open[question.request] = question
         return question
 
@@ -86,10 +88,12 @@ class Questions:
         if not name:
             msg = f"{len(names)} questions are open; name one: {' or '.join(names)}, or {ALL}"
             raise ConfigError(msg)
-        found = resolve_question(name, {one.request: one.call for one in self.open})
-        if found is None:
+        wanted = name.removeprefix("#")
+        meant = [one for one in self.open if wanted in {one.name, one.call, one.request}]
+        # An answer to the wrong call cannot be undone.
+        if len(meant) != 1:
             raise UnknownRequest(name, names)
-        return (self._open[found],)
+        return (meant[0],)
 
     def edit(self, question: Question, arguments: str, config: Config) -> Question:
         """

@@ -30,7 +30,6 @@ from ...effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from ..cli.option_types import short
 from ..terminal.approval_card import part_rows
 from ..terminal.call_summary import change_preview, duration
 from ..terminal.sanitize import clean, one_line
@@ -169,12 +168,9 @@ class ChatTranscript:
 
     # Results
 
-    def result(self, name: str) -> CallSettled | None:
-        """The result of the call called *name*, or the last one if that is empty; None if it is not kept."""
-        for call, settled in reversed(self._results.items()):
-            if not name or name in {call, short(call)}:
-                return settled
-        return None
+    def result(self, call: str) -> CallSettled | None:
+        """The result of *call*, or the last one if that is empty; None if it is not kept."""
+        return self._results.get(call or next(reversed(self._results), ""))
 
 
 def _most_output(screen: Screen) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, final
@@ -18,6 +18,7 @@ from ...effects.events import Deny
 from ...effects.messages import Role
 from ...effects.notices import (
     AgentNoticed,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
@@ -25,18 +26,21 @@ from ...effects.notices import (
     Notice,
     RunEnded,
     RunStarted,
+    ToolStarted,
 )
 from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel
+from ...engine.core.machine import calls_at
 from ...engine.session.session import Session
+from ...states.batch.batch import Queued
 from ...states.context import Mail
 from ..cli.ending_codes import exit_for
 from ..cli.exit_codes import Exit
 from ..cli.json_lines import JsonLines
-from ..cli.option_types import ALL, short
+from ..cli.option_types import ALL
 from ..cli.run_options import Output, RunOptions
 from ..cli.workspace import Workspace, answerer
-from ..terminal.approval_card import VIEWS, Question, card
+from ..terminal.approval_card import VIEWS, Question, card, question_line
 from ..terminal.call_summary import number
 from ..terminal.notice_lines import decision_text
 from ..terminal.outcome import ending_line
@@ -46,11 +50,15 @@ from ..terminal.sanitize import one_line
 from ..terminal.screen import INDENT, SIGNS, Screen
 from ..terminal.spend_format import money
 from ..terminal.terminal import Terminal
+from .call_names import CallNames
 from .questions import Questions
 
 if TYPE_CHECKING:
     from .prompt import ChatPrompt
     from .transcript import ChatTranscript
+
+MOST_ASKED_ROWS = 4
+"""The most open questions that are named above the keys."""
 
 FRAME_SECONDS = 0.1
 """Seconds between two updates of the status line."""
@@ -73,11 +81,15 @@ class ChatFace:
         both = sys.stdout.isatty() and sys.stderr.isatty()
         self.aside = self.out if both else Screen(sys.stderr)
         self.typed = options.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
-        self.questions = Questions(lambda: asyncio.get_running_loop().time())
+        self.names = CallNames(counts=self.typed)
+        """The names of the calls on screen."""
+        self.questions = Questions(lambda: asyncio.get_running_loop().time(), self.names)
         self.editing: Question | None = None
         """The question whose arguments are on the line."""
         self._cwd = options.cwd
-        self._face = Terminal(self.out, verbose=options.verbose, by=self.by, mail=self._mail)
+        self._face = Terminal(
+            self.out, verbose=options.verbose, by=self.by, mail=self._mail, name=self.names.name
+        )
         self._transcript: ChatTranscript | None = None
         self._next_model = ""
         self._next_mode: PermissionMode | None = None
@@ -97,6 +109,7 @@ class ChatFace:
         """Show the model, the session and its last messages."""
         self._workspace = workspace
         self.questions.clear()
+        self.names.clear()
         self.editing = None
         self._next_model, self._next_mode = "", None
         if self.typed:
@@ -108,6 +121,7 @@ class ChatFace:
             self._face.begin(workspace.model, workspace.session.id, workspace.about)
         if machine is None:
             return
+        self.names.add(workspace.session.history)
         for call in batch_calls(machine):
             self._face.remember(call.id, call.name, call.arguments)
         for question in open_questions(workspace.session):
@@ -163,6 +177,8 @@ class ChatFace:
             self._held.append(partial(self.notice, notice))
             return
         if self._json is not None:
+            if isinstance(notice, ToolStarted | ApprovalRequested | CallSettled | AgentStarted):
+                self.names.name(notice.call)
             self._json.notice(notice)
         else:
             (self._transcript or self._face).notice(notice)
@@ -238,13 +254,13 @@ class ChatFace:
         """Rows of the screen."""
         return self.out.height
 
-    def result(self, name: str) -> CallSettled | None:
-        """The result of the call called *name* in this chat, or the last one; None if it is not kept."""
-        return None if self._transcript is None else self._transcript.result(name)
+    def result(self, call: str) -> CallSettled | None:
+        """The result of *call* in this chat, or the last one if that is empty; None if it is not kept."""
+        return None if self._transcript is None else self._transcript.result(call)
 
     def show_result(self, call: str, text: str) -> None:
         """Show the whole *text* of the result of *call*, which is clean."""
-        self.aside.line(f"{self.out.elbow} #{short(call)}", "dim")
+        self.aside.line(f"{self.out.elbow} #{self.names.name(call)}", "dim")
         self.aside.line(text)
         self.aside.line()
 
@@ -291,7 +307,7 @@ class ChatFace:
         if self.editing is not None:
             return Text(f"the arguments of #{self.editing.name}; Enter takes them", style="warning")
         if self.questions.open:
-            return self._keys()
+            return Text("\n").join([*self._asked_rows(), self._keys()])
         if not self._busy:
             return None
         says = self.out.waits_for
@@ -344,6 +360,32 @@ class ChatFace:
         known = {spec.name: spec.window for spec in (self._config.model, *self._config.models)}
         window = known.get(self.model_name) or window_of(self.model_name)
         return f"{size / window:.0%}"
+
+    def _asked_rows(self) -> list[Text]:
+        """A row for each open question, since its card may have scrolled away."""
+        asked = self.questions.open
+        rows: list[Text] = []
+        for question in asked[:MOST_ASKED_ROWS]:
+            behind = f"  #{question.name}" if len(asked) > 1 else self._place(question.call)
+            about = question_line(question, self.out.width - len("? ") - len(behind) - 1)
+            rows.append(Text.assemble(("? ", "question"), (about, "bold"), behind))
+        if more := len(asked) - len(rows):
+            rows.append(Text(f"... {number(more, 'more question')}", style="dim"))
+        return rows
+
+    def _place(self, call: str) -> str:
+        """Which one *call* is of the calls of its answer, such as ``1 of 4``; empty for the only one."""
+        machine = self._session.machine
+        calls = () if machine is None else tuple([each.id for each in batch_calls(machine)])
+        return f"  {calls.index(call) + 1} of {len(calls)}" if call in calls and len(calls) > 1 else ""
+
+    def waiting_behind(self, calls: Collection[str]) -> int:
+        """How many calls of the same answer as *calls* wait until those have ended."""
+        machine = self._session.machine
+        batch = () if machine is None else calls_at(machine.state)
+        if not any(each.call.id in calls for each in batch):
+            return 0
+        return sum(isinstance(each.phase, Queued) for each in batch)
 
     def _keys(self) -> Text:
         """The keys for the open questions, with their names if there are several."""

@@ -19,7 +19,7 @@ from ...states.batch.permission import edit_fault
 from ...states.rules.permission import RUN_AGAIN
 from ...states.rules.schema import arguments_of
 from ..cli.option_types import short
-from .call_summary import LEADS_TO, PREVIEWED, PreviewPart, number, preview
+from .call_summary import LEADS_TO, PREVIEWED, PreviewPart, essence, number, preview
 from .diff_view import PreviewLine, numbered
 from .sanitize import clean, exact, one_line
 from .screen import INDENT
@@ -47,7 +47,8 @@ class Question:
     An open question on screen: its *request*, and the *call* of *tool* that it is about.
 
     *arguments* are those a yes would cover, which the person may have *edited*. *why* is the reason for the
-    question and *agent* the child that asks. It waits *within* seconds and is shown *since* that time.
+    question and *agent* the child that asks. It waits *within* seconds and is shown *since* that time. The
+    call is called *called* on screen, if that is not the number in its id.
     """
 
     request: str
@@ -59,6 +60,7 @@ class Question:
     within: float | None = None
     edited: bool = False
     since: float = 0.0
+    called: str = ""
 
     @classmethod
     def of(
@@ -67,11 +69,12 @@ class Question:
         within: float | None = None,
         since: float = 0.0,
         agent: str = "",
+        called: str = "",
     ) -> Question:
         """
         The question *asked*, by the child *agent* unless that is empty.
 
-        It waits *within* seconds, and is shown *since* that time.
+        It waits *within* seconds, and is shown *since* that time. Its call is called *called* on screen.
         """
         return cls(
             request=asked.id if isinstance(asked, AskApproval) else asked.request,
@@ -82,17 +85,33 @@ class Question:
             agent=agent,
             within=within,
             since=since,
+            called=called,
         )
 
     @property
     def name(self) -> str:
         """Its name on screen."""
-        return short(self.call)
+        return self.called or short(self.call)
 
     @property
     def again(self) -> bool:
         """Whether the call may have run before, so that a yes runs it again."""
         return runs_again(self.why)
+
+
+def question_line(question: Question, width: int) -> str:
+    """
+    The tool of *question* and what it is about, on a line of at most *width* columns.
+
+    The text of a file that would be written is long, so its lines are only counted.
+    """
+    tool = one_line(question.tool, 64)
+    content = (arguments_of(question.arguments) or {}).get("content")
+    written = question.tool == "write" and isinstance(content, str)
+    size = f" ({number(len(str(content).splitlines()), 'line')})" if written else ""
+    room = max(MIN_COLUMNS, width - cell_len(tool) - len(size) - 1)
+    about = essence(question.tool, question.arguments, room)
+    return f"{tool} {about}".rstrip() + size
 
 
 def card(  # each says how much is shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import final
 
 from ...effects.messages import Outcome
@@ -17,7 +17,6 @@ from ...effects.notices import (
 )
 from ..cli.ending_codes import exit_for
 from ..cli.exit_codes import Exit
-from ..cli.option_types import short
 from .call_summary import essence, failed_summary
 from .countdown import wait_lines
 from .notice_lines import StyledLine, notice_lines
@@ -28,9 +27,14 @@ from .spend_format import brief
 
 @final
 class ChildrenView:
-    """Shows the notices of children on *screen*, and remembers how each ended, by its call."""
+    """
+    Shows the notices of children on *screen*, and remembers how each ended, by its call.
 
-    def __init__(self, screen: Screen) -> None:
+    *name* returns the name of a call on screen.
+    """
+
+    def __init__(self, screen: Screen, name: Callable[[str], str]) -> None:
+        self._name = name
         self._screen = screen
         self._ended: dict[str, RunEnded] = {}
 
@@ -38,7 +42,7 @@ class ChildrenView:
         """The lines for a child's notice; if *named*, they begin with the number of its call."""
         if isinstance(noticed.notice, RunEnded):
             self._ended[noticed.call] = noticed.notice
-        whose = f"#{clean(short(noticed.call))} " if named else ""
+        whose = f"#{clean(self._name(noticed.call))} " if named else ""
         room = self._screen.width - len(INDENT) - len(whose)
         for text, style in self._lines(noticed.notice, room):
             yield f"{INDENT}{whose}{text}", style

@@ -80,7 +80,7 @@ class Terminal:
     Shows notices on *screen*. `hold` keeps them back while a question is on screen.
 
     *verbose* shows verdicts and hooks too. *by* is the approver here, whose answers are not shown again.
-    *mail* returns a waiting input by its id.
+    *mail* returns a waiting input by its id, *name* the name of a call on screen by its id.
     """
 
     def __init__(
@@ -90,17 +90,19 @@ class Terminal:
         verbose: bool = False,
         by: str = "",
         mail: Callable[[str], Mail | None] | None = None,
+        name: Callable[[str], str] = short,
     ) -> None:
         self.screen = screen
         self._verbose = verbose
         self._by = by
         self._mail = mail or (lambda _: None)
+        self._name = name
         self._calls: dict[str, _ShownCall] = {}
         self._questions: dict[str, str] = {}
         self._changes: dict[str, list[Text]] = {}
         self._at_work: dict[str, str] = {}
         self._latest = ""
-        self._children = ChildrenView(screen)
+        self._children = ChildrenView(screen, name)
         self._loop: LoopDetected | None = None
         self._speaking: type[Notice] | None = None
         self._held: list[Notice] | None = None
@@ -240,7 +242,7 @@ class Terminal:
         """*call* as a line: its tool, its arguments, and its number."""
         known = self._calls[call]
         name = one_line(known.tool, 64)
-        number_ = f"  #{clean(short(call))}"
+        number_ = f"  #{clean(self._name(call))}"
         about = essence(known.tool, known.arguments, self.screen.width - len(name) - len(number_) - 4)
         return Text.assemble(
             (f"{self.screen.dot} ", "sign"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
@@ -278,9 +280,10 @@ class Terminal:
             self.remember(notice.call, notice.tool, notice.arguments)
             self._questions[notice.request] = notice.call
         elif notice.by != self._by:
-            call = short(self._questions.get(notice.request, notice.request))
+            call = self._questions.get(notice.request)
+            named = short(notice.request) if call is None else self._name(call)
             by = notice.by or "another approver"
-            self.screen.line(f"#{call} was answered by {by}: {decision_text(notice.decision)}", "setting")
+            self.screen.line(f"#{named} was answered by {by}: {decision_text(notice.decision)}", "setting")
 
     # Inputs
 

@@ -25,6 +25,7 @@ from support.patience import PATIENCE
 from turnwheel import Approve
 from turnwheel.apps.chat.actions import LineActions, Then
 from turnwheel.apps.chat.attachments import attach, pasted_text
+from turnwheel.apps.chat.call_names import CallNames
 from turnwheel.apps.chat.completion import ChatCompleter
 from turnwheel.apps.chat.history import MOST_LINES, ChatHistory
 from turnwheel.apps.chat.lookups import Lookups
@@ -444,6 +445,28 @@ async def test_edited_arguments_that_are_refused_are_asked_about_again(
     assert [question.arguments for question in face.questions.open] == ['{"command": "rm x"}']
 
 
+# The names of calls
+
+
+def test_calls_are_numbered_through_all_runs() -> None:
+    names = CallNames(counts=True)
+    assert [names.name(call) for call in ("aa-2", "aa-5", "bb-2", "aa-5")] == ["1", "2", "3", "2"]
+    assert [names.find(name) for name in ("1", "#3", "aa-5")] == ["aa-2", "bb-2", "aa-5"]
+    assert names.last == "bb-2"
+    with pytest.raises(ConfigError, match="no call '7'; there are: #1, #2, #3"):
+        names.find("7")
+    with pytest.raises(ConfigError, match="no call '1' under way; there are: #3"):
+        names.find("1", ["bb-2"])
+
+
+def test_programs_name_calls_by_the_numbers_in_their_ids() -> None:
+    names = CallNames(counts=False)
+    assert [names.name(call) for call in ("aa-2", "bb-2")] == ["2", "2"]
+    assert names.find("2") == "bb-2"
+    with pytest.raises(ConfigError, match="no call '2' under way; there are: #2, #2"):
+        names.find("2", ["aa-2", "bb-2"])
+
+
 # What is shown
 
 
@@ -536,10 +559,10 @@ def test_a_running_call_is_one_line_when_it_has_ended(tty: Tty, tmp_path: Path, 
     )
     assert made.live(60, 9) == []
     assert shown(tty, paper) == ["● bash make  #7", "  ⎿ done  2.0 s"]
-    assert [settled.content for name in ("", "7", "r-7") if (settled := made.result(name))] == [
+    assert [settled.content for call in ("", "r-7") if (settled := made.result(call))] == [
         "done\n[exit code 0]"
-    ] * 3
-    assert made.result("8") is None
+    ] * 2
+    assert made.result("r-8") is None
 
 
 def edited(text: str, **arguments: object) -> list[tuple[int | None, str, str]]:

@@ -202,7 +202,9 @@ class Desk:
         assert plain(rest) not in self.open.text
 
     def do_resize(self, rest: str, _: Sequence[str]) -> None:
-        self.open.resize(50, int(rest))
+        """Change the size of the terminal: its columns, and its rows unless they are 50."""
+        columns, *rows = map(int, rest.split())
+        self.open.resize(*rows or [50], columns)
 
     def do_kill(self, rest: str, _: Sequence[str]) -> None:
         for name in rest.split():
