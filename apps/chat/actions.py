@@ -183,10 +183,20 @@ class LineActions:
         ):
             msg = f"cannot switch to {change.model!r}: {problem}"
             raise ConfigError(msg)
+        if isinstance(change, SetModel):
+            self._check_configured(change.model)
         await session.control(change)
         if not session.running:
             self._face.chosen(change)
             self._face.aside.line(f"from the next run on: {change_text(change)}", "setting")
+
+    def _check_configured(self, model: str) -> None:
+        """Raise `ConfigError` unless *model* is one of those that are listed."""
+        models = [name for name, _ in self._lookups.models()]
+        if model not in models:
+            how = f"start with it: turnwheel chat --model {model}, or --also-model {model}"
+            msg = f"no model {model!r} in this chat; there are: {', '.join(models)}; {how}"
+            raise ConfigError(msg)
 
     async def _go_to(self, name: str) -> Then:
         self._check_idle("/sessions")
