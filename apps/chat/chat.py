@@ -12,7 +12,14 @@ import asyncio
 import sys
 import termios
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    aclosing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
@@ -30,6 +37,7 @@ from ..cli.workspace import Workspace, apply_choices, open_workspace
 from ..stand_in.server import CLI_PACE
 from ..terminal.approval_prompt import say_yes
 from ..terminal.call_summary import number
+from ..terminal.keyboard import without_echo
 from ..terminal.log_lines import log_lines
 from ..terminal.outcome import show_resting
 from ..terminal.signals import Signals
@@ -79,8 +87,12 @@ class ChatCommand:
 
     async def do(self) -> Exit:
         """Chat to the end; returns the exit code."""
-        with log_lines(self.face.note):
+        with log_lines(self.face.note), self._silent_keys():
             return await self.signals.guard(self._do)
+
+    def _silent_keys(self) -> AbstractContextManager[None]:
+        """A context in which keys are not echoed in the middle of what is shown; the prompt shows them."""
+        return without_echo(sys.stdin.fileno()) if self.face.typed else nullcontext()
 
     async def _do(self) -> Exit:
         async with AsyncExitStack() as stack:

@@ -53,6 +53,7 @@ from rich.console import Console
 from rich.style import Style as RichStyle
 from rich.text import Text
 
+from ..terminal.keyboard import typed_ahead
 from ..terminal.styles import PROMPT_STYLES, THEME
 from .commands import PROMPT, SHOW
 from .piped_lines import Typed
@@ -130,7 +131,7 @@ class ChatPrompt:
         self._recalled = 0
         self._empty = True
         self._lent = False
-        self._flushes = keys is None
+        self._takes_early = keys is None
         self._console = Console(
             width=1_000, color_system="standard", force_terminal=True, legacy_windows=False, theme=THEME
         )
@@ -166,15 +167,22 @@ class ChatPrompt:
 
     async def _run(self) -> None:
         """Draw and read keys until the end; only then does `read` end."""
-        if self._flushes:
-            # Keys from before the prompt was there: in the line mode of a terminal, Enter came as Ctrl-J.
-            with suppress(termios.error):
-                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        if self._takes_early:
+            self._take_early(sys.stdin.fileno())
         try:
             with self._continued():
                 await self._app.run_async(set_exception_handler=False, handle_sigint=False)
         finally:
             self._lines.put_nowait(None)
+
+    def _take_early(self, terminal: int) -> None:
+        """Put keys from before the prompt was there on the line, where the person sees them."""
+        with suppress(termios.error, OSError):
+            with self._app.input.raw_mode():
+                text = typed_ahead(terminal)
+            self._buffer.insert_text(text)
+            # No question was on screen then, so this text can answer none without a look at it.
+            self._started = float("-inf")
 
     @contextmanager
     def _continued(self) -> Generator[None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import select
 import termios
 import tty
 from collections.abc import Callable, Collection, Generator
@@ -12,6 +14,61 @@ from typing import final
 
 _KEY_READ_BYTES = 4_096
 """Bytes of one read: more than a key or the longest line of a terminal in line mode."""
+
+
+_MAX_TYPED_AHEAD = 100_000
+"""Bytes, at most, of what is typed before there is a prompt."""
+
+_LOCAL_MODES = 3
+"""The index of the local modes in the attributes of a terminal."""
+
+_KEY_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?")
+"""What a terminal sends for a key such as an arrow."""
+
+
+@contextlib.contextmanager
+def without_echo(descriptor: int) -> Generator[None]:
+    """
+    Within the context, the terminal at *descriptor* does not echo keys, and keeps them for `typed_ahead`.
+
+    A row with keys that were echoed before is erased.
+    """
+    before = termios.tcgetattr(descriptor)
+    mode = termios.tcgetattr(descriptor)
+    mode[_LOCAL_MODES] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(descriptor, termios.TCSANOW, mode)
+    try:
+        if _has_keys(descriptor):
+            with contextlib.suppress(OSError):  # open for reading only
+                os.write(descriptor, b"\r\x1b[K")
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # the terminal is closed
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def typed_ahead(descriptor: int) -> str:
+    """The text typed at *descriptor* so far, edited as its keys say; the terminal is not in line mode."""
+    data = b""
+    while _has_keys(descriptor) and len(data) < _MAX_TYPED_AHEAD:
+        read = os.read(descriptor, _KEY_READ_BYTES)
+        if not read:
+            break
+        data += read
+    text = ""
+    for char in _KEY_SEQUENCE.sub("", data.decode(errors="replace").replace("\r", "\n")):
+        if char in "\b\x7f":
+            text = text[:-1]
+        elif char == "\x15":
+            text = ""
+        elif char.isprintable() or char == "\n":
+            text += char
+    return text.strip("\n")
+
+
+def _has_keys(descriptor: int) -> bool:
+    ready, _, _ = select.select([descriptor], [], [], 0)
+    return bool(ready)
 
 
 @final
