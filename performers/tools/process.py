@@ -76,10 +76,10 @@ async def run(  # noqa: PLR0913  # what a program is given, and its bounds; most
     gets a process group of its own, and what is left of that group is ended when the command has ended, when
     time is up, and when we are cancelled. From `REPORTS_AFTER` on *report* is called with the lines that it
     writes, of many at once with the last `MAX_REPORT` bytes. Raises `OSError` where the process cannot be
-    started.
+    started. The argument of a `CancelledError` is the `ProcessEnd` with the output until then.
     """
     reporter = None if report is None else _Reporter(report)
-    listener = _Listener(keep, reporter)
+    listener, cancelled = _Listener(keep, reporter), False
     starting = asyncio.get_running_loop().subprocess_exec(
         lambda: listener,
         *command,
@@ -102,11 +102,17 @@ async def run(  # noqa: PLR0913  # what a program is given, and its bounds; most
         # The exit is awaited and not the end of the output: a child in the background may hold that open.
         await asyncio.wait({listener.exited}, timeout=seconds)
         code = transport.get_returncode() if listener.exited.done() else None
+    except asyncio.CancelledError:
+        code, cancelled = None, True
     finally:
         if reporter is not None:
             reporter.end()
         await listener.end()
-    return ProcessEnd(listener.output.text(), code, listener.errors.text())
+    end = ProcessEnd(listener.output.text(), code, listener.errors.text())
+    if cancelled:
+        # Not of a class of its own: `asyncio.timeout` takes only a `CancelledError` itself for its own.
+        raise asyncio.CancelledError(end)
+    return end
 
 
 @final

@@ -18,6 +18,7 @@ import msgspec
 
 from ...effects import Binary, Outcome, clean
 from .plain import NoJSON, json_text
+from .process import ProcessEnd
 
 # Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most.
 MAX_FILE_BYTES = 750_000
@@ -65,9 +66,14 @@ class UnusableResult(TypeError):
 
 
 def end_of_error(error: BaseException) -> ToolEnd:
-    """The end of a tool that raised *error*: an exception, a cancellation, or what should end a process."""
+    """
+    The end of a tool that raised *error*: an exception, a cancellation, or what should end a process.
+
+    The content of a cancelled tool is the output of the program that it ran, if it ran one.
+    """
     if isinstance(error, asyncio.CancelledError):
-        return ToolEnd(Outcome.CANCELLED)
+        ended = next((part for part in error.args if isinstance(part, ProcessEnd)), None)
+        return ToolEnd(Outcome.CANCELLED, "" if ended is None else ended.output + ended.errors)
     if isinstance(error, UnusableResult):
         return ToolEnd(Outcome.ERROR, str(error))
     if isinstance(error, Exception):

@@ -187,7 +187,7 @@ class ToolRunner:
             if not reasons:  # we did not stop it
                 odd()
                 return ToolEnd(Outcome.CRASHED, "Tool execution crashed: it cancelled itself")
-            return ToolEnd(why, said)
+            return ToolEnd(why, f"{said}; until then it said:\n{end.content}" if end.content else said)
         if why is Outcome.TIMED_OUT:
             return ToolEnd(why, f"{said}; it ended shortly after:\n{end.content}", end.files)
         # The order to stop may have come too late. The tool has had its effect then, and a model that reads

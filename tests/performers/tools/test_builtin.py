@@ -832,8 +832,9 @@ async def test_a_command_takes_its_children_along(
     if how == "cancelled":
         assert [alive(pid) for pid in pids] == [True, True]
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError) as cancelled:
             await task
+        assert cancelled.value.args == (ProcessEnd("started\n", None),)
     elif how == "over":
         assert await task == "started\n[exit code 0]"
     else:

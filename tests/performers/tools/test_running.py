@@ -27,6 +27,7 @@ from turnwheel.effects.requests import RunTool
 from turnwheel.performers import worker_pool
 from turnwheel.performers.base import PassThroughNotice, PerformContext
 from turnwheel.performers.tools.decorator import Tool, ToolContext, tool
+from turnwheel.performers.tools.process import ProcessEnd
 from turnwheel.performers.tools.returned import ErrorResult
 from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.performers.worker_pool import MAX_THREADS
@@ -541,6 +542,35 @@ async def test_a_cancelled_tool_gives_its_real_end(
         raise AssertionError
 
     assert await cancelled(ToolRunner([work]), "work", scene, started) == (outcome, content, 0)
+
+
+async def test_the_output_of_a_cancelled_program_is_kept(scene: PerformContext, tmp_path: Path) -> None:
+    @tool
+    async def work(context: ToolContext[object]) -> str:
+        command = "echo half done; echo > begun; exec sleep 1000"
+        return (await context.run(("sh", "-c", command))).output
+
+    task = asyncio.create_task(ToolRunner([work], cwd=tmp_path)(request("work"), scene))
+    async with asyncio.timeout(PATIENCE):
+        while not (tmp_path / "begun").exists():  # noqa: ASYNC110  # another process writes it
+            await asyncio.sleep(0.01)
+    task.cancel()
+    answer = await asyncio.wait_for(task, PATIENCE)
+    assert answer.outcome is Outcome.CANCELLED
+    assert answer.content == "Cancelled; until then it said:\nhalf done\n"
+
+
+async def test_the_output_of_a_program_whose_tool_timed_out_is_kept(scene: PerformContext) -> None:
+    @tool
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise asyncio.CancelledError(ProcessEnd("half done\n", None)) from None
+
+    answer = await asyncio.wait_for(ToolRunner([work])(request("work", timeout=0.05), scene), PATIENCE)
+    assert answer.outcome is Outcome.TIMED_OUT
+    assert answer.content == "Tool timed out after 0.05 s; until then it said:\nhalf done\n"
 
 
 async def test_the_end_of_a_cancelled_sync_tool_is_waited_for(
