@@ -24,7 +24,7 @@ from ..cli.tables.usage_table import listing
 from ..cli.workspace import Workspace
 from ..stand_in.script import MODELS
 from ..terminal.approval_card import on_one_line
-from ..terminal.sanitize import clean, exact, one_line, whole_name
+from ..terminal.sanitize import clean, exact, one_line, whole_name, without_colors
 from .commands import (
     HELP,
     PROMPT,
@@ -134,7 +134,7 @@ class Lookups:
     async def _show(self, name: str) -> None:
         """Show all of a result: in a pager if it has more lines than the screen."""
         call, text = self._result(name)
-        text = exact(text)
+        text = exact(without_colors(text))
         lines = text.count("\n") + 1
         if self._face.typed and lines > self._face.height and (pager := shutil.which("less")):
             await self._face.page(text, pager)

@@ -32,7 +32,7 @@ from ...effects.notices import (
 )
 from ..terminal.approval_card import part_rows
 from ..terminal.call_summary import change_preview, duration
-from ..terminal.sanitize import clean, one_line
+from ..terminal.sanitize import clean, one_line, without_colors
 from ..terminal.screen import INDENT, Screen
 from ..terminal.terminal import Terminal
 from .markdown_blocks import MarkdownBlocks
@@ -93,7 +93,7 @@ class ChatTranscript:
                 self._face.forget_change(call)
                 self._other(notice)
             case ToolOutput(call=call, text=text) if call in self._running:
-                self._running[call].output = f"{self._running[call].output}\n{text}"[
+                self._running[call].output = f"{self._running[call].output}\n{without_colors(text)}"[
                     -_most_output(self._screen) :
                 ]
             case _:

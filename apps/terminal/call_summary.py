@@ -13,7 +13,7 @@ import attrs
 from ...effects.messages import Outcome
 from ...states.rules.schema import arguments_of
 from .diff_view import SAME, PreviewLine, file_change
-from .sanitize import exact, one_line
+from .sanitize import exact, one_line, without_colors
 
 MINUTE = 60
 
@@ -94,9 +94,9 @@ def number(count: int, what: str) -> str:
 
 def outcome_summary(tool: str, outcome: Outcome, content: str, width: int) -> str:
     """The outcome of a call on a line of at most *width* columns."""
-    lines = [line for line in content.splitlines() if line.strip()]
     if outcome is not Outcome.OK:
         return failed_summary(outcome, content, width)
+    lines = [line for line in without_colors(content).splitlines() if line.strip()]
     if not lines:
         return "no output"
     if tool in RESULT_UNITS:
@@ -111,6 +111,7 @@ def outcome_summary(tool: str, outcome: Outcome, content: str, width: int) -> st
 
 def failed_summary(outcome: Outcome, content: str, width: int) -> str:
     """The *content* of a call that did not succeed, behind a word for its *outcome* unless it has that."""
+    content = without_colors(content)
     word = OUTCOME_WORDS.get(outcome, outcome.value)
     beginning = content[:_BEGINNING].lower()
     # The reason of a denial is a person's own text, in which the word may stand for anything.

@@ -56,6 +56,9 @@ def _shown_as_code() -> Iterator[int]:
 _CODES = {point: _code(point) for point in _shown_as_code()}
 _NAME_CODES = _CODES | {ord(control): _code(ord(control)) for control in ALLOWED_CONTROLS}
 
+# What sets colours and erases the rest of a row, as `ls` and `grep` do. Nothing is hidden by it here.
+_COLORS = re.compile("\x1b\\[[0-9;:]*[mK]")
+
 # All that a terminal draws nothing for, the joiners and selectors of emoji among them.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
@@ -67,6 +70,11 @@ _UNSEEN = re.compile(
 def clean(text: str) -> str:
     """*text* with control characters as codes; line ends and tabs stay."""
     return text.replace("\r\n", "\n").translate(_CODES)
+
+
+def without_colors(text: str) -> str:
+    """*text* without the escape sequences that only colour it, as programs write them to a terminal."""
+    return _COLORS.sub("", text)
 
 
 def exact(text: str) -> str:

@@ -46,7 +46,7 @@ from .call_summary import (
 from .children import ChildrenView
 from .countdown import Countdown, countdown, wait_lines
 from .notice_lines import decision_text, notice_lines, verbose_lines
-from .sanitize import clean, first_lines, one_line
+from .sanitize import clean, first_lines, one_line, without_colors
 from .screen import INDENT, Screen, timer
 from .spend_format import bill
 from .wrap import Wrap
@@ -223,7 +223,7 @@ class Terminal:
                 self._begins(notice.call)
                 self._spin_for_tools()
             case ToolOutput():
-                for line in notice.text.splitlines():
+                for line in without_colors(notice.text).splitlines():
                     self.screen.line(f"{INDENT}{one_line(line, self.screen.width - 2)}", "dim")
                 self._spin_for_tools()
             case CallSettled():

@@ -548,7 +548,7 @@ def test_a_running_call_is_one_line_when_it_has_ended(tty: Tty, tmp_path: Path, 
     made = transcript(tty, tmp_path)
     made.notice(ToolStarted(call="r-7", tool="bash", arguments='{"command": "make"}'))
     for number in range(9):
-        made.notice(ToolOutput(call="r-7", text=f"line {number}\x1b[2J"))
+        made.notice(ToolOutput(call="r-7", text=f"\x1b[01;32mline {number}\x1b[0m\x1b[2J"))
     assert [row.plain for row in made.live(60, 9)] == [
         "● bash make  #7",
         *[f"    line {number}\\x1b[2J" for number in (6, 7, 8)],
