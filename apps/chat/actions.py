@@ -224,9 +224,10 @@ class LineActions:
     async def _reply(self, reply: AnswerLine, started: float) -> None:
         session, by = self._workspace.session, self._face.by
         questions = self._face.questions.named(reply.name, started)
-        behind = self._face.waiting_behind([question.call for question in questions])
-        if behind and reply.name == ALL and not isinstance(reply.decision, Deny):  # a no skips them
-            # The person has not seen these calls, so "all" must not cover them.
+        covered = [question.call for question in questions]
+        # The person has not seen the calls behind these, so "all" must not cover them. A no skips them.
+        tells = reply.name == ALL and not isinstance(reply.decision, Deny)
+        if tells and (behind := self._face.waiting_behind(covered)):
             note = f"{number(behind, 'more call')} of the same answer: each is shown and asked about in turn"
             self._face.aside.line(note, "setting")
         for question in questions:

@@ -27,6 +27,9 @@ from ..cli.option_types import thinking, where
 PROMPT = "> "
 """Stands before the line that a person types."""
 
+AS_PROMPT = "a leading space sends the line as a prompt"
+"""How to send a line that would have another meaning."""
+
 SHOW = "/show"
 """The command that Ctrl-O enters."""
 
@@ -219,8 +222,17 @@ _ANSWER = re.compile(
 )
 
 
+_YES_OR_NO = re.compile(r"(?:yes|y|no|n)\b", re.IGNORECASE)
+"""The beginning of a sentence that is meant as an answer."""
+
+
 def parse_line(line: str, *, asked: bool) -> ParsedLine:
-    """Parse *line*. Only if *asked* can it be an answer. Raises `ConfigError` for an invalid command."""
+    """
+    Parse *line*. Only if *asked* can it be an answer.
+
+    Raises `ConfigError` for an invalid command, and for what looks like an answer and is none: a prompt that
+    is sent by mistake costs money.
+    """
     if line.startswith("/"):
         return _parse_command(line)
     for sign, how in _STEER_SIGNS:
@@ -228,13 +240,26 @@ def parse_line(line: str, *, asked: bool) -> ParsedLine:
             return SteerLine(_required(line.removeprefix(sign), sign), how)
     text = line.strip()
     # A leading space makes any line a prompt, so that a person can send "y" to the model.
-    match = _ANSWER.fullmatch(text) if asked and not line[0].isspace() else None
-    return (None if match is None else _parse_answer(match)) or PromptLine(text)
+    if line[0].isspace():
+        return PromptLine(text)
+    match = _ANSWER.fullmatch(text) if asked else None
+    if match is not None and (answer := _parse_answer(match)) is not None:
+        return answer
+    if asked and (begun := _YES_OR_NO.match(text)):
+        msg = f"a question is open: did you mean {begun[0][0].lower()}? {AS_PROMPT}"
+        raise ConfigError(msg)
+    if text in {"y", "n"}:
+        msg = f"no question is open; {AS_PROMPT}"
+        raise ConfigError(msg)
+    return PromptLine(text)
 
 
 def is_answer(line: str) -> bool:
     """Whether *line* answers a question, if one is open."""
-    return isinstance(parse_line(line, asked=True), AnswerLine | EditLine | ViewLine)
+    try:
+        return isinstance(parse_line(line, asked=True), AnswerLine | EditLine | ViewLine)
+    except ConfigError:
+        return False
 
 
 def _parse_answer(match: re.Match[str]) -> ParsedLine | None:
@@ -310,5 +335,5 @@ def _parse_command(line: str) -> ParsedLine:
         msg = f"{name} takes no argument; got {rest.strip()!r}"
     else:
         there = ", ".join(sorted((*_WITH_TEXT, *_WITH_OR_WITHOUT, *_ALONE)))
-        msg = f"unknown command {name!r}; there are: {there}; a leading space sends the line as a prompt"
+        msg = f"unknown command {name!r}; there are: {there}; {AS_PROMPT}"
     raise ConfigError(msg)

@@ -14,6 +14,7 @@ from ...effects.notices import ApprovalRequested
 from ..cli.option_types import ALL
 from ..terminal.approval_card import Question, argument_problem, on_one_line
 from .call_names import CallNames
+from .commands import AS_PROMPT
 
 
 @final
@@ -80,7 +81,7 @@ class Questions:
 
     def _chosen(self, name: str) -> tuple[Question, ...]:
         if not self._open:
-            msg = "no question is open; a leading space sends the line as a prompt"
+            msg = f"no question is open; {AS_PROMPT}"
             raise ConfigError(msg)
         if name == ALL or (not name and len(self._open) == 1):
             return self.open

@@ -26,6 +26,7 @@ from turnwheel import Approve
 from turnwheel.apps.chat.actions import LineActions, Then
 from turnwheel.apps.chat.attachments import attach, pasted_text
 from turnwheel.apps.chat.call_names import CallNames
+from turnwheel.apps.chat.commands import PromptLine, parse_line
 from turnwheel.apps.chat.completion import ChatCompleter
 from turnwheel.apps.chat.history import MOST_LINES, ChatHistory
 from turnwheel.apps.chat.lookups import Lookups
@@ -396,6 +397,31 @@ async def test_rows_stand_around_the_line(tmp_path: Path, paper: type[Paper]) ->
         sheet.write(here.file.getvalue())
         assert sheet.text.splitlines() == ["live 79 12", "status", "> half <<9b>2J>", "bottom"]
         assert await here.line("\r") == "half <\x9b2J>"
+
+
+# What looks like an answer
+
+
+@pytest.mark.parametrize(
+    ("text", "key"), [("yes please", "y"), ("Yes, do it", "y"), ("y!", "y"), ("No, not that", "n")]
+)
+def test_a_sentence_that_begins_as_an_answer_is_not_sent_at_a_question(text: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"did you mean {key}\? a leading space sends the line"):
+        parse_line(text, asked=True)
+    assert parse_line(f" {text}", asked=True) == PromptLine(text)
+    assert parse_line(text, asked=False) == PromptLine(text)
+
+
+@pytest.mark.parametrize("key", ["y", "n"])
+def test_a_key_without_a_question_is_not_sent(key: str) -> None:
+    with pytest.raises(ConfigError, match="no question is open; a leading space sends the line as a prompt"):
+        parse_line(key, asked=False)
+    assert parse_line(f" {key}", asked=False) == PromptLine(key)
+
+
+@pytest.mark.parametrize("text", ["yesterday's changes", "note this", "ya"])
+def test_other_words_are_sent_at_a_question(text: str) -> None:
+    assert parse_line(text, asked=True) == PromptLine(text)
 
 
 # Edited arguments
