@@ -30,11 +30,16 @@ PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 @final
 @attrs.frozen
 class Attached:
-    """A prompt's whole *text*, the *files* beside it, and *missing* words that look like paths of no file."""
+    """
+    A prompt's whole *text*, and the *files* beside it.
+
+    *missing* are words that look like paths of no file, and *folders* those that name a folder.
+    """
 
     text: str
     files: tuple[Binary, ...] = ()
     missing: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 def attached_word(before: str) -> str | None:
@@ -54,9 +59,14 @@ def attach(text: str, cwd: Path) -> Attached:
     texts: dict[str, str] = {}
     files: dict[str, Binary] = {}
     missing: list[str] = []
+    folders: list[str] = []
     for word in dict.fromkeys(match["quoted"] or match["plain"] for match in _ATTACHED.finditer(text)):
         # A sentence may end behind a path.
         name = next((each for each in (word, word.rstrip(_SENTENCE_ENDS)) if _is_file(_path(each, cwd))), "")
+        folder = word.rstrip(_SENTENCE_ENDS)
+        if not name and _is_folder(_path(folder, cwd)):
+            folders.append(folder)
+            continue
         if not name:
             missing += [word] if "/" in word or Path(word).suffix else []
             continue
@@ -69,7 +79,9 @@ def attach(text: str, cwd: Path) -> Attached:
             raise ConfigError(msg)
         else:
             texts[name] = f'<file path="{name}">\n{data.decode(errors="replace").rstrip()}\n</file>'
-    return Attached("\n\n".join([text, *texts.values()]), tuple(files.values()), tuple(missing))
+    return Attached(
+        "\n\n".join([text, *texts.values()]), tuple(files.values()), tuple(missing), tuple(folders)
+    )
 
 
 def _path(name: str, cwd: Path) -> Path:
@@ -83,6 +95,13 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except (OSError, ValueError):  # a name that is too long, or that no file can have
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # as above
         return False
 
 

@@ -353,6 +353,7 @@ class ChatPrompt:
         keys.add("c-c", filter=editing)(lambda _: self._surroundings.ctrl_c())
         keys.add("c-d", filter=editing)(self._ctrl_d)
         keys.add("c-z")(lambda event: event.app.suspend_to_background())
+        keys.add("c-u", filter=editing & Condition(lambda: "\n" in self.text))(self._clear_lines)
         keys.add("c-o", filter=editing)(lambda _: self._unfold())
         keys.add(Keys.BracketedPaste, filter=editing)(self._paste)
         return keys
@@ -362,6 +363,11 @@ class ChatPrompt:
             self._buffer.delete()
         else:
             event.app.exit()
+
+    def _clear_lines(self, event: KeyPressEvent) -> None:
+        """Clear an input of several lines, such as a long paste, at once; Ctrl-Y brings it back."""
+        event.app.clipboard.set_text(self._buffer.text)
+        self._buffer.text = ""
 
     def _unfold(self) -> None:
         """Show a result in full: that of the call whose number is on the line, or the last one."""

@@ -149,6 +149,13 @@ def test_a_word_that_names_no_file_stays_in_the_prompt(tmp_path: Path) -> None:
     assert found.missing == ("x/y.txt", "gone.md")
 
 
+def test_a_named_folder_is_told_and_stays_in_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "src" / "sub").mkdir(parents=True)
+    found = attach("what is in @src, and in @src/sub/?", tmp_path)
+    assert (found.text, found.files, found.missing) == ("what is in @src, and in @src/sub/?", (), ())
+    assert found.folders == ("src", "src/sub/")
+
+
 def test_a_file_that_no_model_takes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\0\1")
     with pytest.raises(ConfigError, match=r"cannot attach 'a.bin': it is a binary file; attach text"):
@@ -351,6 +358,8 @@ async def test_lines_are_edited_as_in_a_shell(tmp_path: Path) -> None:
         assert await here.line("one two\x17three\r") == "one three"
         assert await here.line("one\x1b\rtwo\nthree\r") == "one\ntwo\nthree"
         assert await here.line("gone\x15\x1b[200~a\r\nb\x1b[201~!\r") == "<a\nb>!"
+        assert await here.line("gone\nand this\x15kept\r") == "kept"
+        assert await here.line("new \nlines\x15\x19\r") == "new \nlines"
         assert await here.line("gone\x01\x0b\r  \rkept\r") == "kept"
 
 
