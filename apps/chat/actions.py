@@ -169,9 +169,7 @@ class LineActions:
         for name in found.missing:
             self._face.aside.line(f"no file {name!r}: @{name} is sent as text", "warning")
         for name in found.folders:
-            self._face.aside.line(
-                f"{name!r} is a folder: @{name} is sent as text", "warning"
-            )
+            self._face.aside.line(f"{name!r} is a folder: @{name} is sent as text", "warning")
         for file in found.files:
             self._face.aside.line(
                 f"attached {file.name} ({file.media_type}, {len(file.data):,} bytes)", "dim"

@@ -157,11 +157,10 @@ class ChatTranscript:
 
     def _call_rows(self, call: str, width: int) -> Iterator[Text]:
         running = self._running[call]
-        head = self._face.named(call)
-        seconds = time.monotonic() - running.since
-        if seconds >= 1:
-            head.append(f"  {duration(int(seconds))}", "dim")
-        yield head
+        seconds = int(time.monotonic() - running.since)
+        passed = f"  {duration(seconds)}" if seconds else ""
+        # The live rows are one column narrower than the screen.
+        yield self._face.named(call, len(passed) + 1).append(passed, "dim")
         lines = [line for line in running.output.split("\n") if line.strip()]
         for line in lines[-OUTPUT_ROWS:]:
             yield Text(f"{INDENT}{INDENT}{one_line(line, width - 4)}", style="dim")

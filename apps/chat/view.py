@@ -319,12 +319,12 @@ class ChatFace:
 
     def bottom(self, width: int) -> Text:
         """The last row: model, mode, context, cost and waiting prompts, in *width* columns."""
-        waiting = len(self._session.queue)
+        waiting, spent = len(self._session.queue), self._session.spent
         parts = [
             self._next_model or self._work.model.removesuffix(" (no model, no key)"),
             f"mode {self.mode}",
             f"context {self._context()}",
-            money(self._session.spent),
+            *([money(spent)] if spent.usage.total else []),
             *([f"{number(waiting, 'prompt')} waiting"] if waiting else []),
         ]
         return Text(one_line(f" {self.out.middle} ".join(parts), width), style="dim")

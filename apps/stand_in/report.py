@@ -261,7 +261,7 @@ class Survey:
         file = File.of(self.text)
         path = str(self.text.arguments.get("path", "the file"))
         heading = f"Its first heading is: {file.heading}" if file.heading else "It has no heading."
-        about = [f"## {path}", f"`{path}` has {file.total:,} lines. {heading}"]
+        about = [f"## {path}", f"`{path}` has {_counted(file.total, 'line')}. {heading}"]
         return [*about, "Its first paragraph:", _quote(file.paragraph)] if file.paragraph else about
 
     def _failures(self) -> list[str]:
@@ -302,7 +302,7 @@ def about_file(path: str, result: ToolReturn) -> str:
         return f"I could not read {path}: {_clip(result.text)}"
     file = File.of(result)
     words = f"{file.words:,}" if file.complete else f"at least {file.words:,}"
-    facts = [f"{path} has {file.total:,} lines and {words} words."]
+    facts = [f"{path} has {_counted(file.total, 'line')} and {words} words."]
     if file.heading:
         facts.append(f"Its first heading is {file.heading!r}.")
     if file.paragraph:
@@ -391,3 +391,7 @@ def _one_line(text: str) -> str:
 
 def _clip(text: str) -> str:
     return text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE].rstrip() + "..."
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

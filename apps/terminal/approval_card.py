@@ -233,7 +233,9 @@ def _json_problem(arguments: str) -> str:
     except json.JSONDecodeError as error:
         near = one_line(arguments[error.pos : error.pos + 20], 20)
         where = f"line {error.lineno}, column {error.colno}"
-        return f"{error.msg[:1].lower()}{error.msg[1:]} at {where}{f', before {near!r}' if near else ''}"
+        # Some of these messages end in "at" themselves.
+        what = error.msg.removesuffix(" at")
+        return f"{what[:1].lower()}{what[1:]} at {where}{f', before {near!r}' if near else ''}"
     except (ValueError, RecursionError):
         return one_line(arguments, 60)
     return f"got {one_line(json.dumps(value), 60)}"

@@ -33,7 +33,8 @@ def bill(spent: Spent) -> Iterator[str]:
     """The spend of a run, fact by fact."""
     usage = spent.usage
     cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-    yield number(spent.turns, "turn")
+    if spent.turns:  # a turn that was interrupted is not counted
+        yield number(spent.turns, "turn")
     yield f"{usage.input:,} tokens in{cached}, {usage.output:,} out"
     yield money(spent)
     yield f"{spent.seconds:.1f} s active"
@@ -41,7 +42,8 @@ def bill(spent: Spent) -> Iterator[str]:
 
 def brief(spent: Spent) -> Iterator[str]:
     """The spend of a child in fewer words, since it is part of its parent's."""
-    yield number(spent.turns, "turn")
+    if spent.turns:
+        yield number(spent.turns, "turn")
     yield number(spent.usage.total, "token")
     yield money(spent)
     if spent.seconds:

@@ -238,12 +238,14 @@ class Terminal:
         self.screen.lines(self.named(call))
         self._latest = call
 
-    def named(self, call: str) -> Text:
-        """*call* as a line: its tool, its arguments, and its number."""
+    def named(self, call: str, beside: int = 0) -> Text:
+        """*call* as a line: its tool, its arguments, and its number, with *beside* columns left free."""
         known = self._calls[call]
         name = one_line(known.tool, 64)
         number_ = f"  #{clean(self._name(call))}"
-        about = essence(known.tool, known.arguments, self.screen.width - len(name) - len(number_) - 4)
+        about = essence(
+            known.tool, known.arguments, self.screen.width - len(name) - len(number_) - 4 - beside
+        )
         return Text.assemble(
             (f"{self.screen.dot} ", "sign"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
         )
@@ -301,7 +303,9 @@ class Terminal:
         """Show the prompt of a person."""
         lines, more = first_lines(text.strip(), PROMPT_LINES)
         rest = [f"... {number(more, 'more line')}"] if more else []
-        self.screen.line("\n".join([f"> {lines[0] if lines else ''}", *lines[1:], *rest]), "prompted")
+        first, *others = lines or [""]
+        rows = [f"> {first}", *[f"{INDENT}{row}" for row in (*others, *rest)]]
+        self.screen.line("\n".join(rows), "prompted")
         self.screen.line()
 
     # Children and other notices

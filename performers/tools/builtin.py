@@ -134,7 +134,7 @@ def write(context: ToolContext[object], path: str, content: str) -> str:
     place = locate(context, path)
     data = content.encode()
     store(place, data)
-    return f"wrote {len(data):,} bytes to {visible(place.shown)}"
+    return f"wrote {len(data):,} byte{'s' * (len(data) != 1)} to {visible(place.shown)}"
 
 
 # Not idempotent: where *new* contains *old*, a second run would replace it once more.

@@ -445,6 +445,8 @@ def test_broken_arguments_say_where_they_break() -> None:
     assert error_position(broken) == broken.index('"x"')
     assert argument_problem("write", "[1]", config) == "not a JSON object: got [1]"
     assert error_position("[1]") is None
+    unclosed = argument_problem("write", '{"path": "a', config)
+    assert unclosed.startswith("not a JSON object: unterminated string starting at line 1, column 10")
     assert argument_problem("write", "{}", config) == ""
 
 
@@ -598,6 +600,25 @@ def test_a_running_call_is_one_line_when_it_has_ended(tty: Tty, tmp_path: Path, 
         "done\n[exit code 0]"
     ] * 2
     assert made.result("r-8") is None
+
+
+def test_the_time_of_a_long_command_is_not_cut(
+    tty: Tty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 75.0])
+    monkeypatch.setattr("turnwheel.apps.chat.transcript.time", SimpleNamespace(monotonic=clock.__next__))
+    made = transcript(tty, tmp_path)
+    made.notice(ToolStarted(call="r-7", tool="bash", arguments=f'{{"command": "make {"x" * 90}"}}'))
+    (row,) = made.live(59, 9)
+    assert row.plain.startswith("● bash make xxx")
+    assert row.plain.endswith("...  #7  1 min 15 s")
+    assert len(row.plain) <= 59
+
+
+def test_the_echo_of_a_prompt_is_set_in(tty: Tty, paper: type[Paper]) -> None:
+    Terminal(Screen(tty)).prompted("\n".join(f"line {number}" for number in range(500)))
+    rows = [f"  line {number}" for number in range(1, 6)]
+    assert shown(tty, paper) == ["> line 0", *rows, "  ... 494 more lines"]
 
 
 def edited(text: str, **arguments: object) -> list[tuple[int | None, str, str]]:

@@ -222,13 +222,13 @@ def test_a_path_in_another_directory_is_shown_as_what_it_is(
 ) -> None:
     (home / "link").symlink_to(elsewhere[0])
     wider: Context = ToolContext(cwd=home, deps=None, directories=(home, *elsewhere))
-    assert write(wider, "link/a.txt", "x") == f"wrote 1 bytes to {elsewhere[0]}/a.txt"
-    assert write(wider, "../second/b.txt", "x") == f"wrote 1 bytes to {elsewhere[1]}/b.txt"
+    assert write(wider, "link/a.txt", "x") == f"wrote 1 byte to {elsewhere[0]}/a.txt"
+    assert write(wider, "../second/b.txt", "x") == f"wrote 1 byte to {elsewhere[1]}/b.txt"
     assert read(wider, str(elsewhere[1] / "b.txt")) == "     1\tx"
     # In a test of a tool, which makes its context by hand, a relative directory will do.
     monkeypatch.chdir(home)
     here: Context = ToolContext(cwd=Path(), deps=None)
-    assert write(here, "a.txt", "x") == "wrote 1 bytes to a.txt"
+    assert write(here, "a.txt", "x") == "wrote 1 byte to a.txt"
     with pytest.raises(ValueError, match=OUTSIDE):
         read(here, "../first/a.txt")
 
