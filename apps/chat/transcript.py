@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
 
@@ -17,6 +17,7 @@ import attrs
 from rich.cells import cell_len
 from rich.text import Text
 
+from ...effects.messages import Message, Outcome, Role, ToolCall
 from ...effects.notices import (
     AnswerDropped,
     AnswerKept,
@@ -31,7 +32,7 @@ from ...effects.notices import (
     TurnEnded,
 )
 from ..terminal.approval_card import part_rows
-from ..terminal.call_summary import change_preview, duration
+from ..terminal.call_summary import OUTCOME_WORDS, change_preview, duration, number
 from ..terminal.sanitize import clean, one_line, without_colors
 from ..terminal.screen import INDENT, Screen
 from ..terminal.terminal import Terminal
@@ -46,6 +47,9 @@ KEPT_RESULTS = 100
 
 PROSE_WIDTH = 120
 """Columns of an answer at the most: longer rows are hard to read."""
+
+RETOLD_PROMPTS, RETOLD_CALLS = 3, 5
+"""The last prompts of a conversation that are shown again, and the calls of an answer among them."""
 
 SHOW_HINT = "not shown"
 """Stands behind a cut in a change that was made."""
@@ -142,6 +146,33 @@ class ChatTranscript:
         """Show a whole text of a model, and an empty line after it."""
         self._screen.show(thought(markup) if thinks else ChatMarkdown(markup), PROSE_WIDTH)
         self._screen.line()
+
+    def retell(self, history: Sequence[Message]) -> None:
+        """Show the last prompts of *history* with what came of each, for a person who returns."""
+        prompts = [at for at, message in enumerate(history) if message.role is Role.USER]
+        retold = prompts[-RETOLD_PROMPTS:]
+        if earlier := len(prompts) - len(retold):
+            self._screen.line(f"... {number(earlier, 'earlier prompt')}", "dim")
+            self._screen.line()
+        outcomes = {result.call: result.outcome for message in history for result in message.results}
+        for message in history[retold[0] if retold else 0 :]:
+            if message.role is Role.USER:
+                self._face.prompted(message.text)
+            elif message.role is Role.ASSISTANT:
+                if text := message.text.strip():
+                    self.answer(clean(text))
+                self._retell_calls(message.calls, outcomes)
+
+    def _retell_calls(self, calls: Sequence[ToolCall], outcomes: Mapping[str, Outcome]) -> None:
+        for call in calls[:RETOLD_CALLS]:
+            self._face.remember(call.id, call.name, call.arguments)
+            outcome = outcomes.get(call.id, Outcome.OK)
+            word = "" if outcome is Outcome.OK else f"  {OUTCOME_WORDS.get(outcome, outcome.value)}"
+            self._screen.lines(self._face.named(call.id, len(word)).append(word, "error"))
+        if more := len(calls[RETOLD_CALLS:]):
+            self._screen.line(f"{INDENT}... {number(more, 'more call')}", "dim")
+        if calls:
+            self._screen.line()
 
     # What is in progress
 

@@ -130,18 +130,18 @@ class ChatFace:
             session, now = workspace.session, workspace.agent.clock.now()
             for line in recovery_lines(machine, workspace.agent.config, now, session.unbegun, session.tries):
                 self.aside.line(line, "warning")
+        elif self._transcript is not None:
+            self._transcript.retell(workspace.session.history)
         elif self._json is None:
             self._last_words(workspace)
 
     def _last_words(self, workspace: Workspace) -> None:
-        """Show the last prompt and answer, for a person who returns to the session."""
+        """Show the last prompt and answer on a screen without a prompt."""
         prompts = [message.text for message in workspace.session.history if message.role is Role.USER]
         if prompts:
             self._face.prompted(prompts[-1])
         answer = workspace.session.result().text.strip()
-        if answer and self._transcript is not None:
-            self._transcript.answer(answer)
-        elif answer:
+        if answer:
             self.out.line(answer)
             self.out.line()
 

@@ -45,7 +45,16 @@ from turnwheel.apps.terminal.terminal import Terminal
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import AnswerRefused, ConfigError, TooLarge
 from turnwheel.effects.events import Decision
-from turnwheel.effects.messages import Message, Outcome, Role, StopReason, ToolCall
+from turnwheel.effects.messages import (
+    Message,
+    Outcome,
+    Role,
+    StopReason,
+    Text as MessageText,
+    ToolCall,
+    ToolResult,
+    user,
+)
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallSettled,
@@ -619,6 +628,31 @@ def test_the_echo_of_a_prompt_is_set_in(tty: Tty, paper: type[Paper]) -> None:
     Terminal(Screen(tty)).prompted("\n".join(f"line {number}" for number in range(500)))
     rows = [f"  line {number}" for number in range(1, 6)]
     assert shown(tty, paper) == ["> line 0", *rows, "  ... 494 more lines"]
+
+
+def test_the_last_turns_are_shown_to_a_person_who_returns(
+    tty: Tty, tmp_path: Path, paper: type[Paper]
+) -> None:
+    calls = [
+        ToolCall(id=f"r-{n}", wire_id="w", name="read", arguments=f'{{"path": "{n}"}}') for n in range(7)
+    ]
+    history = [
+        *[message for n in range(3) for message in (user(f"ask {n}"), said(f"answer {n}"))],
+        user("last"),
+        said("I look.", *calls),
+        Message(role=Role.TOOL, parts=(denied,)),
+        said("**Done.**"),
+    ]
+    transcript(tty, tmp_path).retell(history)
+    assert shown(tty, paper) == [
+        *["... 1 earlier prompt", "", "> ask 1", "", "answer 1", "", "> ask 2", "", "answer 2", ""],
+        *["> last", "", "I look.", "", "● read 0  #0", "● read 1  #1  denied", "● read 2  #2"],
+        *["● read 3  #3", "● read 4  #4", "  ... 2 more calls", "", "Done."],
+    ]
+
+
+def said(text: str, *calls: ToolCall) -> Message:
+    return Message(role=Role.ASSISTANT, parts=(MessageText(text=text), *calls))
 
 
 def edited(text: str, **arguments: object) -> list[tuple[int | None, str, str]]:
