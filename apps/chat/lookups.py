@@ -19,12 +19,13 @@ from ...engine.journal.summary import SessionKind
 from ..cli.build_settings import switch_problem
 from ..cli.call_report import report_lines
 from ..cli.run_options import is_stand_in
+from ..cli.tables.columns import id_cell
 from ..cli.tables.session_table import age, state_of
 from ..cli.tables.usage_table import listing
 from ..cli.workspace import Workspace
 from ..stand_in.script import MODELS
 from ..terminal.approval_card import on_one_line
-from ..terminal.sanitize import clean, exact, one_line, whole_name, without_colors
+from ..terminal.sanitize import clean, exact, one_line, without_colors
 from .commands import (
     HELP,
     PROMPT,
@@ -61,13 +62,14 @@ MODE_HELP = {
 
 
 def picked(name: str, names: list[str]) -> str:
-    """*name*, or the one of *names* whose number, counted from 1, it is."""
+    """*name*, or the one of *names* whose number, counted from 1, or whose beginning it is."""
     if name.isdecimal() and name not in names:
         if not 1 <= int(name) <= len(names):
             msg = f"no number {name} in the list; it has {len(names)}"
             raise ConfigError(msg)
         return names[int(name) - 1]
-    return name
+    meant = [known for known in names if known.startswith(name)]
+    return meant[0] if len(meant) == 1 and name not in names else name
 
 
 @final
@@ -121,7 +123,9 @@ class Lookups:
     async def list_sessions(self, asked: str) -> None:
         """Show the sessions of this directory, with their numbers."""
         here = self._workspace.session.id
-        rows = [(whole_name(name), about, name == here) for name, about in await self.sessions()]
+        rows = [
+            (id_cell(name, self._face.aside), about, name == here) for name, about in await self.sessions()
+        ]
         self._print(asked, "\n".join(_choices(rows, self._face.aside.width)) or "no sessions yet")
 
     def _print(self, asked: str, text: str) -> None:

@@ -131,7 +131,7 @@ class ChatFace:
             for line in recovery_lines(machine, workspace.agent.config, now, session.unbegun, session.tries):
                 self.aside.line(line, "warning")
         elif self._transcript is not None:
-            self._transcript.retell(workspace.session.history)
+            self._transcript.retell(tuple(workspace.session.history))
         elif self._json is None:
             self._last_words(workspace)
 

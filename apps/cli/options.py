@@ -29,7 +29,7 @@ from .run_options import (
     Output,
     RunOptions,
 )
-from .stores import store
+from .stores import SessionName, store
 
 MODE = click.Choice([mode.value for mode in PermissionMode])
 
@@ -180,7 +180,9 @@ _RUN: tuple[Callable[[Any], Any], ...] = (
     click.argument("prompt", required=False),
     FILES,
     click.option("--session", metavar="ID", help="The id of a new session."),
-    click.option("--resume", metavar="ID", help="Continue a session, or its unfinished run."),
+    click.option(
+        "--resume", type=SessionName(), metavar="ID", help="Continue a session, or its unfinished run."
+    ),
     click.option("--quiet", "-q", is_flag=True, help="Print only the last answer."),
 )
 
@@ -198,7 +200,7 @@ def with_all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 for_run = with_all(*_RUN, *_SHARED)
 for_serve = with_all(*_AGENT, *_POLICY)
-for_chat = with_all(click.argument("session", metavar="[ID]", required=False), *_SHARED)
+for_chat = with_all(click.argument("session", type=SessionName(), metavar="[ID]", required=False), *_SHARED)
 
 
 def run_options_of(options: dict[str, Any]) -> RunOptions:

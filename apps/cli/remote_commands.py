@@ -41,9 +41,9 @@ from .options import (
     text_of,
 )
 from .remote_session import RemoteSession, open_remote
-from .stores import store
+from .stores import SessionName, store
 
-SESSION = click.argument("session", metavar="ID")
+SESSION = click.argument("session", type=SessionName(), metavar="ID")
 CALL = click.argument("call", metavar="CALL")
 TEXT = click.argument("text", metavar="TEXT")
 

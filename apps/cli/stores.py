@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import click
 
+from ...engine.inspect.listing import listed
 from ...performers.stores.base import Store
 from ...performers.stores.memory import MemoryStore
 from ...performers.stores.place import StorePlace, open_place, store_place
@@ -17,6 +19,11 @@ from ...performers.stores.postgres.address import DatabaseAddress
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+
+MAX_FAMILY = 100
+"""Sessions looked at for the beginning of an id: children and forks have the beginning of their parent."""
+
+_ID_BEGINNING, _WHOLE_ID = re.compile(r"[0-9a-f]{4,31}"), re.compile(r"[0-9a-f]{32}")
 
 
 def default_store() -> StorePlace:
@@ -42,9 +49,31 @@ def store(function: F) -> F:
         "--store",
         type=_StorePlaceType(dir_okay=False, path_type=Path),
         default=default_store,
+        is_eager=True,  # the beginning of an id is looked up in it
         show_default="$TURNWHEEL_STORE, or turnwheel/sessions.db in the state directory",
         help="The file of the sessions, or the address of their database: postgresql://...",
     )(function)
+
+
+@final
+class SessionName(click.types.StringParamType):
+    """A session: its id, or the beginning of the id of a single one."""
+
+    name = "session"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # as click has it
+        """The whole id for *value*; *value* itself if it is the beginning of none."""
+        place = None if ctx is None else ctx.params.get("store")
+        if place is None or not _ID_BEGINNING.fullmatch(value):
+            return value
+        found = with_store(place, lambda kept: listed(kept, MAX_FAMILY, prefix=value))
+        names = [one.session for one in found]
+        meant = [name for name in names if _WHOLE_ID.fullmatch(name)]
+        if value in names or not meant:
+            return value
+        if len(meant) > 1:
+            self.fail(f"{value!r} is the beginning of several sessions: {', '.join(meant)}", param, ctx)
+        return meant[0]
 
 
 def open_store(place: StorePlace) -> Store:

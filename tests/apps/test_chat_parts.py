@@ -636,6 +636,7 @@ def test_the_last_turns_are_shown_to_a_person_who_returns(
     calls = [
         ToolCall(id=f"r-{n}", wire_id="w", name="read", arguments=f'{{"path": "{n}"}}') for n in range(7)
     ]
+    denied = ToolResult(call="r-1", wire_id="w", name="read", outcome=Outcome.DENIED, content="no")
     history = [
         *[message for n in range(3) for message in (user(f"ask {n}"), said(f"answer {n}"))],
         user("last"),

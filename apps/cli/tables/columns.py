@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from ...terminal.sanitize import one_line
+from ...terminal.sanitize import one_line, whole_name
 from ...terminal.screen import Screen
 
 GAP = "  "
 """The space between two columns."""
 
+WIDE = 120
+"""Columns of a terminal from which on ids are shown whole."""
+
+SHORT_ID = 8
+"""Digits of an id that are shown else: commands take the beginning of an id, too."""
+
+_GENERATED_ID = re.compile(r"[0-9a-f]{32}")
+
 MIN_LAST_COLUMN = 8
 """The least width of the last column."""
+
+
+def id_cell(session: str, screen: Screen) -> str:
+    """The id *session* for a table: whole for a program and on a wide screen, else its beginning."""
+    name = whole_name(session)
+    if not screen.is_terminal or screen.width >= WIDE:
+        return name
+    return _GENERATED_ID.sub(lambda generated: generated[0][:SHORT_ID], name)
 
 
 def show(

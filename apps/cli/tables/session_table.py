@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ....engine.inspect.listing import Listed
 from ....engine.journal.summary import SessionStatus, SessionSummary
 from ...terminal.call_summary import number
-from ...terminal.sanitize import whole_name
 from ...terminal.screen import INDENT, Screen
 from ...terminal.spend_format import cell, figures
-from .columns import show
+from .columns import id_cell, show
 
 SESSION_HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
 
@@ -56,15 +55,14 @@ def listing(found: Sequence[Listed], screen: Screen) -> None:
     if not found:
         screen.line("no sessions yet", "dim")
         return
-    show(
-        SESSION_HEADINGS, [_cells(depth, one) for depth, one in family_order(found)], screen, SESSION_NUMBERS
-    )
+    rows = [_cells(depth, one, screen) for depth, one in family_order(found)]
+    show(SESSION_HEADINGS, rows, screen, SESSION_NUMBERS)
 
 
-def _cells(depth: int, one: Listed) -> tuple[str, ...]:
+def _cells(depth: int, one: Listed, screen: Screen) -> tuple[str, ...]:
     about = one.about
     return (
-        INDENT * depth + whole_name(one.session),
+        INDENT * depth + id_cell(one.session, screen),
         state_of(about),
         str(about.runs),
         f"{about.spent.usage.total:,}",

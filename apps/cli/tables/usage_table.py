@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ....effects.usage import Spent
 from ....engine.inspect.costs import Costs
 from ...terminal.call_summary import duration
-from ...terminal.sanitize import clean, one_line, whole_name
+from ...terminal.sanitize import clean, one_line
 from ...terminal.screen import INDENT, Screen
 from ...terminal.spend_format import figures, money
-from .columns import show
+from .columns import WIDE, id_cell, show
 
 USAGE_HEADINGS = ("account", "turns", "in", "cached", "out", "active", "cost")
 
@@ -20,20 +20,25 @@ USAGE_NUMBERS = USAGE_HEADINGS[1:-1]
 ACCOUNT_TITLE_WIDTH = 40
 """Columns of a session's title."""
 
+NARROW_TITLE_WIDTH = 10
+"""Its columns where the terminal has few."""
+
 UsageRow = tuple[str, ...]
 
 
 def listing(report: Costs, screen: Screen) -> None:
     """Print *report* in columns, with a line for each model without a price."""
-    show(USAGE_HEADINGS, list(_rows(report, 0)), screen, USAGE_NUMBERS)
+    show(USAGE_HEADINGS, list(_rows(report, 0, screen)), screen, USAGE_NUMBERS)
     for model in report.unpriced:
         screen.say(f"no price was known for {model}: its cost is not included", "warning")
 
 
-def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
+def _rows(report: Costs, depth: int, screen: Screen) -> Iterator[UsageRow]:
     """The row of the session, which is the sum of the indented rows below it."""
-    about = report.agent or one_line(report.title, ACCOUNT_TITLE_WIDTH)
-    yield _row(f"{whole_name(report.session)}  {clean(about)}".rstrip(), depth, report.total)
+    about = report.agent or one_line(
+        report.title, ACCOUNT_TITLE_WIDTH if screen.width >= WIDE else NARROW_TITLE_WIDTH
+    )
+    yield _row(f"{id_cell(report.session, screen)}  {clean(about)}".rstrip(), depth, report.total)
     for share in report.models:
         yield _row(clean(share.model), depth + 1, share.spent)
     tools = report.own.seconds - sum(share.spent.seconds for share in report.models)
@@ -43,7 +48,7 @@ def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
     if report.title_spent != Spent():
         yield _row("title", depth + 1, report.title_spent)
     for child in report.children:
-        yield from _rows(child, depth + 1)
+        yield from _rows(child, depth + 1, screen)
 
 
 def _row(name: str, depth: int, spent: Spent) -> UsageRow:
