@@ -57,7 +57,7 @@ LONGEST_PATH = 4_096
 LEADS_TO, FURTHER = "=", SAME
 """The sign of the place that a path leads to, and that of a text that goes on after a line end."""
 
-_BEGINNING = 80
+_WORD_WITHIN = 80
 """Characters of a result in which the word of its outcome may stand."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -113,7 +113,7 @@ def failed_summary(outcome: Outcome, content: str, width: int) -> str:
     """The *content* of a call that did not succeed, behind a word for its *outcome* unless it has that."""
     content = without_colors(content)
     word = OUTCOME_WORDS.get(outcome, outcome.value)
-    beginning = content[:_BEGINNING].lower()
+    beginning = content[:_WORD_WITHIN].lower()
     # The reason of a denial is a person's own text, in which the word may stand for anything.
     says = beginning.startswith(word) if outcome is Outcome.DENIED else word in beginning
     return one_line(content if says else f"{word}: {content}" if content.strip() else word, width)
