@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 from uuid import uuid4
 
 import attrs
@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, UnknownCall, UnknownRequest, UnknownSession
+from ...effects.events import UserSent
 from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel, SetThinking
@@ -21,7 +22,7 @@ from ...effects.validators import MAX_ATTACHED
 from ...engine.inspect.archive import delete
 from ...engine.inspect.export import export_entries
 from ...engine.inspect.listing import described, listed
-from ...engine.journal.entries import Forked
+from ...engine.journal.entries import Forked, Posted, Titled
 from ...engine.journal.fold import entries_of
 from ...engine.journal.summary import SessionKind
 from .bodies import (
@@ -63,12 +64,40 @@ LIST_PARAMETERS = (
     Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
 LARGE_FILES = f"the files have more than {MAX_ATTACHED:,} bytes"
-# The prompt that a session is made with, where its sender gave no key: the same session has it once.
+# The id of the prompt that a session is made with, so the same session has it once.
 FIRST_PROMPT = "first-prompt"
+# Entries of a journal among which that prompt stands: requests to other servers may have written at once.
+FIRST_ENTRIES = 8
 
 
 def _files(given: Sequence[FileBody]) -> tuple[Binary, ...]:
     return tuple([Binary(media_type=file.media_type, data=file.data, name=file.name) for file in given])
+
+
+@final
+@attrs.frozen(kw_only=True)
+class _Beginning:
+    """The prompt of a request that begins a session: *text* and *files*, both empty for no prompt."""
+
+    text: str
+    files: tuple[Binary, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether a run begins with it."""
+        return bool(self.text or self.files)
+
+    def made(self, entries: Sequence[bytes]) -> bool:
+        """Whether such a request wrote one of *entries*, the first ones of a journal."""
+        if not self.runs:
+            return any(number == 0 and not entry.title for number, entry in entries_of(Titled, entries))
+        prompts = [entry.event for _, entry in entries_of(Posted, entries)]
+        return any(
+            prompt
+            == UserSent(at=prompt.at, id=FIRST_PROMPT, text=self.text, files=self.files, sender=prompt.sender)
+            for prompt in prompts
+            if isinstance(prompt, UserSent)
+        )
 
 
 @attrs.frozen
@@ -140,7 +169,7 @@ class SessionRoutes:
         unsaid=LARGE_FILES,
     )
     async def create(self, call: HttpCall) -> SessionBody:
-        """Begin a session, or find the one that has this id already."""
+        """Begin a session; the same request again finds it, and another one with its id is refused."""
         given: NewSession = call.body
         keyed = call.keyed("session")
         name = given.id or keyed or uuid4().hex
@@ -148,27 +177,38 @@ class SessionRoutes:
         if agent not in self.opens.agents:
             known = ", ".join(call.names.agents)
             raise Refused(HTTPStatus.NOT_FOUND, f"no agent {agent[:100]!r} here; there are: {known}")
+        begin = _Beginning(text=given.prompt or "", files=_files(given.files))
         with suppress(UnknownSession):
-            there, _ = await self.opens.find(call.names, name)
-            if there != agent and (given.agent is not None or keyed):
+            there, stored = await self.opens.find(call.names, name)
+            if there != agent:
                 raise Refused(CONFLICT, f"session {name!r} is one of agent {there!r}; choose another id")
-            agent = there
+            await self._check_begun(name, stored, begin)
         self.opens.check_room()
-        begins = given.prompt is not None or bool(given.files)
         async with (
             self.opens.begin(call.names, agent, name) as one,
-            self.opens.place(call.names, one, begins=begins),
+            self.opens.place(call.names, one, begins=begin.runs),
         ):
-            if begins:
-                first = keyed or FIRST_PROMPT
-                await one.session.send(
-                    given.prompt or "", files=_files(given.files), id=first, sender=call.caller
-                )
+            if begin.runs:
+                await one.session.send(begin.text, files=begin.files, id=FIRST_PROMPT, sender=call.caller)
             elif await self.opens.store.info(one.name) is None:
                 # A journal begins with an entry, and this one says nothing.
                 await one.session.retitle("")
+            # Another request may have taken the id meanwhile; then the prompt of this one was not sent.
+            await self._check_begun(name, one.name, begin)
             await self.opens.wake(call.names, one)
             return await self._body(one, call)
+
+    async def _check_begun(self, name: str, stored: str, begin: _Beginning) -> None:
+        """Refuse the id *name* unless the session *stored* under it was begun by this very request."""
+        row = await described(self.opens.store, stored)
+        entries = await self.opens.store.load(stored, 0, FIRST_ENTRIES)
+        copied = row is not None and row.about.kind is SessionKind.FORK
+        if copied or not begin.made(entries):
+            detail = (
+                f"session {name!r} is there already, and another request began it; send a prompt to it with "
+                f"POST /api/sessions/{name}/messages, or choose another id"
+            )
+            raise Refused(CONFLICT, detail)
 
     @operation("GET", ONE_SESSION, gives=SessionBody)
     async def session(self, call: HttpCall) -> SessionBody:

@@ -39,7 +39,7 @@ MAX_OPENING = 500
 # Where a full result is: the number of its entry, or the text itself where no journal has it.
 ResultPlace = int | str
 
-E = TypeVar("E", Branched, Forked)
+E = TypeVar("E", Branched, Forked, Posted, Titled)
 
 
 # From bytes

@@ -9,7 +9,7 @@ from typing import Any
 
 # In a path, so that one who tries the operations in their order reaches the session of the first one.
 IN_PATH = {
-    "id": "notes",
+    "id": "weekly",
     "agent": "default",
     "question": "0f6945ad5ad9-14",
     "call": "0f6945ad5ad9-13",

@@ -20,6 +20,7 @@ from turnwheel.testing.scripted import calls, says, stalls
 from turnwheel.testing.stores import StoreOver
 
 PAY = calls(("pay", {"amount": 5}))
+FILE = {"media_type": "text/plain", "data": "SGk=", "name": "hi.txt"}
 
 
 async def test_a_session_is_begun_asked_and_answered() -> None:
@@ -94,6 +95,64 @@ async def test_the_same_id_is_the_same_session() -> None:
         await server.post("/api/sessions", {"agent": "other", "id": "s"}, 409)
         await server.post("/api/sessions", {"agent": "other", "id": "t"}, 201)
         assert (await server.get("/api/sessions/t"))["agent"] == "other"
+
+
+@pytest.mark.parametrize(
+    "first", [{}, {"prompt": "One?"}, {"files": [FILE]}, {"prompt": "One?", "files": [FILE]}]
+)
+async def test_only_the_request_that_began_a_session_may_come_again_under_its_id(
+    first: dict[str, Any],
+) -> None:
+    bodies: list[dict[str, Any]] = [
+        {},
+        {"prompt": "One?"},
+        {"prompt": "Another?"},
+        {"files": [FILE]},
+        {"prompt": "One?", "files": [FILE]},
+    ]
+    store = MemoryStore()
+    async with serving(scripted(says("One.")), store) as server, serving(scripted(), store) as second_server:
+        made = await server.post("/api/sessions", {"id": "s", **first}, 201)
+        if first:
+            await server.done("s")
+        entries = await store.load("s")
+        for asked in (server, second_server):
+            for body in bodies:
+                answer = await asked.post("/api/sessions", {"id": "s", **body}, 201 if body == first else 409)
+                if body == first:
+                    assert answer["created"] == made["created"]
+                else:
+                    assert "session 's' is there already" in answer["detail"]
+                    assert "POST /api/sessions/s/messages" in answer["detail"]
+        assert await store.load("s") == entries
+
+
+async def test_the_id_of_a_session_that_was_begun_elsewhere_is_refused() -> None:
+    store = MemoryStore()
+    async with serving(scripted(says("One."), says("Two.")), store) as server:
+        session = scripted(says("Mine.")).session("elsewhere", store)
+        async with session:
+            await session.run("One?")
+        await server.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
+        await server.done("s")
+        await server.post("/api/sessions/s/fork", {"id": "copy"}, 201)
+        for name in ("elsewhere", "copy"):
+            before = await store.load(name)
+            for body in ({"id": name}, {"id": name, "prompt": "One?"}):
+                await server.post("/api/sessions", body, 409)
+            assert await store.load(name) == before
+
+
+async def test_of_two_first_prompts_for_one_id_at_once_the_other_is_refused() -> None:
+    async with serving(scripted(says("One."))) as server:
+        answers = await asyncio.gather(
+            *[
+                server.client.post("/api/sessions", json={"id": "s", "prompt": prompt})
+                for prompt in ("One?", "Two?")
+            ]
+        )
+        assert sorted(answer.status_code for answer in answers) == [201, 409]
+        assert (await server.done("s"))["spend"]["turns"] == 1
 
 
 @pytest.mark.parametrize(
