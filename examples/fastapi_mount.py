@@ -1,4 +1,9 @@
-"""Agents inside a FastAPI app: its own routes, and ours below /agents. A scripted model: no key."""
+"""
+Agents inside a FastAPI app: its own routes, and ours below /agents. A scripted model: no key.
+
+As a service: ``uvicorn fastapi_mount:app --timeout-graceful-shutdown 2``. Without that time, uvicorn waits at
+SIGTERM for the readers of event streams, and the lifespan, which drains the agents, does not end.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
