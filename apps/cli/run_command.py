@@ -228,8 +228,9 @@ def run(**options: Any) -> Exit:  # noqa: ANN401  # the options, as click has th
     """
     Run an agent on PROMPT (- reads it from stdin), or continue a session.
 
-    Without --model, --base-url or a key in the environment, a scripted stand-in answers. Ctrl-C stops the run
-    and keeps the text so far. A run with a question rests until you resume it, if no person can answer here.
+    It needs --model, --base-url or a key in the environment; with --stand-in, a scripted stand-in answers.
+    Ctrl-C stops the run and keeps the text so far. A run with a question rests until you resume it, if no
+    person can answer here.
     """
     return asyncio.run(_run(options))
 

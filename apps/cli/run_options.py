@@ -205,7 +205,24 @@ def is_stand_in(model: str) -> bool:
 
 
 def model_of(options: RunOptions, before: Config | None) -> str:
-    """The model of the run; *before* is the stored configuration of its session, None for a new one."""
+    """
+    The model of the run; *before* is the stored configuration of its session, None for a new one.
+
+    Raises `ConfigError` if none is named and no key says which provider has the default one.
+    """
+    name = model_or_none(options, before)
+    if name is None:
+        # A stand-in that is not asked for would let a job that lost its key succeed.
+        msg = (
+            "no model: none is named, and neither $OPENAI_API_KEY nor $ANTHROPIC_API_KEY is set; set one of "
+            "them, pass --model NAME or --base-url URL, or try turnwheel without a model: --stand-in"
+        )
+        raise ConfigError(msg)
+    return name
+
+
+def model_or_none(options: RunOptions, before: Config | None) -> str | None:
+    """As `model_of`; None where that raises."""
     if options.model is not None:
         return options.model
     if options.stand_in:
@@ -215,8 +232,8 @@ def model_of(options: RunOptions, before: Config | None) -> str:
     return options.settings.model.name if options.settings.told("model.name") else _by_key(options)
 
 
-def _by_key(options: RunOptions) -> str:
-    """The default model for the keys in the environment."""
+def _by_key(options: RunOptions) -> str | None:
+    """The default model for the keys in the environment; None without any."""
     if options.base_url is not None or os.environ.get("OPENAI_API_KEY", "").strip():
         return DEFAULT_MODEL
-    return ANTHROPIC_MODEL if os.environ.get("ANTHROPIC_API_KEY", "").strip() else STAND_IN
+    return ANTHROPIC_MODEL if os.environ.get("ANTHROPIC_API_KEY", "").strip() else None

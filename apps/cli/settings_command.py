@@ -22,7 +22,7 @@ from ...settings.keys import ANY_TEXT, NONE_WORD, SECRET, fields_of, is_area
 from ..terminal.sanitize import HIDDEN, without_password
 from ..terminal.screen import Screen
 from .build_settings import settings_for
-from .run_options import RunOptions
+from .run_options import RunOptions, model_or_none
 from .stores import default_store
 
 TEXT_TABLES = (tuple[tuple[str, str], ...], HeaderPairs)
@@ -65,7 +65,12 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
         base_url=loaded.base_url,
         settings=loaded,
     )
+    unknown_model = model_or_none(options, None) is None
+    # A run would be refused for want of a model. Its other settings are shown all the same.
+    options = attrs.evolve(options, stand_in=unknown_model)
     effective = attrs.evolve(settings_for(options, None, base_url=options.base_url), store=options.store)
+    if unknown_model:
+        effective = attrs.evolve(effective, model=loaded.model)
     found = [row for row in rows(effective) if not told or row.source != FROM_DEFAULT]
     if json_lines:
         for row in found:

@@ -102,7 +102,7 @@ def test_help_and_docs_show_every_exit_code_command_and_option(runs: Runs) -> No
 
 
 def test_help_in_a_chat_is_the_help_of_the_command(runs: Runs) -> None:
-    _, _, err = runs("chat", given=b"/help\n")
+    _, _, err = runs("chat", "--stand-in", given=b"/help\n")
     _, out, _ = runs("chat", "--help")
     assert [text for text in err.splitlines()[1:] if text.strip() not in out] == []
 
@@ -229,7 +229,7 @@ timeout = "none"
 
 
 def test_replay_as_lines_of_json_is_what_python_has(runs: Runs) -> None:
-    runs("run", "--session", "s", "hello")
+    runs("run", "--stand-in", "--session", "s", "hello")
 
     async def journal() -> list[bytes]:
         store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
@@ -283,7 +283,7 @@ def test_an_id_with_controls_of_an_older_session_is_shown_as_one_word(runs: Runs
     ("picture", "mark"), [("path", "traced"), ("sequence", ">person<"), ("calls", "bar model")]
 )
 def test_replay_draws_a_session(runs: Runs, folder: Path, picture: str, mark: str) -> None:
-    runs("run", "--session", "s", "hello")
+    runs("run", "--stand-in", "--session", "s", "hello")
     code, out, _ = runs("replay", "s", "--svg", "s.svg", "--picture", picture)
     drawn = (folder / "s.svg").read_text("utf-8")
     assert (code, out) == (0, "")
