@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import click
 
-from ...effects.errors import ConfigError
 from ..cli.exit_codes import Exit
 from ..cli.options import for_serve, run_options_of
 from ..cli.run_options import RunOptions
 from ..cli.workspace import enter_model, enter_store
+from ..extras import needing
 from ..server.serve_command import NOT_SERVED
 from ..stand_in.server import CLI_PACE
 
@@ -27,12 +27,9 @@ def acp(**options: Any) -> Exit:  # noqa: ANN401  # as click has it
     the same store. It ends when the editor closes stdin; every run can be resumed.
     """
     chosen = run_options_of({**NOT_SERVED, **options})
-    try:
-        return asyncio.run(_serve(chosen))
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        msg = f"turnwheel acp needs {missing!r}: pip install 'turnwheel[acp]'"
-        raise ConfigError(msg) from error
+    with needing("acp", "turnwheel acp"):
+        from . import acp_agent  # noqa: F401, PLC0415  # the extra may be missing
+    return asyncio.run(_serve(chosen))
 
 
 async def _serve(options: RunOptions) -> Exit:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO, final
 import click
 
 from ...effects.errors import TurnwheelError
+from ..extras import needing
 from ..terminal.sanitize import clean
 from .exit_codes import Exit, exit_for_error
 
@@ -87,7 +88,8 @@ class _Commands(click.Group):
         """The command *cmd_name*, or None where there is none of this name."""
         for place in [place for places in SECTIONS.values() for place in places]:
             if place.name == cmd_name:
-                module = importlib.import_module(f"...{place.module}", __name__)
+                with needing("cli", f"turnwheel {cmd_name}"):
+                    module = importlib.import_module(f"...{place.module}", __name__)
                 command: click.Command = getattr(module, place.name)
                 return command
         return None

@@ -20,6 +20,7 @@ from ..cli.exit_codes import Exit
 from ..cli.options import for_serve, run_options_of
 from ..cli.run_options import RunOptions
 from ..cli.workspace import enter_model, enter_store
+from ..extras import needing
 from ..stand_in.server import CLI_PACE
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def serve(host: str, port: int, secrets: tuple[str, ...], **options: Any) -> Exi
     turns: bool = options.pop("turns")
     by_secret = tenants_of(secrets)
     chosen = run_options_of({**NOT_SERVED, **options})
-    with _needing("server"):
+    with needing("server", "turnwheel serve"):
+        # All that serving imports, so that a missing package is found before anything begins.
+        from . import app, connections  # noqa: F401, PLC0415  # see above
         from .access import is_loopback  # noqa: PLC0415  # the extra may be missing
     if not by_secret and not is_loopback(host):
         msg = f"--host {host!r} lets other machines in without a token; pass --token SECRET or set ${TOKEN}"
@@ -87,23 +90,12 @@ def serve(host: str, port: int, secrets: tuple[str, ...], **options: Any) -> Exi
     return asyncio.run(_serve(chosen, host, port, by_secret, resumes=resumes, turns=turns))
 
 
-@contextmanager
-def _needing(extra: str) -> Generator[None]:
-    """Raise `ConfigError` where what *extra* brings is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        msg = f"turnwheel serve needs {missing!r}: pip install 'turnwheel[{extra}]'"
-        raise ConfigError(msg) from error
-
-
 def _turn_queue(options: RunOptions, agents: Mapping[str, Agent], store: Store) -> TurnQueue:
     """The queue in the database of *options*."""
     if not (isinstance(options.store, DatabaseAddress) and options.settings.session.persist):
         msg = "--turns: workers share the sessions of a database; pass its address, --store postgresql://..."
         raise ConfigError(msg)
-    with _needing("absurd"):
+    with needing("absurd", "turnwheel serve --turns"):
         from ..absurd.turn_queue import TurnQueue  # noqa: PLC0415  # as above
     return TurnQueue(options.store.dsn, agents, store)
 

@@ -168,17 +168,41 @@ def test_with_turnwheel_debug_an_error_is_raised_as_it_is(monkeypatch: pytest.Mo
         main(["run", "--resume", "none", "hi"])
 
 
-@pytest.mark.parametrize("missing", ["click", "rich"])
-def test_without_the_extra_it_says_how_to_install_it(
-    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def hide(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have imports of the package *missing* fail, also where it was imported before."""
     for name in [each for each in sys.modules if each.startswith(("turnwheel.apps.", f"{missing}."))]:
         if name != "turnwheel.apps.cli":
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_it_says_how_to_install_it(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hide(missing, monkeypatch)
     assert main([]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"the command line needs '{missing}': pip install 'turnwheel[cli]'\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ("serve", "starlette"),
+        ("serve", "uvicorn"),
+        ("serve", "prometheus_client"),
+        ("acp", "acp"),
+    ],
+)
+def test_whichever_package_of_an_extra_is_missing_the_extra_is_named(
+    command: str, missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hide(missing, monkeypatch)
+    extra = {"serve": "server"}.get(command, command)
+    assert main([command, "--stand-in"]) == 2
+    expected = f"turnwheel: turnwheel {command} needs '{missing}': pip install 'turnwheel[{extra}]'\n"
+    assert capsys.readouterr() == ("", expected)
 
 
 @pytest.mark.parametrize(
