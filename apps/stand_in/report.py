@@ -48,7 +48,9 @@ _SIGNS = {
 """Signs of success. A denial may have any text, so signs of failure alone are not enough."""
 
 _EMPTY_NOTE = re.compile(r"\[(?:the (?:directory|file) is empty|no (?:file|line) matches)\]")
-_CUT_NOTE = re.compile(r"\[\.\.\. [\d,]+ (?:characters|bytes) cut \.\.\.\]")
+_CUT_NOTE = re.compile(
+    r"\[\.\.\. (?:[\d,]+ (?:characters|bytes) cut|\d+ of \d+ characters are left out(?:: .*)?) \.\.\.\]"
+)
 _LINES_NOTE = re.compile(r"\[lines \d+ to \d+ of ([\d,]+); .*\]")
 _MORE_NOTE = re.compile(r"\[(?:[\d,]+ more|(?:stopped after|left out:) .*)\]")
 _INCOMPLETE = (_CUT_NOTE, _LINES_NOTE, _MORE_NOTE)
@@ -363,6 +365,10 @@ def _matches(result: ToolReturn) -> list[tuple[str, str, str]]:
 def _searched(result: ToolReturn) -> str:
     pattern = result.arguments.get("pattern")
     return "Top-level definitions in Python" if pattern == DEFINITIONS else f"Lines that match `{pattern}`"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _tally(names: Iterable[str]) -> str:

@@ -205,6 +205,16 @@ def test_it_goes_by_its_script(number: int) -> None:
         ("grep", "[no line matches]", "Top-level definitions in Python: 0."),
         ("glob", "[no file matches]", "Python files: 0."),
         ("ls", "\n".join(f"f{n}" for n in range(30)), "- `f19`\n\nand 10 more"),
+        # As the engine cuts what is too long for the conversation: the first 10 and the last 10 characters.
+        *[
+            (
+                "glob",
+                model_messages.shortened("a.py\n" * 100, 100, "c-1", reader),
+                "Python files: at least 3.",
+            )
+            for reader in ("", "read_result")
+        ],
+        ("read", "     1\t# A", "`README.md` has 1 line."),
     ],
 )
 def test_a_count_of_what_was_cut_is_at_least(tool: str, result: str, fact: str) -> None:
