@@ -76,6 +76,15 @@ SECTIONS: Mapping[str, Sequence[CommandPlace]] = {
 }
 
 
+# What the library advises in an error, with arguments of `Agent`, and the same with options.
+OPTIONS_FOR: Mapping[str, str] = {
+    " or pass api_key": "",
+    "the base_url (--base-url) of another server": "pass --base-url with the address of another server",
+    "or pass base_url": "or pass --base-url",
+    "or give the base_url of another server": "or pass --base-url with the address of another server",
+}
+
+
 @final
 class _Commands(click.Group):
     """The commands of `SECTIONS`, each imported on first use; a reader of the output may leave."""
@@ -158,7 +167,10 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
 def _error_line(error: Exception) -> str:
     """*error* in one line; an exception that is not one of turnwheel's is a bug, and is named as one."""
     if isinstance(error, TurnwheelError):
-        return clean(str(error))
+        text = str(error)
+        for argument, option in OPTIONS_FOR.items():
+            text = text.replace(argument, option)
+        return clean(text)
     text = clean(f"{type(error).__name__}: {error}")
     return f"unexpected {text} (TURNWHEEL_DEBUG=1 shows where)"
 

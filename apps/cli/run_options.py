@@ -9,6 +9,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import final
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -94,7 +95,14 @@ class RunOptions:
     settings_file: Path | None = None
 
     def __attrs_post_init__(self) -> None:
-        checks = (_session_problem, _model_problem, _answer_problem, _tool_problem, _hook_problem)
+        checks = (
+            _session_problem,
+            _model_problem,
+            _address_problem,
+            _answer_problem,
+            _tool_problem,
+            _hook_problem,
+        )
         problem = next(filter(None, (check(self) for check in checks)), "")
         if problem:
             raise ConfigError(problem)
@@ -159,6 +167,19 @@ def _model_problem(options: RunOptions) -> str:
     if options.fallback and options.fallback[0].name == options.model:
         return f"--fallback must differ from --model; got {options.model!r} for both"
     return ""
+
+
+def _address_problem(options: RunOptions) -> str:
+    """Why the address of *options* cannot be asked; empty if it can."""
+    if options.base_url is None:
+        return ""
+    try:
+        parts = urlsplit(options.base_url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    url = without_password(options.base_url)
+    return "" if usable else f"--base-url {url!r} is not an address of a server; write http://HOST:PORT/v1"
 
 
 def _answer_problem(options: RunOptions) -> str:

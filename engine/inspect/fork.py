@@ -20,6 +20,7 @@ from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
 from ...effects.validators import MAX_PROMPT, of_kind, within
 from ...performers.approvals import approval_event, check_edit
 from ...performers.slices import Slices
+from ...states.batch.batch import Asked
 from ..core.codec import encode
 from ..core.inputs import Input, control_event
 from ..core.machine import Machine, calls_at, ignored, links_of, questions
@@ -60,6 +61,10 @@ class ForkPoint:
     now: float
     new_id: Callable[[], str]
     instead: Replacement | None = None
+
+
+# Steps that an error names at most.
+MOST_NAMED = 10
 
 
 def check_replacement(instead: object) -> None:
@@ -135,6 +140,8 @@ async def fork_entries(
     if point.instead is not None:
         # At the end no entry stands there: what happens instead is added, and replaces nothing.
         replaced = decode_entry(entries[at]) if at < len(entries) else None
+        if isinstance(point.instead, effects.Decision) and _question(replaced, machine) is None:
+            raise await _no_question(entries, session, machine, at)
         event = _event(point.instead, replaced, machine, point)
         for entry in _replaced(event, machine, point):
             add(entry)
@@ -153,6 +160,32 @@ async def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Excepti
             return effects.ConfigError(msg)
     # A journal with a title or an input alone is no session yet.
     return effects.UnknownSession(session)
+
+
+async def _no_question(entries: Sequence[bytes], session: str, machine: Machine, at: int) -> Exception:
+    """The error for a decision at step *at*, before which *machine* has no question for it."""
+    # Replayed for the error alone, as in `_check_children`.
+    ways: list[int] = []
+    async for step in Slices(replayed(entries, session)):
+        calls = () if step.state is None else calls_at(step.state)
+        asked = sum(isinstance(call.phase, Asked) for call in calls)
+        following = decode_entry(entries[step.number + 1]) if step.number + 1 < len(entries) else None
+        if asked == 1 or (asked and isinstance(_happened(following), effects.ApprovalGiven)):
+            ways.append(step.number + 1)
+    if asked_here := [question.id for question in questions(machine)]:
+        # An event names the question that it answers; a decision is for the only one.
+        fix = f"fork at {_some_of(ways)}, or pass an ApprovalGiven" if ways else "pass an ApprovalGiven"
+        problem = f"several questions are open at step {at}: {', '.join(asked_here)}"
+    else:
+        fix = f"fork at step {_some_of(ways)}" if ways else "the session has no question at any step"
+        problem = f"no question is open at step {at}"
+    return effects.ConfigError(f"session {session!r} takes no decision: {problem}; {fix}")
+
+
+def _some_of(steps: Sequence[int]) -> str:
+    """The first *steps* as text, with an "or" before the last one."""
+    *before, last = [str(step) for step in steps[:MOST_NAMED]]
+    return f"{', '.join(before)} or {last}" if before else last
 
 
 async def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at: int) -> None:
@@ -202,7 +235,7 @@ def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entr
 
 def _event(instead: Replacement, replaced: Entry | None, machine: Machine, point: ForkPoint) -> Event:
     """The event of *instead*, in place of the entry *replaced*."""
-    event = replaced.event if isinstance(replaced, Posted | Stepped) else None
+    event = _happened(replaced)
     # The time of the replaced step. With the time of the fork, a decision could come after the deadline of
     # its question.
     at = point.now if replaced is None else time_of(replaced)
@@ -210,7 +243,9 @@ def _event(instead: Replacement, replaced: Entry | None, machine: Machine, point
     if isinstance(instead, str):
         return _text_event(effects.clean(instead), event, machine, at, point)
     if isinstance(instead, effects.Decision):
-        question = _question(event, machine, point.at)
+        question = _question(replaced, machine)
+        if question is None:  # `fork_entries` has refused it
+            raise effects.InternalError(point.at)
         # The journal names the fork as the approver: no person gave this answer.
         answer = approval_event(question.id, instead, at, by=f"a fork at step {point.at}")
         check_edit(question, answer.decision, machine.config)
@@ -264,14 +299,16 @@ def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
     return {request: RESULTS[type(call.phase)] for call in running for request in call.open}
 
 
-def _question(event: Event | None, machine: Machine, at: int) -> effects.AskApproval:
-    """The question that a decision in place of *event* answers: the same one, or the only one."""
+def _happened(entry: Entry | None) -> Event | None:
+    return entry.event if isinstance(entry, Posted | Stepped) else None
+
+
+def _question(replaced: Entry | None, machine: Machine) -> effects.AskApproval | None:
+    """The question that a decision in place of *replaced* answers: the same one, or the only one."""
     asked = {question.id: question for question in questions(machine)}
+    event = _happened(replaced)
     if isinstance(event, effects.ApprovalGiven) and event.request in asked:
         return asked[event.request]
     # The only open question is meant, also where another step stood. Between two, a guess could let the wrong
     # call run.
-    if len(asked) != 1:
-        msg = f"instead=decision needs an open question at step {at}; open: {', '.join(asked) or 'none'}"
-        raise effects.ConfigError(msg)
-    return next(iter(asked.values()))
+    return next(iter(asked.values())) if len(asked) == 1 else None
