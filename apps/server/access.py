@@ -120,13 +120,19 @@ class Access:
         # A token is never sent by a browser on its own, so its bearer may come by any name.
         known = name is not None and (is_loopback(name) or "." not in name or name in self.hosts)
         if not self.tokens and not known:
-            detail = f"host {host[:100]!r} is not a name of this server; pass it in hosts= of create_app"
+            detail = (
+                f"host {host[:100]!r} is not a name of this server; pass it in hosts= of create_app, or have "
+                "callers send a token"
+            )
             raise Refused(HTTPStatus.FORBIDDEN, detail)
         origin = request.headers.get("origin")
         if origin is None or origin in self.origins or method in SAFE_METHODS:
             return
         if not _same_place(origin, host, request.url.scheme):
-            detail = f"origin {origin[:100]!r} may not call this server; pass it in origins= of create_app"
+            detail = (
+                f"origin {origin[:100]!r} may not call this server; name it with "
+                "--origin of turnwheel serve, or in origins= of create_app"
+            )
             raise Refused(HTTPStatus.FORBIDDEN, detail)
 
     def tenant(self, request: HTTPConnection) -> str:

@@ -8,8 +8,9 @@ import signal
 import socket
 from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
+import attrs
 import click
 
 from ...effects.errors import ConfigError
@@ -53,6 +54,17 @@ def tenants_of(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+@final
+@attrs.frozen(kw_only=True)
+class _Site:
+    """Where the server listens, and who may call: the tenant of each of *tokens*, and pages of *origins*."""
+
+    host: str
+    port: int
+    tokens: dict[str, str]
+    origins: tuple[str, ...]
+
+
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -67,10 +79,17 @@ def tenants_of(given: tuple[str, ...]) -> dict[str, str]:
     default=(),
     help=f"A bearer token, with its tenant; may be repeated. [default: ${TOKEN}]",
 )
+@click.option(
+    "--origin",
+    "origins",
+    metavar="URL",
+    multiple=True,
+    help="Pages of this origin may call, such as https://app.example.com; may be repeated.",
+)
 @click.option("--resume/--no-resume", "resumes", default=True, help="Go on with the runs that were left.")
 @click.option("--turns", is_flag=True, help="Drive no run; queue turns for workers in the store's database.")
 @for_serve
-def serve(host: str, port: int, secrets: tuple[str, ...], **options: Any) -> Exit:  # noqa: ANN401  # as click has it
+def serve(host: str, port: int, secrets: tuple[str, ...], origins: tuple[str, ...], **options: Any) -> Exit:  # noqa: ANN401  # as click has it
     """
     Serve one agent, `default`, over HTTP, with the built-in tools and the settings that `run` would have.
 
@@ -87,7 +106,8 @@ def serve(host: str, port: int, secrets: tuple[str, ...], **options: Any) -> Exi
     if not by_secret and not is_loopback(host):
         msg = f"--host {host!r} lets other machines in without a token; pass --token SECRET or set ${TOKEN}"
         raise ConfigError(msg)
-    return asyncio.run(_serve(chosen, host, port, by_secret, resumes=resumes, turns=turns))
+    site = _Site(host=host, port=port, tokens=by_secret, origins=origins)
+    return asyncio.run(_serve(chosen, site, resumes=resumes, turns=turns))
 
 
 def _turn_queue(options: RunOptions, agents: Mapping[str, Agent], store: Store) -> TurnQueue:
@@ -100,9 +120,7 @@ def _turn_queue(options: RunOptions, agents: Mapping[str, Agent], store: Store) 
     return TurnQueue(options.store.dsn, agents, store)
 
 
-async def _serve(
-    options: RunOptions, host: str, port: int, tokens: dict[str, str], *, resumes: bool, turns: bool
-) -> Exit:
+async def _serve(options: RunOptions, site: _Site, *, resumes: bool, turns: bool) -> Exit:
     from .app import create_app  # noqa: PLC0415  # as above
 
     async with AsyncExitStack() as stack:
@@ -112,10 +130,10 @@ async def _serve(
         await stack.enter_async_context(agent)
         agents = {"default": agent}
         queue = await stack.enter_async_context(_turn_queue(options, agents, store)) if turns else None
-        app = create_app(agents, store, tokens=tokens, resume=resumes, turns=queue)
+        app = create_app(agents, store, tokens=site.tokens, origins=site.origins, resume=resumes, turns=queue)
         spare_collector()
         # Listened on before the address is told, and queued by the system until the server accepts.
-        listening = _listen(host, port)
+        listening = _listen(site.host, site.port)
         stack.callback(listening.close)
         address, number = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address

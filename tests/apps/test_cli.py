@@ -15,7 +15,9 @@ from typing import Any
 
 import attrs
 import click
+import httpx
 import pytest
+from support.patience import PATIENCE
 
 from turnwheel import DoneReason, Settings, SQLiteStore
 from turnwheel.apps.cli import main
@@ -203,6 +205,24 @@ def test_whichever_package_of_an_extra_is_missing_the_extra_is_named(
     assert main([command, "--stand-in"]) == 2
     expected = f"turnwheel: turnwheel {command} needs '{missing}': pip install 'turnwheel[{extra}]'\n"
     assert capsys.readouterr() == ("", expected)
+
+
+@pytest.mark.usefixtures("folder")
+def test_pages_of_a_named_origin_may_call_what_serves() -> None:
+    page = "https://app.example"
+    command = [sys.executable, "-m", "turnwheel.apps.cli", "serve", "--stand-in", "--origin", page]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = f"{process.stdout.readline().split()[-1]}/api/sessions"
+            posts = [
+                httpx.post(url, json={"id": "s"}, headers={"Origin": origin}, timeout=PATIENCE)
+                for origin in (page, "https://other.example")
+            ]
+            assert [post.status_code for post in posts] == [201, 403]
+            assert "--origin of turnwheel serve" in posts[1].json()["detail"]
+        finally:
+            process.terminate()
 
 
 @pytest.mark.parametrize(
