@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import click
@@ -20,8 +19,8 @@ from .options import (
     with_all,
 )
 from .remote_commands import SESSION
-from .remote_session import with_session
-from .stores import default_store, store
+from .remote_session import resume_command, with_session
+from .stores import store
 
 REPLACEMENT_OPTIONS = ("model", "mode", "answer", "approve", "deny")
 """The options that replace a step; at most one of them counts."""
@@ -60,9 +59,7 @@ def fork(store: StorePlace, session: str, new: str | None, at: int | None, **oth
     step = "" if at is None else f" at step {at}"
     click.echo(clean(f"forked {session}{step} into {made}"))
     if unfinished:
-        # The printed command must work as it stands.
-        more = [] if store == default_store() else ["--store", str(store)]
-        click.echo(clean(f"go on with: {shlex.join(['turnwheel', 'run', '--resume', made, *more])}"))
+        click.echo(clean(f"go on with: {resume_command(store, made)}"))
 
 
 def _replacement(at: int | None, options: dict[str, Any]) -> Replacement | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -43,7 +44,7 @@ from .option_types import (
     resolve_question,
     short,
 )
-from .stores import open_for_reading
+from .stores import default_store, open_for_reading
 from .workspace import answerer, stored_config
 
 T = TypeVar("T")
@@ -57,6 +58,7 @@ ESSENCE_WIDTH = 100
 class RemoteSession:
     """A *session* that another process may run, and its *config*."""
 
+    place: StorePlace
     store: Store
     session: Session
     config: Config
@@ -75,10 +77,16 @@ class RemoteSession:
         by = answerer("deny" if isinstance(decision, Deny) else "approve")
         for question in chosen:
             await self.session.approve(question.id, decision, by=by)
-        return [
+        lines = [
             f"{_past_tense(decision)}: {_question_line(question)}{_consequence(decision, question)}"
             for question in chosen
         ]
+        return lines if self.session.waiting else [*lines, self._who_goes_on()]
+
+    def _who_goes_on(self) -> str:
+        """What becomes of an input: this command only writes it down."""
+        resume = resume_command(self.place, self.session.id)
+        return f"a process that has the session open goes on with it; without one: {resume}"
 
     def _questions(self, name: str) -> tuple[AskApproval, ...]:
         waiting = self.session.waiting
@@ -91,17 +99,18 @@ class RemoteSession:
 
     # Inputs
 
-    async def send(self, text: str, files: Sequence[Binary] = ()) -> str:
-        """Queue *text* with its *files* as a prompt; returns a line about it."""
+    async def send(self, text: str, files: Sequence[Binary] = ()) -> list[str]:
+        """Queue *text* with its *files* as a prompt; returns lines about it."""
         await self.session.send(text, files=files)
         waiting = len(self.session.queue)
-        return f"{number(waiting, 'prompt')} waiting" if waiting else "sent"
+        return [f"{number(waiting, 'prompt')} waiting" if waiting else "sent", self._who_goes_on()]
 
-    async def steer(self, text: str, how: Steering, files: Sequence[Binary] = ()) -> str:
-        """Steer the unfinished run with *text* and its *files*; returns a line about it."""
+    async def steer(self, text: str, how: Steering, files: Sequence[Binary] = ()) -> list[str]:
+        """Steer the unfinished run with *text* and its *files*; returns lines about it."""
         unfinished = self.session.unfinished
         await self.session.steer(text, how, files=files)
-        return f"sent; it {READ_WHEN[how]}" if unfinished else "no run is unfinished, so it waits as a prompt"
+        line = f"sent; it {READ_WHEN[how]}" if unfinished else "no run is unfinished, so it waits as a prompt"
+        return [line, self._who_goes_on()]
 
     async def control(self, change: Change) -> str:
         """Change a setting; returns a line about it."""
@@ -171,9 +180,15 @@ async def open_remote(place: StorePlace, session: str) -> AsyncGenerator[RemoteS
             config=config, performers={}, clock=SystemClock(), new_id=_new_id, redactor=redactor
         )
         async with Session(session, setting, store) as there:
-            yield RemoteSession(store=store, session=there, config=config)
+            yield RemoteSession(place=place, store=store, session=there, config=config)
     finally:
         await store.close()
+
+
+def resume_command(place: StorePlace, session: str) -> str:
+    """The shell command that goes on with *session* in the store at *place*; it works as it stands."""
+    more = [] if place == default_store() else ["--store", str(place)]
+    return shlex.join(["turnwheel", "run", "--resume", session, *more])
 
 
 def with_session(place: StorePlace, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
