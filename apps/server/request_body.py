@@ -15,6 +15,7 @@ import attrs
 import msgspec
 from starlette.requests import Request
 
+from .body_problems import body_problem
 from .operations import Operation
 from .problems import Refused
 
@@ -112,7 +113,8 @@ async def body_of(operation: Operation, request: Request, most: int) -> Any:  # 
     try:
         return _decoded(data, operation.takes)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body is malformed: {error}") from error
+        detail = body_problem(data, operation.takes, error)
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
 
 
 async def _read(request: Request, gauge: JsonGauge, most: int) -> bytes:

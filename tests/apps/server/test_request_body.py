@@ -132,3 +132,38 @@ async def test_a_file_may_be_larger_than_other_json() -> None:
     async with serving(scripted(says("Nice."))) as server:
         await server.post("/api/sessions", {"id": "s", "files": [file]}, 201)
         assert (await server.done("s"))["reason"] == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        (
+            "",
+            b'{"agnt": "x"}',
+            "unknown field 'agnt'; did you mean 'agent'? there are: agent, id, prompt, files",
+        ),
+        ("", b'{"prompt": " "}', "prompt must have some text besides blanks"),
+        ("", b'{"id": "a b"}', "id must be 1 to 200 of the letters A to Z, digits and ._~:@+=,-"),
+        ("", b" ", "the body is empty; send a JSON object with some of: agent, id, prompt, files"),
+        ("/s/messages", b'{"mode": "steeer"}', "mode cannot be 'steeer'; did you mean 'steer'? there are: "),
+        (
+            "/s/messages",
+            b'{"files": [{"dta": ""}]}',
+            "'dta' in files[0]; did you mean 'data'? there are: media_type,",
+        ),
+        ("/s/control", b'{"mode": "yolo"}', "mode cannot be 'yolo'; there are: default, "),
+        (
+            "/s/questions/q",
+            b'{"decision": "yes"}',
+            "decision cannot be 'yes'; there are: approve, always, deny",
+        ),
+        ("/s/questions/q", b"{}", "it lacks the field 'decision', one of approve, always, deny"),
+        ("/s/questions/q", b'{"decision": "deny", "why": ""}', "unknown field 'why'; there are: decision, "),
+        ("/s/messages", b'{"text": 1}', "Expected `str`, got `int` - at `$.text`"),
+    ],
+)
+async def test_a_malformed_body_is_told_what_is_allowed(path: str, body: bytes, says: str) -> None:
+    async with serving(scripted()) as server:
+        answer = await server.client.post(f"/api/sessions{path}", content=body)
+        assert answer.status_code == 422
+        assert says in answer.json()["detail"]
