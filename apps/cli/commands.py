@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO, final
 import click
 
 from ...effects.errors import TurnwheelError
+from ...effects.spelling import meant
 from ..extras import needing
 from ..terminal.sanitize import clean
 from .exit_codes import Exit, exit_for_error
@@ -102,6 +103,15 @@ class _Commands(click.Group):
                 command: click.Command = getattr(module, place.name)
                 return command
         return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; an unknown command is told which one was meant."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            near = meant(args[0], self.list_commands(ctx))
+            ctx.fail(f"no command {args[0]!r}; {near or 'turnwheel --help lists them'}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(
         self,
