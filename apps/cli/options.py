@@ -110,7 +110,11 @@ _AGENT: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         help="Added to the system prompt; '' for none. [default: AGENTS.md, if it is there]",
     ),
-    click.option("--tools", metavar="LIST", help=f"Of {', '.join(BUILT_IN)}; with commas between; empty for none. [default: all]"),
+    click.option(
+        "--tools",
+        metavar="LIST",
+        help=f"Of {', '.join(BUILT_IN)}; with commas between; empty for none. [default: all]",
+    ),
     click.option("--cwd", type=DIRECTORY, default=Path(), help="The directory of the tools. [default: here]"),
     click.option(
         "--dir", "directories", type=DIRECTORY, multiple=True, help="Another directory for the file tools."

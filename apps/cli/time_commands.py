@@ -21,7 +21,7 @@ from ...engine.inspect.replay import as_plain, line
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
 from ...states.rules.model_messages import count
-from ..terminal.sanitize import in_escapes
+from ..terminal.sanitize import clean, in_escapes
 from ..terminal.screen import Screen
 from . import step_view
 from .exit_codes import Exit
@@ -74,6 +74,9 @@ def replay(  # noqa: PLR0913  # the options
     _check_options(first, last, effects=all_effects, quiet=quiet, lines=json_lines, svg=svg is not None)
     if svg is not None:
         svg.write(with_store(store, lambda kept: _drawn(kept, session, first, last, picture)))
+        # A dash as FILE is stdout, which has the picture alone.
+        if svg.name != "<stdout>":
+            click.echo(clean(f"wrote a picture of session {session} to {svg.name}"))
         return
     screen = Screen(sys.stdout)
     shown = Shown.ALL if all_effects else Shown.NONE if quiet else Shown.ASKED
