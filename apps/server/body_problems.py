@@ -18,16 +18,16 @@ ASKED_BY_PATTERN = {
     SESSION_ID: "must be 1 to 200 of the letters A to Z, digits and ._~:@+=,- (and neither . nor ..)",
 }
 
-_PLACE = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<place>[^`]*)`)?", re.DOTALL)
+_WITH_PLACE = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<place>[^`]*)`)?", re.DOTALL)
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING_FIELD = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _UNKNOWN_VALUE = re.compile(r"Invalid (?:enum )?value '(.*)'", re.DOTALL)
 _PATTERN = re.compile(r"Expected `str` matching regex .*", re.DOTALL)
 # A field, or an element of a list.
-_STEP = re.compile(r"\.([^.\[]+)|\[[^\]]*\]")
+_PLACE_STEP = re.compile(r"\.([^.\[]+)|\[[^\]]*\]")
 
 # Characters of a value that an error quotes.
-_QUOTED = 100
+_MOST_QUOTED = 100
 
 
 def body_problem(data: bytes, kind: object, error: Exception) -> str:
@@ -37,7 +37,7 @@ def body_problem(data: bytes, kind: object, error: Exception) -> str:
         return f"the body is empty; send a JSON object with some of: {names}"
     if not isinstance(error, msgspec.ValidationError):
         return f"the body is malformed: {error}"
-    parts = _PLACE.fullmatch(str(error))
+    parts = _WITH_PLACE.fullmatch(str(error))
     problem, place = (str(error), "") if parts is None else (parts["problem"], parts["place"] or "")
     where, root = place.removeprefix("."), inspect.type_info(kind)
     known = _wrong_field(problem, where, root, place) or _wrong_value(problem, where, _at(root, place))
@@ -48,7 +48,9 @@ def _wrong_field(problem: str, where: str, root: inspect.Type, place: str) -> st
     """A *problem* with the fields of the object at *place*; empty for another one."""
     if field := _UNKNOWN_FIELD.fullmatch(problem):
         holder = f" in {where}" if where else ""
-        return f"unknown field {field[1][:_QUOTED]!r}{holder}; {hint(field[1], _fields(_at(root, place)))}"
+        return (
+            f"unknown field {field[1][:_MOST_QUOTED]!r}{holder}; {hint(field[1], _fields(_at(root, place)))}"
+        )
     if field := _MISSING_FIELD.fullmatch(problem):
         values = _values(_at(root, f"{place}.{field[1]}"))
         holder = where or "it"
@@ -59,7 +61,7 @@ def _wrong_field(problem: str, where: str, root: inspect.Type, place: str) -> st
 def _wrong_value(problem: str, where: str, types: Sequence[Any]) -> str:
     """A *problem* with the value of the field *where*, of one of *types*; empty for another one."""
     if (value := _UNKNOWN_VALUE.fullmatch(problem)) and (values := _values(types)):
-        return f"{where} cannot be {value[1][:_QUOTED]!r}; {hint(value[1], values)}"
+        return f"{where} cannot be {value[1][:_MOST_QUOTED]!r}; {hint(value[1], values)}"
     if _PATTERN.fullmatch(problem):
         patterns = [each.pattern for each in types if isinstance(each, inspect.StrType)]
         asked = next((ASKED_BY_PATTERN[each] for each in patterns if each in ASKED_BY_PATTERN), "")
@@ -70,7 +72,7 @@ def _wrong_value(problem: str, where: str, types: Sequence[Any]) -> str:
 def _at(root: inspect.Type, place: str) -> list[Any]:
     """The types that a value at *place* in one of *root* may have; of a tag, the literal of its words."""
     types = _members(root)
-    for step in _STEP.finditer(place):
+    for step in _PLACE_STEP.finditer(place):
         types = [each for holder in types for each in _below(holder, step[1])]
     return types
 
