@@ -85,7 +85,9 @@ class RemoteSession:
 
     def _who_goes_on(self) -> str:
         """What becomes of an input: this command only writes it down."""
-        resume = resume_command(self.place, self.session.id)
+        name = self.session.id
+        # The run of a child goes on with its parent's.
+        resume = resume_command(self.place, name.rpartition(".")[0] if self.config.agent else name)
         return f"a process that has the session open goes on with it; without one: {resume}"
 
     def _questions(self, name: str) -> tuple[AskApproval, ...]:

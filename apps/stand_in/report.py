@@ -397,7 +397,3 @@ def _one_line(text: str) -> str:
 
 def _clip(text: str) -> str:
     return text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE].rstrip() + "..."
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

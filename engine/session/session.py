@@ -103,8 +103,10 @@ class Session(Displayed):
     # State
 
     def _check_read(self) -> None:
-        # Empty would look like a session that waits for nothing.
-        if self._named and self._log.never_read:
+        # Empty would look like a session that waits for nothing. Where work has begun here, it is about to be
+        # read, and a caller may look how far that is.
+        begun = self._worker.use is not Use.FREE or self._worker.drain in self._environment.at_work
+        if self._named and self._log.never_read and not begun:
             raise SessionNotRead(self.id)
 
     @property

@@ -392,7 +392,7 @@ def test_a_session_keeps_its_sandbox_until_it_is_told_to_leave_it(
 ) -> None:
     model, policy = ModelSpec(name="openai:gpt-5"), Policy(auto_allow=AutoAllow.SANDBOXED)
     settings = Settings() if told is None else Settings.load(env={}, sandbox=told)
-    options = RunOptions(store=Path("x.db"), settings=settings, sandbox=flag)
+    options = RunOptions(store=Path("x.db"), settings=settings, model="openai:gpt-5", sandbox=flag)
     config = before and Config(model=model, sandbox=before, policy=policy)
     found = settings_for(options, config, base_url=None)
     assert found.sandbox == expected

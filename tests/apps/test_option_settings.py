@@ -79,6 +79,7 @@ def test_an_option_takes_the_place_of_its_setting(
     words = [option, value] if value else [option]
     # A budget in USD needs a price.
     words += ["--price", "1,1"] if option == "--max-usd" else []
+    words += [] if "--model" in words else ["--model", "openai:gpt-5"]
 
     @click.command()
     @for_run

@@ -242,7 +242,8 @@ async def test_the_model_reads_what_went_wrong_and_the_run_goes_on(
         await asyncio.Event().wait()
 
     after = call("look", "{}", 1)
-    session = stage.session(wished(wish, after), says("I see"), tools=[*stage.tools, hang])
+    reply = attrs.evolve(wished(wish, after), wrong=True)
+    session = stage.session(reply, says("I see"), tools=[*stage.tools, hang])
     result = await session.run("go")
 
     [failed, fine] = stage.model.seen[1][-1].results
@@ -534,7 +535,11 @@ async def test_a_turn_offers_the_tools_that_a_function_names(stage: Stage, *, sy
     async def later(context: PerformContext) -> list[str]:
         return as_it_stands(context)
 
-    script = (calls(("put", {"value": "a"}), ("look", {})), calls(("put", {"value": "b"})), says("done"))
+    script = (
+        calls(("put", {"value": "a"}), ("look", {}), wrong=True),
+        calls(("put", {"value": "b"})),
+        says("done"),
+    )
     tools_for = as_it_stands if sync else later
     async with stage.session(*script, tools_for=tools_for, policy=Policy(mode="accept_edits")) as session:
         result = await session.run("go")
@@ -566,7 +571,7 @@ async def test_a_child_is_offered_what_it_has_of_the_tools_that_a_function_names
     spawn = calls(("run_agent", {"agent": "scout", "prompt": "look"}))
     children = [ChildSpec(name="scout", tools=("look", "pay"))]
     session = stage.session(
-        *(spawn, calls(("pay", {})), says("seen"), says("done")),
+        *(spawn, calls(("pay", {}), wrong=True), says("seen"), says("done")),
         children=children,
         tools_for=lambda context: ["look", "put"] if context.config.agent else ["put", "run_agent"],
     )

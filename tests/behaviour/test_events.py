@@ -39,7 +39,7 @@ async def test_a_run_is_told_from_its_start_over_each_round_to_its_end(stage: St
 
 @pytest.mark.behaviour("notices-tell-the-story-in-order")
 async def test_each_call_is_told_to_its_end_once_whether_it_ran_or_not(stage: Stage) -> None:
-    wishes = calls(("look", {}), ("nowhere", {}), ("put", {}), ("pay", {}), ("look", {}))
+    wishes = calls(("look", {}), ("nowhere", {}), ("put", {}), ("pay", {}), ("look", {}), wrong=True)
     session = stage.session(wishes, says("well"), rules=[Rule(verdict="deny", tool="put")])
     await stage.play(session, on={ApprovalRequested: lambda one: session.approve(one.request, Deny())})
 

@@ -75,7 +75,7 @@ async def test_a_session_goes_from_idle_by_way_of_each_activity_and_back(stage: 
     session = stage.session(
         calls(("look", {}), ("pay", {}), text="so"), SPAWN, says("there"), says("done"), **CHILD
     )
-    seen = [session.activity]
+    seen = [(await session.load()).activity]
 
     async def look(_: object = None) -> None:
         if session.activity is not seen[-1]:

@@ -672,7 +672,7 @@ async def fallback(world: World) -> None:
 
 async def circles(world: World) -> None:
     await world.process(
-        *[calls(("look", {"at": "a"})) for _ in range(7)],
+        *[calls(("look", {"at": "a"}), wrong=True) for _ in range(7)],
         loops=Loops(warn=2, withdraw=3, stop=5, same=None, turns=1),
     ).run("go")
 

@@ -10,7 +10,7 @@ from ...terminal.call_summary import duration
 from ...terminal.sanitize import clean, one_line
 from ...terminal.screen import INDENT, Screen
 from ...terminal.spend_format import figures, money
-from .columns import WIDE, id_cell, show
+from .columns import id_cell, show
 
 USAGE_HEADINGS = ("account", "turns", "in", "cached", "out", "active", "cost")
 
@@ -18,10 +18,13 @@ USAGE_NUMBERS = USAGE_HEADINGS[1:-1]
 """The right-aligned columns."""
 
 ACCOUNT_TITLE_WIDTH = 40
-"""Columns of a session's title."""
+"""Columns of a session's title, at most."""
 
 NARROW_TITLE_WIDTH = 10
 """Its columns where the terminal has few."""
+
+BESIDE_TITLE = 60
+"""Columns that the id and the numbers of most sessions take."""
 
 UsageRow = tuple[str, ...]
 
@@ -35,9 +38,8 @@ def listing(report: Costs, screen: Screen) -> None:
 
 def _rows(report: Costs, depth: int, screen: Screen) -> Iterator[UsageRow]:
     """The row of the session, which is the sum of the indented rows below it."""
-    about = report.agent or one_line(
-        report.title, ACCOUNT_TITLE_WIDTH if screen.width >= WIDE else NARROW_TITLE_WIDTH
-    )
+    room = max(NARROW_TITLE_WIDTH, screen.width - BESIDE_TITLE) if screen.is_terminal else ACCOUNT_TITLE_WIDTH
+    about = report.agent or one_line(report.title, min(ACCOUNT_TITLE_WIDTH, room))
     yield _row(f"{id_cell(report.session, screen)}  {clean(about)}".rstrip(), depth, report.total)
     for share in report.models:
         yield _row(clean(share.model), depth + 1, share.spent)

@@ -57,7 +57,18 @@ GROUPS = (
     Group(
         name="console",
         about="The page of the console, and what it reads of a session.",
-        operations=("page", "icon", "file", "outline", "notices", "why", "written_file", "family", "compare", "test"),
+        operations=(
+            "page",
+            "icon",
+            "file",
+            "outline",
+            "notices",
+            "why",
+            "written_file",
+            "family",
+            "compare",
+            "test",
+        ),
     ),
     Group(
         name="operators",

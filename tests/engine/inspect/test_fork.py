@@ -632,8 +632,16 @@ NOTHING = "session 's' cannot be forked at step {}: no prompt yet; fork at 2 or 
         (0, None, NOTHING.format(0)),
         (1, "another prompt", NOTHING.format(1)),
         (5, "yes", "instead=text needs .*; step 5 has none .open: none"),
-        (3, Approve(), "^session 's' takes no decision: no question is open at step 3; fork at step 5, 6 or 7$"),
-        (11, Deny(), "^session 's' takes no decision: no question is open at step 11; fork at step 5, 6 or 7$"),
+        (
+            3,
+            Approve(),
+            "^session 's' takes no decision: no question is open at step 3; fork at step 5, 6 or 7$",
+        ),
+        (
+            11,
+            Deny(),
+            "^session 's' takes no decision: no question is open at step 11; fork at step 5, 6 or 7$",
+        ),
         (3, RAN, "ToolFinished has no effect at step 3 .state streaming"),
         (11, RAN, "ToolFinished has no effect at step 11 .state done"),
         ("3", None, "ForkPoint.at must be .*int.*'3'"),
