@@ -28,7 +28,7 @@ def acp(**options: Any) -> Exit:  # noqa: ANN401  # as click has it
     """
     chosen = run_options_of({**NOT_SERVED, **options})
     with needing("acp", "turnwheel acp"):
-        from . import acp_agent  # noqa: F401, PLC0415  # the extra may be missing
+        from . import acp_agent  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # it needs the extra
     return asyncio.run(_serve(chosen))
 
 

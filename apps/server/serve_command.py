@@ -101,7 +101,7 @@ def serve(host: str, port: int, secrets: tuple[str, ...], origins: tuple[str, ..
     chosen = run_options_of({**NOT_SERVED, **options})
     with needing("server", "turnwheel serve"):
         # All that serving imports, so that a missing package is found before anything begins.
-        from . import app, connections  # noqa: F401, PLC0415  # see above
+        from . import app, connections  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # see above
         from .access import is_loopback  # noqa: PLC0415  # the extra may be missing
     if not by_secret and not is_loopback(host):
         msg = f"--host {host!r} lets other machines in without a token; pass --token SECRET or set ${TOKEN}"

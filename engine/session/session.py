@@ -395,7 +395,7 @@ class Session(Displayed):
         await self._worker.work(prompt, wait=wait, takeover=takeover)
         # Closed, or drained before this prompt's turn came. It is in the queue, so nothing is lost.
         closed = self._worker.use is Use.CLOSED and not self._worker.drains
-        if closed or sender in [mail.id for mail in self.queue]:
+        if closed or sender in [mail.id for mail in self._log.state.prompts]:
             raise SessionClosed(self.id)
         # Without a prompt of its own (`resume`) it is the latest run.
         return runs.result or self.result()

@@ -197,7 +197,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
 ABSENT_STATUSES = frozenset({404, 405})
 
 # The part of a path that names the version of an API, as in ``/v1`` and ``/v1beta``.
-_VERSION = re.compile(r"/v\d")
+_VERSION_PART = re.compile(r"/v\d")
 
 
 def not_there(told: Broken, base_url: str, path: str) -> Broken:
@@ -222,7 +222,7 @@ def page_in_place(headers: Mapping[str, str], base_url: str, path: str) -> Broke
 
 def url_hint(base_url: str) -> str:
     """A question about *base_url*, for what did not answer as a model does; empty where it has a version."""
-    return "" if _VERSION.search(urlsplit(base_url).path) else "; does the base_url lack /v1?"
+    return "" if _VERSION_PART.search(urlsplit(base_url).path) else "; does the base_url lack /v1?"
 
 
 # Statuses of a request that is refused for its key.

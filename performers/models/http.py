@@ -268,7 +268,9 @@ class HTTPModel:
             message = f"{message}; {self._endpoint.login}"
         return attrs.evolve(ending, message=message)
 
-    async def _ask(self, attempt: CallAttempt, slot: Slot) -> AnswerEnd:
+    async def _ask(  # noqa: PLR0912  # a call of its own for a part of it is paid for with each request
+        self, attempt: CallAttempt, slot: Slot
+    ) -> AnswerEnd:
         attempt.started = attempt.scene.clock.now()
         post, clock = self._wire.encode(attempt.request, attempt.scene), asyncio.get_running_loop().time
         first_byte = min(self._settings.first_byte_timeout or math.inf, self._longest)
@@ -304,10 +306,11 @@ class HTTPModel:
             told = refusal(reply.status, reply.headers, body, attempt.scene.clock.now())
             return not_there(told, self._shown, post.path) if reply.status in ABSENT_STATUSES else told
         ending = attempt.end(cut)
-        broken = isinstance(ending, Broken) and ending.failure is Failure.CUT and attempt.silent
-        if broken and reply is not None and is_page(reply.headers):
-            return page_in_place(reply.headers, self._shown, post.path)
-        return ending
+        match ending:
+            case Broken(failure=Failure.CUT) if reply and attempt.silent and is_page(reply.headers):
+                return page_in_place(reply.headers, self._shown, post.path)
+            case _:
+                return ending
 
     async def _read(self, parts: _Parts, attempt: CallAttempt, alarm: asyncio.Timeout) -> None:
         """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at the latest."""

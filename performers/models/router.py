@@ -162,10 +162,11 @@ class Models:
             known = f"known are {self._list()}; put one in front, or give the base_url of another server"
             msg = f"no provider {provider!r} for model {model!r}: {likely}{' ' if likely else ''}{known}"
             raise ConfigError(msg)
-        maker, slash, rest = model.partition("/")
-        if slash and not self._takes_any and maker in PROVIDERS and wire_of(model, self._known) is None:
-            msg = f"model {model!r} names its provider as a proxy does; write {f'{maker}:{rest}'!r}"
-            raise ConfigError(msg)
+        if "/" in model and not self._takes_any and wire_of(model, self._known) is None:
+            maker, _, rest = model.partition("/")
+            if maker in PROVIDERS:
+                msg = f"model {model!r} names its provider as a proxy does; write {f'{maker}:{rest}'!r}"
+                raise ConfigError(msg)
         if wire in self._given:
             return self._given[wire]
         if wire not in self._made:

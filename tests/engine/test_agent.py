@@ -882,7 +882,7 @@ async def test_a_session_with_a_given_id_is_read_before_it_is_looked_at(look: st
         getattr(session, look)
     with pytest.raises(SessionNotRead):
         session.result()
-    assert "not read yet" in repr(session._card())  # as a notebook shows it
+    assert "not read yet" in session._repr_html_()  # pyright: ignore[reportPrivateUsage]  # as a notebook does
     (question,) = (await session.load()).waiting
     await agent.session("s").approve(question.id)
     assert (await agent.session("s").resume()).text == "paid"
