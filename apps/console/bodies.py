@@ -74,12 +74,14 @@ class WrittenFileBody(msgspec.Struct, kw_only=True):
 
     All are null where the call is not one of the built-in ``write`` or ``edit``, or may not touch the file.
     *size* is in bytes, null for a file that is not there yet. *before* is the text, with secrets redacted;
-    null where it is no text, or too large to be shown.
+    null where it is no text, or too large to be shown. *problem* is why the file could not be read; empty
+    where it was, or where there is none.
     """
 
     path: str | None = None
     size: int | None = None
     before: str | None = None
+    problem: str = ""
 
 
 @final

@@ -288,7 +288,7 @@ class ConsoleRoutes:
             if file is None:
                 return WrittenFileBody()
             before = None if file.before is None else one.session.redact(file.before)
-            return WrittenFileBody(path=file.path, size=file.size, before=before)
+            return WrittenFileBody(path=file.path, size=file.size, before=before, problem=file.problem)
 
     @operation("GET", f"{ONE_SESSION}/family", gives=FamilyBody)
     async def family(self, call: HttpCall) -> FamilyBody:

@@ -23,12 +23,13 @@ class FilePreview:
     The file at *path*, which is free of symlinks; *before* is its text.
 
     *before* is None where there is no file, and where it is larger than `MAX_PREVIEWED` bytes or not UTF-8
-    text. *size* is in bytes, None where there is no file.
+    text. *size* is in bytes, None where there is no file. *problem* is why it could not be read.
     """
 
     path: str
     before: str | None = None
     size: int | None = None
+    problem: str = ""
 
 
 def file_preview(
@@ -55,8 +56,11 @@ def file_preview(
         return None
     try:
         data, seen = place.read(MAX_PREVIEWED + 1)
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return FilePreview(path=place.path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        return FilePreview(path=place.path, problem=why or str(error))
     try:
         # Line ends as they are: a change of them is a change.
         before = data.decode() if len(data) <= MAX_PREVIEWED else None
