@@ -56,12 +56,16 @@ def _plain(value: object, depth: int = 0, *, hide: bool) -> object:
             return value
 
 
-def to_sse(event: Mapping[str, object]) -> bytes:
+def to_sse(event: Mapping[str, object], id: str = "") -> bytes:  # noqa: A002  # the field's name
     """
     *event*, of any vocabulary, as a frame of a `text/event-stream`: its type, and all of it as one line.
 
-    Raises `ArgumentError` if it is no event.
+    With the *id* of a `Watched`, a browser that lost the connection says in `Last-Event-ID` how far it came.
+    Raises `ArgumentError` if it is no event, and for an *id* of more than one line.
     """
+    if not id.isprintable():
+        msg = f"the id of a frame is one line; got {id!r:.100}"
+        raise ArgumentError(msg)
     name = event.get("type")
     if not isinstance(name, str) or not name or not name.isprintable():
         msg = f"an event has a 'type' that names it; got {event!r}"
@@ -71,7 +75,8 @@ def to_sse(event: Mapping[str, object]) -> bytes:
     except (TypeError, ValueError) as error:
         msg = f"an event is made of what JSON is made of; got {event!r} ({error})"
         raise ArgumentError(msg) from error
-    return clean(f"event: {name}\ndata: {data}\n\n").encode()
+    head = f"id: {id}\n" if id else ""
+    return clean(f"{head}event: {name}\ndata: {data}\n\n").encode()
 
 
 SUCCESS = "success"

@@ -74,9 +74,10 @@ def projected_frames(heard: Heard, events: Events) -> Iterator[bytes]:
         yield to_sse(event)
     # The id alone where there is no event: what was seen of the answer decides about that, and live and
     # replayed streams have the same ids.
-    last = to_sse(events[-1]) if events else b"\n"
-    if events or heard.id:
-        yield id_line(heard.id) + last
+    if events:
+        yield to_sse(events[-1], heard.id)
+    elif heard.id:
+        yield id_line(heard.id) + b"\n"
 
 
 def is_cut(vocabulary: StreamedProjection, seen: Events, events: Events) -> bool:

@@ -672,6 +672,12 @@ def test_a_frame_is_its_name_and_one_line() -> None:
     assert frame == 'event: text_delta\ndata: {"type":"text_delta","content":"a\\r\\nb\\n\\nд?"}\n\n'.encode()
 
 
+def test_a_frame_may_have_an_id_of_one_line() -> None:
+    assert to_sse({"type": "done"}, id="12.1") == b'id: 12.1\nevent: done\ndata: {"type":"done"}\n\n'
+    with pytest.raises(ArgumentError, match="the id of a frame is one line"):
+        to_sse({"type": "done"}, id="12\ndata: x")
+
+
 @pytest.mark.parametrize(
     ("event", "says"),
     [
