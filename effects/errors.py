@@ -162,21 +162,34 @@ class SessionOwner:
 
 @final
 class SessionBusy(CallerError, RuntimeError):
-    """Session *session* has a run that is not over; *at_work* says where, and *owner* which other process."""
+    """
+    Session *session* has a run that is not over; *at_work* says where, and *owner* which other process.
 
-    def __init__(self, session: str, at_work: Workplace, owner: SessionOwner | None = None) -> None:
+    *questions* are the ids of those that a run asks which is at work nowhere.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        at_work: Workplace,
+        owner: SessionOwner | None = None,
+        questions: tuple[str, ...] = (),
+    ) -> None:
         self.session = session
         self.at_work = at_work
         self.owner = owner
-        super().__init__(session, at_work, owner)
+        self.questions = questions
+        super().__init__(session, at_work, owner, questions)
 
     def __str__(self) -> str:
         if self.at_work is Workplace.HERE:
             problem = "has a run under way in this process; wait for it, send() to it, or interrupt() it"
         elif self.at_work is Workplace.ELSEWHERE:
             problem = f"is at work in {self.owner}; send() to it, or call resume(takeover=True)"
+        elif self.questions:
+            problem = f"waits for answers to {_listed(self.questions)}; approve() each, then call resume()"
         else:
-            problem = "has a run that was left unfinished; call resume(), after approve() where it asks"
+            problem = "has a run that was left unfinished; call resume()"
         return f"session {self.session!r} {problem}"
 
 

@@ -63,8 +63,14 @@ def check_run(log: SessionLog, environment: Environment, prompt: Input | None) -
     # An unfinished run may hold a question or a paid result: only `resume` goes on with it. Not so a child's
     # own task: a process that lost the session may have begun on it a moment ago.
     if prompt is not None and (environment.task is None or prompt.id != environment.task.id):
-        raise errors.SessionBusy(log.journal.session, errors.Workplace.NOWHERE)
+        raise left_unfinished(log)
     check_tools(log, machine, environment)
+
+
+def left_unfinished(log: SessionLog) -> errors.SessionBusy:
+    """The error for a new run in the session of *log*, whose run is at work nowhere."""
+    questions = tuple([question.id for question in log.state.questions])
+    return errors.SessionBusy(log.journal.session, errors.Workplace.NOWHERE, questions=questions)
 
 
 def check_models(log: SessionLog, environment: Environment, model: str = "") -> None:

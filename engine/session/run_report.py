@@ -12,6 +12,7 @@ from ...effects.messages import Outcome, Role
 from ...effects.notices import DoneReason, LeftBecause, RunEnded, RunLeft
 from ...states.state import Done
 from .environment import Result
+from .refusals import left_unfinished
 
 if TYPE_CHECKING:
     from ...effects.requests import AskApproval
@@ -104,7 +105,7 @@ class RunReport:
         if let_go is not None:
             why = errors.SessionClosed(self._log.journal.session)
         elif why is None and self._log.state.unfinished:
-            why = errors.SessionBusy(self._log.journal.session, errors.Workplace.NOWHERE)
+            why = left_unfinished(self._log)
         for each in self._followed:
             each.stops(why, self._log.state)
         self._followed = tuple([each for each in self._followed if not each.over.is_set()])

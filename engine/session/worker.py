@@ -42,7 +42,7 @@ from .environment import OnHostError, Titles
 from .feed import Feed
 from .lease import SessionLease
 from .polled import Polled
-from .refusals import check_reader, check_run
+from .refusals import check_reader, check_run, left_unfinished
 from .run_report import RunReport
 from .takeover import take_over
 from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
@@ -530,7 +530,7 @@ class Worker:
             await self._read()
             if self.log.state.unfinished:
                 await self.lease.check()
-                raise errors.SessionBusy(self.id, errors.Workplace.NOWHERE)
+                raise left_unfinished(self.log)
             yield self.log
 
     # Letting go of it

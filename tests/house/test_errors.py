@@ -63,7 +63,11 @@ SAID = [
     ),
     (
         errors.SessionBusy("s", errors.Workplace.NOWHERE),
-        "session 's' has a run that was left unfinished; call resume(), after approve() where it asks",
+        "session 's' has a run that was left unfinished; call resume()",
+    ),
+    (
+        errors.SessionBusy("s", errors.Workplace.NOWHERE, questions=("r-3", "r-5")),
+        "session 's' waits for answers to 'r-3', 'r-5'; approve() each, then call resume()",
     ),
     (errors.SessionNotRead("s"), "session 's' was not read yet; await session.load() first"),
     (errors.SessionClosed("s"), "session 's' is closed; open it again from its store"),

@@ -65,6 +65,13 @@ async def test_an_answer_is_taken_up_while_the_stream_is_read(
     assert (session.result().text, one.ran) == ("so be it", ran)
 
 
+async def test_a_run_beside_one_that_rests_is_refused_with_what_it_asks(one: House) -> None:
+    session = one.session(calls(("pay", {})))
+    (question,) = (await session.run("a")).waiting
+    with pytest.raises(SessionBusy, match=f"session 's' waits for answers to '{question.id}'; approve"):
+        await session.run("b")
+
+
 async def test_a_second_run_is_refused_and_changes_nothing(one: House) -> None:
     session = one.session(calls(("pay", {}), text="well"))
     first = asyncio.ensure_future(session.run("a", wait=True))
