@@ -81,7 +81,7 @@ async def test_a_message_that_is_sent_is_in_sight(console: Opens) -> None:
 
 
 async def test_the_timeline_stays_where_the_reader_scrolled(console: Opens) -> None:
-    wishes = [calls(("pay", {"amount": 5})) for _ in range(6)]
+    wishes = [calls(("pay", {"amount": amount})) for amount in range(1, 7)]
     async with console(scripted(*wishes, says("Paid."), says("Again."))) as opened:
         page = await opened.page(**PAGE)
         await begin(page, "Pay")

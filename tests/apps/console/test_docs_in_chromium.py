@@ -51,13 +51,13 @@ async def test_a_run_is_begun_and_its_question_answered_on_the_page(
         await page.locator(".dialog-ux input").fill("secret")
         await page.locator(".dialog-ux button.authorize").click()
         await page.locator(".dialog-ux .btn-done").click()
-        assert json.loads(await tried(page, "create"))["id"] == "notes"
+        assert json.loads(await tried(page, "create"))["id"] == "weekly"
         async with asyncio.timeout(PATIENCE):
             while not (questions := json.loads(await tried(page, "session"))["questions"]):
                 pass  # each try awaits an answer
         answered = json.loads(await tried(page, "answer", question=questions[0]["id"]))
         assert (answered["decision"], answered["by"]) == ("approve", "acme over http")
-        assert json.loads(await tried(page, "sessions"))["items"][0]["id"] == "notes"
+        assert json.loads(await tried(page, "sessions"))["items"][0]["id"] == "weekly"
         assert "event: RunStarted" in await tried(page, "get_events")
         loaded = await page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
         assert opened.url + "docs/swagger-ui-bundle.js" in loaded

@@ -10,6 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its types are another package
 from support.http_server import scripted, serving
 
+from turnwheel.apps.server.docs import routes
+
 Json = dict[str, Any]
 
 
@@ -75,7 +77,7 @@ async def test_other_files_are_none_of_the_page(name: str) -> None:
 
 
 async def test_without_swagger_ui_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnwheel.apps.server.docs.routes.SWAGGER_PACKAGE", "not_installed")
+    monkeypatch.setattr(routes, "SWAGGER_PACKAGE", "not_installed")
     async with serving(scripted()) as server:
         refused = await server.get("/docs/swagger-ui.css", 404)
         assert "install turnwheel[server]" in refused["detail"]
