@@ -40,12 +40,14 @@ async def test_the_file_of_a_question_is_shown_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "real.py").write_text(OLD, "utf-8")
     (tmp_path / "link.py").symlink_to("real.py")
     real = str(tmp_path.resolve() / "real.py")
-    assert await asked_about(writing(tmp_path, "link.py")) == {"path": real, "size": len(OLD), "before": OLD}
+    shown = {"path": real, "size": len(OLD), "before": OLD, "problem": ""}
+    assert await asked_about(writing(tmp_path, "link.py")) == shown
 
 
 async def test_a_new_file_has_no_size(tmp_path: Path) -> None:
     found = await asked_about(writing(tmp_path, "new.py"))
-    assert found == {"path": str(tmp_path.resolve() / "new.py"), "size": None, "before": None}
+    new = str(tmp_path.resolve() / "new.py")
+    assert found == {"path": new, "size": None, "before": None, "problem": ""}
 
 
 async def test_no_file_outside_of_the_directories_is_read(tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ async def test_no_file_outside_of_the_directories_is_read(tmp_path: Path) -> Non
     inside.mkdir()
     (tmp_path / "other.txt").write_text("not for the agent", "utf-8")
     (inside / "link.txt").symlink_to(tmp_path / "other.txt")
-    nothing = {"path": None, "size": None, "before": None}
+    nothing = {"path": None, "size": None, "before": None, "problem": ""}
     assert await asked_about(writing(inside, "link.txt")) == nothing
     assert await asked_about(writing(inside, "../other.txt")) == nothing
 
