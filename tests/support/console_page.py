@@ -18,6 +18,13 @@ async def sees(page: Any, text: str, where: str = ".conversation") -> None:
     await page.locator(where).get_by_text(text).first.wait_for()
 
 
+async def press(page: Any, key: str, until: Any) -> None:
+    """Press *key* until the locator *until* is visible."""
+    # No key is heard for a moment after an answer, so that a second press of it is for no other question.
+    while not await until.is_visible():
+        await page.keyboard.press(key)
+
+
 async def approve(page: Any, tool: str = "pay", label: str = "Approve") -> None:
     """Approve the question about *tool*, which may change anything and so takes two presses."""
     await page.get_by_role("button", name=label, exact=True).click()

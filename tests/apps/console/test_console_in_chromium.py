@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.console_page import approve, begin, sees
+from support.console_page import approve, begin, press, sees
 from support.http_server import scripted
 
 from turnwheel.testing.scripted import calls, says, stalls
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
-
     from .conftest import Opens
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180, func_only=True)]
@@ -61,12 +59,6 @@ async def test_a_session_is_played_by_two(console: Opens) -> None:
         await sees(one, "Run interrupted")
 
 
-async def press(page: Page, key: str, until: str) -> None:
-    """Press *key* until *until* is there: keys go nowhere for a moment after an answer."""
-    while not await page.locator(until).count():
-        await page.keyboard.press(key)
-
-
 async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens, tmp_path: Path) -> None:
     async with console(scripted(PAY, says("Paid."), says("Not paid."))) as opened:
         page = await opened.page()
@@ -85,7 +77,7 @@ async def test_time_goes_back_and_forth_and_another_way_is_taken(console: Opens,
         assert await page.get_by_text("Paid.", exact=True).count() == 0
         number = int(await row.locator(".number").inner_text())
         assert f"step={number}" in page.url
-        await press(page, "2", "#tab-step[aria-selected=true]")
+        await press(page, "2", page.locator("#tab-step[aria-selected=true]"))
         await sees(page, f"Step {number}", ".panel")
         # The address leads back to the same step.
         other = await opened.page(page.url.removeprefix(opened.url))

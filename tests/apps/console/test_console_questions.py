@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.console_page import approve, begin, sees
+from support.console_page import approve, begin, press, sees
 from support.http_server import pay, scripted
 
 from turnwheel import Agent, tool
@@ -175,9 +175,7 @@ async def test_keys_act_on_the_question_that_has_the_focus(console: Opens) -> No
         await page.goto(opened.url + "#/")
         await page.locator(".inbox .question").nth(1).wait_for()
         await page.locator(".inbox .question").nth(1).focus()
-        # No key is heard for a moment after an answer, so that a second press of it is for no other question.
-        while not await page.get_by_label("Reason").nth(1).is_visible():
-            await page.keyboard.press("d")
+        await press(page, "d", page.get_by_label("Reason").nth(1))
         await page.keyboard.type("not that")
         await page.keyboard.press("Enter")
         await page.locator(".question").nth(1).wait_for(state="detached")
