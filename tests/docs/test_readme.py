@@ -257,7 +257,7 @@ def test_the_commands_of_the_readme_work(tmp_path: Path, provider: str) -> None:
 def test_a_target_installs_what_it_needs(target: str, extras: list[str], tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
-    # These tests are started by make, whose own arguments would be taken over.
+    # A make that runs below another one, as in `make test`, inherits the arguments of that one.
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")} | {"ARGS": ""}
     command = ["make", "-n", target]
     plan = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
