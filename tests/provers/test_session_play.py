@@ -36,7 +36,7 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.journal import Journal
 from turnwheel.engine.session.session_log import SessionLog
 
-pytestmark = pytest.mark.prover
+pytestmark = [pytest.mark.prover, pytest.mark.timeout(600)]
 
 ROUNDS = 200
 """More often than that nobody is told to leave."""

@@ -22,7 +22,7 @@ from provers.soak.service import FlakyStore, Service
 from turnwheel.engine.session.session import Session
 from turnwheel.performers.stores.memory import MemoryStore
 
-pytestmark = pytest.mark.prover
+pytestmark = [pytest.mark.prover, pytest.mark.timeout(600)]
 
 RESTS = tuple([Rest(turns=number * 1_000, blocks=50_000, threads=2, files=9) for number in range(1, 11)])
 """A day of which nothing is left."""
@@ -38,7 +38,6 @@ def test_nothing_is_left_of_a_long_day() -> None:
         [sys.executable, "-m", "provers.soak", *small],
         capture_output=True,
         text=True,
-        timeout=110,
         check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr

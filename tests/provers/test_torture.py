@@ -21,7 +21,7 @@ from provers.crash.process import (
     Frozen,
 )
 
-pytestmark = pytest.mark.prover
+pytestmark = [pytest.mark.prover, pytest.mark.timeout(600)]
 
 
 def run(*arguments: str, folder: Path, code: int = 0) -> str:
@@ -31,7 +31,6 @@ def run(*arguments: str, folder: Path, code: int = 0) -> str:
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=110,
         check=False,
     )
     assert found.returncode == code, found.stdout + found.stderr

@@ -15,7 +15,7 @@ from turnwheel.effects.messages import Message, Role
 from turnwheel.effects.records import AppendMessage
 from turnwheel.projections import AgUiEvents, JsonEvent, Projection, UiMessageChunks
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120, func_only=True)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600, func_only=True)]
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ def runs_of(projection: Projection, one: Play, start: str) -> list[list[JsonEven
 def judged(command: tuple[str, ...], cases: list[Json]) -> list[Json]:
     """What the judges make of *cases*."""
     lines = "\n".join(map(json.dumps, cases))
-    ended = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=110, check=True)
+    ended = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     verdicts: list[Json] = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(verdicts) == len(cases)
     return verdicts

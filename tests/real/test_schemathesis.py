@@ -10,7 +10,7 @@ import pytest
 from real.conftest import Server
 from support.ports import free_ports
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240, func_only=True)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600, func_only=True)]
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
@@ -33,7 +33,7 @@ def test_the_server_is_as_its_document_says(schemathesis: tuple[str, ...], tmp_p
         *("--request-timeout", "5", "--no-color"),
     )
     with Server(command, f"{url}/readyz", tmp_path, {}).serving():
-        ended = subprocess.run(asks, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+        ended = subprocess.run(asks, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stdout[-10_000:] + ended.stderr[-2_000:]
         # Each part was done, and no operation left out.
         for part in ("Examples", "Coverage", "Fuzzing", "Stateful"):
