@@ -18,8 +18,9 @@ An agent is in exactly one state, and some states have stages. A label such as `
 `.stopping` in a label means that the agent gives this state up. Nothing happens that no table below lists:
 each event in each state has a row, or the state ignores it by name.
 
-Prompts, steers and changed settings (`UserSent`, `UserSteered`, `ControlReceived`) are welcome in every state
-but `done`. Where no row says more, they wait or hold from then on, and the state stays as it is.
+Prompts, steers, their withdrawals and changed settings (`UserSent`, `UserSteered`, `InputWithdrawn`,
+`ControlReceived`) are welcome in every state but `done`. Where no row says more, they wait, drop what waits
+or hold from then on, and the state stays as it is.
 [What people can do when](controls.md) lists them by state.
 
 The engine feeds `Entered` to a state that waits for nothing, until one waits. An event with several rows goes
@@ -44,6 +45,7 @@ SENT_BY = {
     "ApprovalGiven": "`session.approve`, `turnwheel approve` and `deny`",
     "UserSent": "`session.send`, `turnwheel send`",
     "UserSteered": "`session.steer`, `turnwheel steer`",
+    "InputWithdrawn": "`session.withdraw`, `turnwheel withdraw`",
     "Interrupted": "`session.interrupt`, `turnwheel interrupt`, Ctrl-C",
     "ControlReceived": "`session.control`, `turnwheel control`",
     "CallCancelled": "`session.cancel`, `turnwheel cancel`",

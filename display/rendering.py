@@ -428,6 +428,7 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     events.CallInspected: lambda value: f"{value.request} {finding_text(value.finding)}",
     events.UserSent: _of("text"),
     events.UserSteered: _of("how", "text"),
+    events.InputWithdrawn: _of("input"),
     # Without the id of the sender: it tells repeats apart and says nothing about the change.
     events.ControlReceived: _of("change"),
 }

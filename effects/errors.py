@@ -9,6 +9,7 @@ Every error of this library, by whose fault it is.
             UnknownSession     (LookupError) there is no such session
             UnknownRequest     (LookupError) no open question has this id
             UnknownCall        (LookupError) no call under way has this id
+            UnknownInput       (LookupError) no input that waits has this id
             UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way, or was left
             SessionNotRead     (RuntimeError) the journal of the session was not read yet
@@ -120,6 +121,25 @@ class UnknownCall(CallerError, LookupError):
 
     def __str__(self) -> str:
         return f"no call {self.call!r} under way; there are: {_listed(self.open)}"
+
+
+@final
+class UnknownInput(CallerError, LookupError):
+    """
+    No input that waits has the id *input*; *waiting* are those that wait.
+
+    *known*: it was sent, and was read or taken back since.
+    """
+
+    def __init__(self, input: str, waiting: tuple[str, ...], known: bool = False) -> None:  # noqa: A002, FBT001, FBT002  # the word of the field, and as an error is pickled
+        self.input = input
+        self.waiting = waiting
+        self.known = known
+        super().__init__(input, waiting, known)
+
+    def __str__(self) -> str:
+        problem = "does not wait any more: it was read or taken back" if self.known else "does not wait"
+        return f"input {self.input!r} {problem}; waiting: {_listed(self.waiting)}"
 
 
 @final

@@ -293,6 +293,18 @@ class UserSteered(_Input):
 
 @final
 @attrs.frozen(kw_only=True)
+class InputWithdrawn(_Happening):
+    """
+    A person took back the prompt or steer with the id *input*, which still waited.
+
+    It has no id of its own: an input is taken back once, and its id stays known.
+    """
+
+    input: str
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Interrupted(_Happening):
     """
     A person asked to stop, or *aborted*: the task that waited for the run was cancelled.
@@ -332,7 +344,7 @@ Answer = (
 )
 
 # The events that come from outside, from any process.
-Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled
+Post = ApprovalGiven | UserSent | UserSteered | InputWithdrawn | Interrupted | ControlReceived | CallCancelled
 
 # Everything that can happen to a machine.
 Event = Entered | ModelStreamed | ToolProgressed | AgentProgressed | Answer | Post

@@ -395,6 +395,14 @@ class InputReceived:
 
 @final
 @attrs.frozen(kw_only=True)
+class InputDropped:
+    """A person took back the prompt or steer *id* before a model read it; *id* is the sender's."""
+
+    id: str
+
+
+@final
+@attrs.frozen(kw_only=True)
 class InterruptRequested:
     """The run is stopping."""
 
@@ -473,7 +481,7 @@ _OfRun = (
     | RunEnded
     | RunLeft
 )
-_OfInput = InputReceived | InputTaken | InputBlocked | SettingChanged | SettingRefused
+_OfInput = InputReceived | InputTaken | InputBlocked | InputDropped | SettingChanged | SettingRefused
 _OfHooks = HookAsked | HookEnded
 _OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | AnswerDropped | AnswerKept
 _OfTries = RetryScheduled | RequestDelayed | FallbackUsed
@@ -491,7 +499,7 @@ Delta = TextDelta | ReasoningDelta | CallDelta
 ENDS = TurnEnded | AnswerKept | RunEnded
 
 # The notices without which a reader could not say which answer a run gave, and to what.
-OUTCOMES = InputTaken | InputBlocked | RunLeft | ENDS
+OUTCOMES = InputTaken | InputBlocked | InputDropped | RunLeft | ENDS
 
 # The notices that no journal leads to again: whether they came, and how many, was a matter of the moment.
 PASSING = Delta | ToolOutput | AgentNoticed | RequestDelayed | Ignored | RunLeft

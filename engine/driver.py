@@ -42,11 +42,24 @@ from ..performers.stores.base import Store
 from .core.machine import Machine, Step, error_line, ignored, is_deadline
 
 
+@final
+class Overtaken(Exception):  # no error: its name says what became of the step
+    """A step is not kept: the events *by* come first, and its event then leads to another one."""
+
+    def __init__(self, by: tuple[Event, ...]) -> None:
+        super().__init__(by)
+        self.by = by
+
+
 class StepSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
     async def keep(self, step: Step, /) -> int | None:
-        """Keep *step*, and then commit it; the number of the latest entry, None without a journal."""
+        """
+        Keep *step*, and then commit it; the number of the latest entry, None without a journal.
+
+        Raises `Overtaken` for a step that is not to be kept.
+        """
         ...
 
     async def flush(self) -> None:
@@ -139,6 +152,13 @@ class Inbox:
         self.put(event)
         if self._urgent is not None:
             self._urgent = len(self.waiting)
+
+    def again(self, *events: Event) -> None:
+        """Put *events* before all others, and let them in."""
+        self.waiting.extendleft(reversed(events))
+        if self._urgent is not None:
+            self._urgent += len(events)
+        self._news.set()
 
     def hurry(self) -> None:
         """Let all events in from now on."""
@@ -336,7 +356,9 @@ class Driver:
             self.inbox.put(Entered(at=self.clock.now()))
         return self._performed(first)
 
-    async def next(self, *, wait: bool) -> tuple[Effect, ...] | None:
+    async def next(  # noqa: C901, PLR0912  # a call of its own for a part of it is paid for with each step
+        self, *, wait: bool
+    ) -> tuple[Effect, ...] | None:
         """The effects of the next step; None where the run goes no further here, as `steps` says."""
         if (self.machine.done or self._hold is not Hold.NOTHING) and await self._is_over():
             return None
@@ -363,7 +385,11 @@ class Driver:
             step = self._failure(event, error)
         # Ignored events change nothing, so the journal can do without them.
         if not ignored(step.effects):
-            self.entry = await self.journal.keep(step)
+            try:
+                self.entry = await self.journal.keep(step)
+            except Overtaken as overtaken:
+                self.inbox.again(*overtaken.by, event)
+                return self._performed(())
         if self._log is not None:
             self._log(type(event).__name__, step.effects)
         if self.inbox.closed:

@@ -32,6 +32,7 @@ from .state import (
     Ending as Ending,
     Executing as Executing,
     Go as Go,
+    Intake as Intake,
     Opening as Opening,
     Pausing as Pausing,
     Plan as Plan,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeVar, final
 
 from ..effects import Effect
-from ..effects.events import ControlReceived, HookAnswered, UserSent, UserSteered
+from ..effects.events import ControlReceived, HookAnswered, InputWithdrawn, UserSent, UserSteered
 from ..effects.hooks import Hook
 from ..effects.messages import Binary, Outcome, StopReason, ToolCall, ToolResult
 from ..effects.notices import (
@@ -18,11 +18,12 @@ from ..effects.notices import (
     HookAsked,
     HookEnded,
     Ignored,
+    InputDropped,
     InputReceived,
     SettingChanged,
     SettingRefused,
 )
-from ..effects.records import AddContext, UseIds
+from ..effects.records import AddContext, TakeMail, UseIds
 from ..effects.requests import FireHook
 from .batch.batch import Call, Phase, PriorAttempt, Running
 from .context import Context
@@ -122,6 +123,9 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
         case UserSent() | UserSteered():
             # It is in the mail already: `Memory.receive` puts it there before any handler runs.
             return (InputReceived(id=event.id),)
+        # One that was read meanwhile is in the conversation, and stays there.
+        case InputWithdrawn(input=name) if any(mail.id == name for mail in ctx.memory.session.mail):
+            return dropped(name)
         case ControlReceived(change=change):
             # Refused and not an error. The sender may be another process, which cannot be raised at.
             if why := inputs.refusal(ctx.config, change, ctx.memory.session.ceiling):
@@ -129,6 +133,11 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
             return (change, SettingChanged(change=change))
         case _:
             return ignore(state, ctx)
+
+
+def dropped(name: str) -> tuple[TakeMail, InputDropped]:
+    """The effects that take the input *name* out of the mail for its sender, who took it back."""
+    return TakeMail(ids=(name,)), InputDropped(id=name)
 
 
 # Giving a call its result

@@ -64,13 +64,18 @@ class Steer:
     """What a person said into the run is about to be taken out of the mail."""
 
 
+# The stages that take inputs out of the mail.
+Intake = Prompt | Steer
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Admitting:
-    """Hooks are asked whether the inputs *ids* may come in."""
+    """Hooks are asked whether the inputs *ids* may come in, which the stage *source* was about to take."""
 
     request: str
     ids: tuple[str, ...]
+    source: Intake
 
 
 @final

@@ -24,7 +24,7 @@ from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason,
 
 # Imported by name: this saves a look-up for each piece of an answer, about a hundred a second.
 from ..effects.notices import CallDelta, DoneReason, ReasoningDelta, TextDelta
-from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, SetMaxOutput
+from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, MailKind, SetMaxOutput
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
 from .batch.settle import UNSTARTED
@@ -34,7 +34,7 @@ from .rules import model_messages
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
 from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
-from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
+from .state import Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
 
 # Stop reasons after which calls may run. They are no reliable sign of calls: some servers say `stop` and send
 # calls, so calls count there, too. After a cut or a refusal no call is trusted, since the last one may be
@@ -157,7 +157,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         case StopReason.MAX_TOKENS:
             return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
         case StopReason.INTERRUPTED:
-            return draft.to(_stopped(state))
+            return draft.to(_stopped(state, ctx))
         case _:
             return draft.to(Thinking(stage=End(reason=end_reason(stop))))
 
@@ -247,10 +247,12 @@ def _answer_unrun(
     draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=tuple(results), at=ctx.now)))
 
 
-def _stopped(state: Streaming) -> Thinking:
+def _stopped(state: Streaming, ctx: Context) -> Thinking:
     """Where an answer leads that a person cut: to what they said instead, or to the end."""
     if state.stopping is Stopping.HURRIED:
-        return Thinking(stage=Go())
+        # Where they have taken back what they said, the history ends with the cut answer: the stage `Steer`
+        # knows how to go on behind it.
+        return Thinking(stage=Go() if ctx.memory.waiting(MailKind.STEER) else Steer())
     return Thinking(stage=End(reason=DoneReason.INTERRUPTED))
 
 
@@ -312,7 +314,7 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingS
         message = _message(state, parts, Finish(reason=StopReason.INTERRUPTED), ctx)
         draft.add(AppendMessage(message=message), notices.AnswerKept(request=state.request, message=message))
     _account(state, event, draft, ctx)
-    return draft.to(_stopped(state))
+    return draft.to(_stopped(state, ctx))
 
 
 def _interrupted(state: Streaming, ctx: Context) -> StreamingStep:

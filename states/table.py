@@ -45,6 +45,7 @@ from ..effects.events import Event
 WELCOME: Mapping[type[Event], str] = {
     events.UserSent: "the prompt waits for a run of its own",
     events.UserSteered: "it waits for the next model call",
+    events.InputWithdrawn: "what waits under that id is dropped",
     events.ControlReceived: "it holds from now on",
 }
 
@@ -97,30 +98,39 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
         (events.Entered, "thinking.reading", "the session begins; its instructions are read"),
         (events.Entered, "thinking.opening", "the session begins; hooks are asked"),
         (events.Entered, "thinking.prompt", "the run begins"),
+        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
     ),
     "thinking.reading": (
         (events.InstructionsRead, "thinking.opening", "hooks are asked"),
         # Not read again by later runs: a system prompt that changes loses the provider's cache.
         (events.InstructionsRead, "thinking.prompt", "they hold for the whole session"),
         (events.Interrupted, "thinking.end", "the prompt does not come in"),
+        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
     ),
     "thinking.opening": (
         (events.HookAnswered, "thinking.prompt", "the session may begin"),
         (events.HookAnswered, "thinking.end", "it may not; the prompt does not come in"),
         (events.Interrupted, "thinking.end", "the prompt does not come in"),
+        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
     ),
     "thinking.prompt": (
         (events.Entered, "thinking.admitting", "hooks are asked about the prompt"),
         (events.Entered, "thinking.go", "the prompt becomes a message"),
+        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
     ),
     "thinking.steer": (
         (events.Entered, "thinking.admitting", "hooks are asked about what was said"),
-        (events.Entered, "thinking.go", "what was said becomes messages"),
+        (events.Entered, "thinking.go", "what was said becomes messages, or was taken back"),
+        (events.Entered, "thinking.end", "what was said was taken back, and nothing else goes on"),
     ),
     "thinking.admitting": (
         (events.HookAnswered, "thinking.go", "it comes in, or it goes on without"),
         (events.HookAnswered, "thinking.end", "it does not come in, and without it nothing goes on"),
         (events.Interrupted, "thinking.end", "it does not come in"),
+        # Hooks have judged all the words together. So they are asked again, about what is left.
+        (events.InputWithdrawn, "thinking.prompt", "a prompt, or what came with it, was taken back"),
+        (events.InputWithdrawn, "thinking.steer", "something that was said was taken back"),
+        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
     ),
     "thinking.go": (
         (events.Entered, "streaming", "the model is called"),
@@ -166,8 +176,19 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
         # A cancellation may come too late. The answer was paid for and read, so it is kept.
         (events.ModelFinished, "thinking.end", "the answer came all the same; its calls do not run"),
         (events.ModelFinished, "thinking.go", "the answer came all the same; now to what was said"),
+        # The cancel was sent when the steer came, and is not undone. The model is asked to go on instead.
+        (
+            events.ModelFinished,
+            "thinking.steer",
+            "the answer came all the same; what was said was taken back",
+        ),
         (events.ModelFailed, "thinking.end", "the text that was read is kept"),
         (events.ModelFailed, "thinking.go", "the text that was read is kept; now to what was said"),
+        (
+            events.ModelFailed,
+            "thinking.steer",
+            "the text that was read is kept; what was said was taken back",
+        ),
         (events.Interrupted, "streaming.stopping", "the run is to end after all"),
         (events.Interrupted, "thinking.end", "nothing is waited for"),
     ),

@@ -20,14 +20,22 @@ from typing import assert_never
 
 from ..effects import Effect, notices, records
 from ..effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, ModelSpec, Steering
-from ..effects.events import Entered, HookAnswered, InstructionsRead, Interrupted, TimerFired, UserSteered
+from ..effects.events import (
+    Entered,
+    HookAnswered,
+    InputWithdrawn,
+    InstructionsRead,
+    Interrupted,
+    TimerFired,
+    UserSteered,
+)
 from ..effects.hooks import Hook
 from ..effects.messages import Finish, Role, StopReason, user
 from ..effects.notices import DoneReason
 from ..effects.permissions import Verdict
 from ..effects.requests import CallModel, Cancel, Conversation, ReadInstructions
 from . import state as stages
-from .builder import Draft, ask_hooks, end_reason, hooks_at, ignore, received, record_answers
+from .builder import Draft, ask_hooks, dropped, end_reason, hooks_at, ignore, received, record_answers
 from .context import Context, Memory
 from .rules import compaction, loops, model_messages
 from .rules.hooks import told
@@ -48,6 +56,8 @@ def handle(state: Thinking, ctx: Context) -> ThinkingStep:
     event, stage = ctx.event, state.stage
     if isinstance(event, Entered):
         return _entered(state, ctx)
+    if isinstance(event, InputWithdrawn):
+        return _withdrawn(state, event.input, ctx)
     if isinstance(stage, stages.Waiting):
         if isinstance(event, Interrupted):
             return _interrupted(stage, ctx)
@@ -67,10 +77,11 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
     match state.stage:
         case stages.Start():
             return _begin(ctx)
-        case stages.Prompt():
-            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy), state, ctx)
-        case stages.Steer():
-            return _admit(tuple([mail.id for mail in ctx.memory.waiting(records.MailKind.STEER)]), state, ctx)
+        case stages.Prompt() as stage:
+            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy), stage, state, ctx)
+        case stages.Steer() as stage:
+            ids = tuple([mail.id for mail in ctx.memory.waiting(records.MailKind.STEER)])
+            return _admit(ids, stage, state, ctx)
         case Go():
             return _go(state, ctx)
         case End():
@@ -190,17 +201,22 @@ def _greeted(stage: stages.Opening, event: HookAnswered, ctx: Context) -> Thinki
 # Inputs come in: a prompt at the beginning of a run, steers before any later call.
 
 
-def _admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> ThinkingStep:
-    """The inputs *ids* become messages, where no hook is to be asked first."""
+def _admit(ids: tuple[str, ...], source: stages.Intake, state: Thinking, ctx: Context) -> ThinkingStep:
+    """The inputs *ids* become messages, where no hook is to be asked first; there may be none any more."""
     draft = Draft(ctx)
-    names = hooks_at(Hook.USER_PROMPT_SUBMIT, ctx) if ids else ()
+    if not ids:
+        # A host may open a run on nothing, to go on with the conversation.
+        begins = isinstance(source, stages.Prompt)
+        return draft.to(Thinking(stage=Go())) if begins else _without(state, draft, ctx)
+    names = hooks_at(Hook.USER_PROMPT_SUBMIT, ctx)
     if not names:
         return _let_in(ids, state, draft, ctx)
     # The inputs stay in the mail until the hooks have answered. If the process is lost meanwhile, the answer
     # is asked for again about the same ids, and no word of a person is gone.
     prompts = [mail.text for mail in ctx.memory.session.mail if mail.id in ids]
     request = ask_hooks(Hook.USER_PROMPT_SUBMIT, names, told(prompts=prompts), draft)
-    return draft.to(Thinking(stage=stages.Admitting(request=request, ids=ids), attempt=state.attempt))
+    stage = stages.Admitting(request=request, ids=ids, source=source)
+    return draft.to(Thinking(stage=stage, attempt=state.attempt))
 
 
 def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx: Context) -> ThinkingStep:
@@ -210,10 +226,7 @@ def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
     block(stage, said.because, draft, ctx)
-    prompted = any(
-        mail.lane is records.MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids
-    )
-    if prompted or not ctx.memory.history:
+    if isinstance(stage.source, stages.Prompt) or not ctx.memory.history:
         # Without its prompt a run has nothing to do, nor has one that would begin a conversation with a steer
         # that was blocked: no provider answers an empty list of messages.
         return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
@@ -223,8 +236,35 @@ def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx
     return _without(state, draft, ctx)
 
 
+def _withdrawn(state: Thinking, name: str, ctx: Context) -> ThinkingStep:
+    """The input *name* is dropped, if it waits; a run that is left without any input ends."""
+    stage, draft = state.stage, Draft(ctx)
+    source = stage.source if isinstance(stage, stages.Admitting) else stage
+    ends = isinstance(source, UNREAD) and [mail.id for mail in ctx.memory.session.mail] == [name]
+    asked = isinstance(stage, stages.Admitting) and name in stage.ids
+    if not (ends or asked):
+        return state, received(state, ctx)
+    if isinstance(stage, stages.Start):
+        draft.add(started(ctx))  # a watcher sees no end of what never began
+    draft.add(*[Cancel(request=request) for request in state.open], *dropped(name))
+    if ends:
+        return _taken_back(draft)
+    # The answer under way is for all of these inputs together: a hook may refuse the rest without this one.
+    return draft.to(Thinking(stage=source, attempt=state.attempt))
+
+
+def _taken_back(draft: Draft) -> ThinkingStep:
+    """The end of a run that has no input to begin with."""
+    # Without one the model would go on with the conversation as the run before left it.
+    draft.add(notices.InterruptRequested())
+    return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=model_messages.TAKEN_BACK)))
+
+
 def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
-    """Go on without a steer that was blocked: there may be nothing left to answer, or an answer was cut."""
+    """Go on without a steer: there may be nothing left to answer, or an answer was cut."""
+    if not ctx.memory.history:
+        # No provider answers an empty list of messages.
+        return _taken_back(draft)
     last = ctx.memory.history[-1]
     finish = last.parts[-1] if last.role is Role.ASSISTANT else None
     if isinstance(finish, Finish):
@@ -238,12 +278,10 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
 
 
 def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
-    if ids:
-        made = messages(ctx.memory.session.mail, ids)
-        # Record and notice in one transition: a watcher never sees an input taken that a crash could still
-        # lose.
-        draft.add(*[records.AppendMessage(message=message) for message in made])
-        draft.add(records.TakeMail(ids=ids), notices.InputTaken(ids=ids, messages=made))
+    made = messages(ctx.memory.session.mail, ids)
+    # Record and notice in one transition: a watcher never sees an input taken that a crash could still lose.
+    draft.add(*[records.AppendMessage(message=message) for message in made])
+    draft.add(records.TakeMail(ids=ids), notices.InputTaken(ids=ids, messages=made))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
@@ -258,7 +296,9 @@ def block(stage: stages.Stage, why: str, draft: Draft, ctx: Context) -> None:
     else:
         # No input was let in yet. These are the ids that the stage `Prompt` would take.
         ids = next_prompt(ctx.memory.session.mail, ctx.config.policy)
-    draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
+    # All of it may have been taken back.
+    if ids:
+        draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
 
 
 # The one place from which a turn's request leaves.

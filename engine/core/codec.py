@@ -38,6 +38,7 @@ UNIONS: frozenset[Any] = frozenset(
         effects.SetInstructions | NotBegun,
         states.Phase,
         states.Stage,
+        states.Intake,
         states.CompactStage,
         effects.Event,
         effects.Post,

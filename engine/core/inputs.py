@@ -143,17 +143,38 @@ def cancel_event(call: str, machine: Machine | None, at: float) -> effects.CallC
     return effects.CallCancelled(at=at, call=call)
 
 
+def withdraw_event(name: str, state: SessionState, task: str, at: float) -> effects.InputWithdrawn:
+    """
+    The event that takes back the input *name*, which waits in *state*.
+
+    Raises `UnknownInput` where none waits. *task* is what its parent gave a child, and stays.
+    """
+    unread = tuple([waiting for waiting in state.unread if waiting != task])
+    # With the inputs that wait: the person saw it in a list, and a run may have read it since.
+    if name not in unread:
+        raise effects.UnknownInput(name, unread, state.knows(name))
+    return effects.InputWithdrawn(at=at, input=name)
+
+
 def check_room(event: effects.Post, state: SessionState, session: str) -> None:
     """
     Raise `QueueFull` where the queue of *session* in *state* is full.
 
-    Approvals, interrupts and cancels always pass: they are what empties the queue.
+    Approvals, interrupts, cancels and withdrawals always pass: they are what empties the queue.
     """
     # Both kinds wait: inputs that no step has taken in yet, and prompts in the machine's own queue.
-    waiting = len(state.posted) + (0 if state.machine is None else len(state.machine.memory.session.mail))
-    if waiting >= validators.MAX_WAITING and not isinstance(
-        event, effects.ApprovalGiven | effects.Interrupted | effects.CallCancelled
+    mail = () if state.machine is None else state.machine.memory.session.mail
+    waiting = len(state.posted) + len(mail)
+    if waiting < validators.MAX_WAITING or isinstance(
+        event, effects.ApprovalGiven | effects.Interrupted | effects.CallCancelled | effects.InputWithdrawn
     ):
+        return
+    # A session without a run has each prompt that was taken back, and its withdrawal, until the next run.
+    withdrawn = state.withdrawn
+    posted = [one for one in state.posted if not isinstance(one, effects.InputWithdrawn)]
+    names = [getattr(one, "id", "") for one in posted] + [one.id for one in mail]
+    waiting = sum(name not in withdrawn for name in names)
+    if waiting >= validators.MAX_WAITING:
         # Refused before it is journaled: the sender learns it, and can try again later.
         raise effects.QueueFull(session, waiting)
 

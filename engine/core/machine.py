@@ -21,12 +21,12 @@ from ...display.word_cards import machine_card
 from ...effects import Effect
 from ...effects.config import Config, Sandbox, ToolKind
 from ...effects.errors import ConfigError, IllegalTransition, InternalError
-from ...effects.events import ControlReceived, Entered, Event, Post, UserSent
+from ...effects.events import ControlReceived, Entered, Event, InputWithdrawn, Post, UserSent
 from ...effects.history import History
 from ...effects.messages import Binary, ToolCall
 from ...effects.notices import Ignored
 from ...effects.permissions import Rule, Verdict
-from ...effects.records import SetModel
+from ...effects.records import SetModel, TakeMail
 from ...effects.requests import AskApproval, SetTimer
 from ...effects.usage import Spent
 from ...states import compacting, confirming, dispatching, done, executing, streaming, thinking
@@ -347,8 +347,10 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
 
 
 def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memory:
-    """*memory* with the inputs among what was *posted*, each once, and the settings that they change."""
+    """*memory* with the inputs of *posted*, each once, without those taken back, and with the settings."""
     for event in posted:
+        if isinstance(event, InputWithdrawn):
+            memory = memory.record((TakeMail(ids=(event.input,)),))
         # What else was posted, such as an answer or an interrupt, names a run that is over.
         if isinstance(event, INPUTS) and not memory.has(event):
             memory = memory.receive(event)

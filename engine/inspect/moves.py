@@ -93,6 +93,9 @@ def _candidates(machine: Machine | None, at: float, name: str) -> Iterator[Legal
     now = effects.UserSteered(at=at, id=name, text=EXAMPLE, how=effects.Steering.NOW)
     yield LegalMove(title="steer now", event=now)
     yield LegalMove(title="queue a prompt", event=prompt)
+    for mail in machine.memory.session.mail:
+        withdrawn = effects.InputWithdrawn(at=at, input=mail.id)
+        yield LegalMove(title=f"take back {mail.id}", event=withdrawn)
     yield LegalMove(title="interrupt", event=effects.Interrupted(at=at))
     tools = {one.call.id: one.call.name for one in calls_at(machine.state)}
     for call in calls_in(machine.state):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, get_args
 
 import attrs
@@ -87,6 +87,14 @@ def _happened(
         yield Said(step.at, party, Party.MACHINE, _answer(step, event))
 
 
+# What a person says whose event has nothing but an id.
+WORDS_ALONE: Mapping[type, str] = {
+    events.InputWithdrawn: "take back",
+    events.CallCancelled: "cancel",
+    events.Interrupted: "interrupt",
+}
+
+
 def _spoken(event: events.Post) -> str:
     """What a person says by *event*: an arrow has no room for ids."""
     match event:
@@ -97,12 +105,8 @@ def _spoken(event: events.Post) -> str:
         case events.ApprovalGiven():
             by = f" ({event.by})" if event.by else ""
             return printable(f"{decision_of(event.decision)}{by}")
-        case events.CallCancelled():
-            return "cancel"
-        case events.Interrupted():
-            return "interrupt"
         case _:
-            return line_of(event)
+            return WORDS_ALONE.get(type(event)) or line_of(event)
 
 
 def _wish(effect: Asking) -> str:

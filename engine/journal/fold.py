@@ -241,17 +241,36 @@ class SessionState:
         if not self.posted:
             return left
         # One id is one input: a sender that did not hear back posts the same prompt again.
-        posted: dict[str, states.Mail] = {}
+        prompts = {mail.id: mail for mail in left}
         for event in self.posted:
             if isinstance(event, events.UserSent) and not self._received(event):
-                posted.setdefault(event.id, states.Mail.of(event))
-        return (*left, *posted.values())
+                prompts.setdefault(event.id, states.Mail.of(event))
+        withdrawn = self.withdrawn
+        return tuple([mail for mail in prompts.values() if mail.id not in withdrawn])
 
     @property
     def late(self) -> tuple[events.UserSteered, ...]:
         """The steers that have not reached their run; once that is over, each waits as a prompt does."""
         steers = [event for event in self.posted if isinstance(event, events.UserSteered)]
-        return tuple([event for event in steers if not self._received(event)])
+        withdrawn = self.withdrawn if steers else ()
+        return tuple([event for event in steers if not self._received(event) and event.id not in withdrawn])
+
+    @property
+    def withdrawn(self) -> frozenset[str]:
+        """The inputs that were taken back, where no step has applied that yet."""
+        taken_back = [event.input for event in self.posted if isinstance(event, events.InputWithdrawn)]
+        return frozenset(taken_back)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The ids of the prompts and steers that no model has been asked with, in the order they came."""
+        mail = () if self.machine is None else self.machine.memory.session.mail
+        unread = dict.fromkeys([waiting.id for waiting in mail])
+        for event in self.posted:
+            if isinstance(event, events.UserSent | events.UserSteered) and not self._received(event):
+                unread.setdefault(event.id)
+        withdrawn = self.withdrawn
+        return tuple([name for name in unread if name not in withdrawn])
 
     def _received(self, event: events.Post) -> bool:
         return self.machine is not None and self.machine.memory.has(event)
@@ -455,6 +474,8 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
     if entry.run:
         state.machine = forked_run(_machine(state, where), entry.run)
         state.copied_spent = state.machine.memory.spent
+        # The run has its own mail here, so what was taken back of it is to be dropped here, too.
+        state.posted = [event for event in state.posted if isinstance(event, events.InputWithdrawn)]
     else:
         over = _machine(state, where, over=True)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
@@ -462,8 +483,8 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         session = attrs.evolve(over.memory.session, mail=(), ceiling=_own_ceiling(over))
         mine = states.Memory(run=over.memory.run, session=session, conversation=over.memory.conversation)
         state.machine = Machine(over.config, over.state, apply_inputs(mine, over.config, changes))
-        state.copied_spent = Spent()
-    state.posted, state.unbegun, state.tries = [], frozenset(), {}
+        state.copied_spent, state.posted = Spent(), []
+    state.unbegun, state.tries = frozenset(), {}
     state.copied, state.title_spent, state.unbilled = entry.session, Spent(), Spent()
     state.origins += (entry.session,)
 

@@ -9,6 +9,7 @@ from .permission import Judgement
 # none says that a call did not run where that is not known.
 CANCELLED = "Cancelled"
 INTERRUPTED_BEFORE = "interrupted before it came in"
+TAKEN_BACK = "taken back before it came in"
 SKIPPED_AFTER_STEER = "Skipped: the user said something new, which comes next."
 SKIPPED_AFTER_DENIAL = "Skipped: a person denied another call of this message."
 DENIED = "Denied by the user. Do not try this again without asking."

@@ -484,6 +484,19 @@ async def inbox(world: World) -> None:
     await play(session, None)
 
 
+async def taken_back(world: World) -> None:
+    """Prompts and a steer that are taken back: before any run, and while one waits for an answer."""
+    session = world.process(calls(("pay", {})), says("one"))
+    for name in ("a", "b"):
+        await session.send(f"prompt {name}", id=name)
+    await session.withdraw("a")
+    await session.resume()
+    await session.steer("later", Steering.WHEN_DONE, id="s")
+    await session.withdraw("s")
+    await session.approve(session.waiting[0].id)
+    await session.resume()
+
+
 # Hooks
 
 

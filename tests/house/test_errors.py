@@ -40,6 +40,11 @@ SAID = [
         "no open question 'r-1': a steer came before and closes it; open: none",
     ),
     (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
+    (errors.UnknownInput("p-1", ("p-2",)), "input 'p-1' does not wait; waiting: 'p-2'"),
+    (
+        errors.UnknownInput("p-1", (), known=True),
+        "input 'p-1' does not wait any more: it was read or taken back; waiting: none",
+    ),
     (errors.UnknownRun("r3", ("r1", "r2")), "no run 'r3' in this session; there are: 'r1', 'r2'"),
     (
         errors.AnswerRefused("r-1", "pay", "amount is missing"),

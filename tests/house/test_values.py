@@ -108,7 +108,7 @@ def test_an_effect_is_an_order(effect: type) -> None:
 @pytest.mark.parametrize("event", typing.get_args(events.Event))
 def test_an_event_is_in_the_past(event: type) -> None:
     """What happened ends in a past tense, and says when: ModelStreamed, UserSent."""
-    assert re.search(r"(ed|Given|Lost|Read|Sent)$", event.__name__)
+    assert re.search(r"(ed|Given|Lost|Read|Sent|Withdrawn)$", event.__name__)
     assert typing.get_type_hints(event)["at"] is float
 
 

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import Phase, given, seed, settings, strategies as st
 from provers.choices import Choices, chance, pick, weighted
 from provers.simulation.absorbing import absorbed, absorbed_faults
+from provers.simulation.findings import COMMAND
 from provers.simulation.player import opened
 from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS, WEIGHED
 from provers.simulation.watched import Watched, as_kept, replay
@@ -58,6 +59,7 @@ from turnwheel.effects.events import (
     Event,
     Failure,
     HookAnswered,
+    InputWithdrawn,
     InstructionsRead,
     Interrupted,
     ModelFailed,
@@ -70,7 +72,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.findings import Finding, PathFound
+from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Outcome, StopReason
@@ -238,7 +240,16 @@ class GuidedRun:
             return ControlReceived(at=at, id=self._name(), change=change)
         if word == "mode":
             return ControlReceived(at=at, id=self._name(), change=SetMode(mode=PermissionMode(about[0])))
-        return CallCancelled(at=at, call=self._call(*about)) if word == "drop" else None
+        return self._given_up(word, *about)
+
+    def _given_up(self, word: str, *about: str) -> Event | None:
+        mail = self.run.machine.memory.session.mail
+        if word in {"back", "unsend"}:
+            if not mail:
+                raise NotThere(word)
+            # The first or the last that waits.
+            return InputWithdrawn(at=self.now, input=mail[0 if word == "back" else -1].id)
+        return CallCancelled(at=self.now, call=self._call(*about)) if word == "drop" else None
 
     def _call(self, tool: str) -> str:
         for call in calls_at(self.run.machine.state):
@@ -355,10 +366,7 @@ class GuidedRun:
         if word in {"find", "catch"}:
             look = self._open(InspectCall, tool=tool)
             assert isinstance(look, InspectCall)
-            value = (arguments_of(look.arguments) or {}).get("path")
-            value, real = str(value), str(value) if word == "find" else "secret"
-            path = PathFound(argument="path", value=value, written=(value,), real=(real,))
-            return CallInspected(at=at, request=look.id, finding=Finding(paths=(path,)))
+            return CallInspected(at=at, request=look.id, finding=_finding(look, word))
         if word in {"pass", "deny", "halt", "ask", "again"}:
             hooks = self._open(FireHook, tool=tool)
             assert isinstance(hooks, FireHook)
@@ -398,6 +406,16 @@ class GuidedRun:
 # The rows, and a way to each
 
 
+def _finding(look: InspectCall, word: str) -> Finding:
+    """What is found of the call that *look* is about: what is written, or something secret."""
+    value = str((arguments_of(look.arguments) or {}).get("path"))
+    real = value if word == "find" else "secret"
+    if look.tool == COMMAND:
+        line = CommandFound(argument="path", commands=(SimpleCommand(words=(real,)),))
+        return Finding(commands=(line,))
+    return Finding(paths=(PathFound(argument="path", value=value, written=(value,), real=(real,)),))
+
+
 def _read(text: str) -> dict[tuple[str, str, str], tuple[str, tuple[str, ...]]]:
     """The ways in *text*, by state, event and target: the name of a world, and what is done in it."""
     ways: dict[tuple[str, str, str], tuple[str, tuple[str, ...]]] = {}
@@ -414,7 +432,12 @@ def _read(text: str) -> dict[tuple[str, str, str], tuple[str, tuple[str, ...]]]:
 
 
 WAYS = _read(Path(__file__).with_name("rows.txt").read_text("utf-8"))
-WELCOME = {"UserSent": "send", "UserSteered": "later", "ControlReceived": "set"}
+WELCOME = {
+    "UserSent": ("send",),
+    "UserSteered": ("later",),
+    "ControlReceived": ("set",),
+    "InputWithdrawn": ("send", "unsend"),
+}
 """What is done where a row welcomes it."""
 
 PASSING = {state for state, event, _ in WAYS if event == "Entered"} - {"executing"}
@@ -428,7 +451,7 @@ def _way(row: Row) -> tuple[str, tuple[str, ...]]:
     ways = [way for (state, _, _), way in WAYS.items() if state == row.state]
     resting = [way for (state, event, _), way in WAYS.items() if state == row.state and event != "Entered"]
     world, deeds = (ways if passing else resting)[0]
-    return world, (*(deeds if passing else deeds[:-1]), WELCOME[row.event.__name__])
+    return world, (*(deeds if passing else deeds[:-1]), *WELCOME[row.event.__name__])
 
 
 # One example
@@ -527,11 +550,16 @@ def _go(guided: GuidedRun, state: str, way: tuple[str, ...]) -> bool:
     return run.machine.state.label == state
 
 
-def _stepped(guided: GuidedRun, state: str, way: tuple[str, ...], deed: str) -> set[Way]:
-    """The rows that *deed* takes in *state*, to which *way* leads if the machine is stepped by hand."""
+def _stepped(guided: GuidedRun, state: str, way: tuple[str, ...], deeds: tuple[str, ...]) -> set[Way]:
+    """The rows that the last of *deeds* takes in *state*, where *way* leads if it is stepped by hand."""
     run = guided.run
     if not _go(guided, state, way):
         return set()
+    *before, deed = deeds
+    for earlier in before:
+        event = guided.does(earlier)
+        assert isinstance(event, Event)
+        run.step(event)
     run.rows.clear()
     event = guided.does(deed)
     assert isinstance(event, Event)
@@ -548,8 +576,9 @@ def _example(row: Row, data: bytes) -> set[Way]:
     choices = Drawn(data)
     world, (*way, last) = _way(row)
     guided = GuidedRun(_varied(WORLDS[world], choices), choices)
-    if row.welcome and row.state in PASSING:
-        return _stepped(guided, row.state, tuple(way), last)
+    if row.state in PASSING and row.event is not Entered:
+        deeds = WELCOME[row.event.__name__] if row.welcome else (last,)
+        return _stepped(guided, row.state, tuple([*way, last][: -len(deeds)]), deeds)
     guided.begin()
     if last == "begin":
         return set(guided.run.rows)

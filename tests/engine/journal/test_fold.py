@@ -56,6 +56,7 @@ from turnwheel.states import (
     Running,
     RunningChild,
     State,
+    Steer,
     Stopping,
     Summary,
     Thinking,
@@ -388,7 +389,7 @@ def test_a_copy_of_a_later_run_has_nothing_of_what_was_spent_before_it() -> None
 
 def test_a_copy_has_the_prompt_that_hooks_are_asked_about_and_no_other() -> None:
     first, second, third = [attrs.evolve(PROMPT, id=name) for name in "abc"]
-    asks = Thinking(stage=Admitting(request="r-1", ids=("b",)))
+    asks = Thinking(stage=Admitting(request="r-1", ids=("b",), source=Steer()))
     mail = forked_run(machine_in(asks, first, second, third), "r2").memory.session.mail
     assert [one.id for one in mail] == ["b"]
 
