@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from ...effects.errors import UnknownInput
 from ...effects.usage import Spent
 from ...performers.base import noop
 
@@ -71,6 +72,15 @@ class Followed:
         self.waiting -= gone
         if gone and error is not None:
             self._fail(error)
+        self.settle()
+
+    def withdrawn(self, inputs: Collection[str]) -> None:
+        """The *inputs* were taken back: no run takes them."""
+        gone = self.waiting.intersection(inputs)
+        self.waiting -= gone
+        # A run that went before has its result all the same.
+        if gone and self.result is None and self.error is None:
+            self._fail(UnknownInput(min(gone), (), known=True))
         self.settle()
 
     def refused(self, error: BaseException) -> None:

@@ -9,12 +9,15 @@ import attrs
 
 from ...effects import errors
 from ...effects.messages import Outcome, Role
-from ...effects.notices import DoneReason, LeftBecause, RunEnded, RunLeft
+from ...effects.notices import DoneReason, InputDropped, LeftBecause, RunEnded, RunLeft
 from ...states.state import Done
 from .environment import Result
 from .refusals import left_unfinished
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ...effects import Effect
     from ...effects.requests import AskApproval
     from ..core.machine import Machine
     from .children import Children
@@ -66,6 +69,18 @@ class RunReport:
             for each in self._followed:
                 each.begins(self._run, before - queued, queued)
 
+    def withdrawn(self, inputs: Collection[str]) -> None:
+        """The *inputs* were taken back before a run took them."""
+        for each in self._followed if inputs else ():
+            each.withdrawn(inputs)
+
+    def tell(self, last: Effect) -> None:
+        """Tell of *last*, with which a step ended: the end of the run, or an input that was dropped."""
+        if isinstance(last, InputDropped):
+            self.withdrawn((last.id,))
+        else:
+            self.ended()
+
     def ended(self) -> None:
         """The end of the run was told."""
         self._run = ""
@@ -106,6 +121,7 @@ class RunReport:
             why = errors.SessionClosed(self._log.journal.session)
         elif why is None and self._log.state.unfinished:
             why = left_unfinished(self._log)
+        self.withdrawn(self._log.state.withdrawn)
         for each in self._followed:
             each.stops(why, self._log.state)
         self._followed = tuple([each for each in self._followed if not each.over.is_set()])

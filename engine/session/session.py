@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, cast, final
 from ...display.notebook import Card, Displayed
 from ...display.rendering import line_of, spent_of, state_line
 from ...effects.config import Steering
-from ...effects.errors import ArgumentError, ConfigError, SessionClosed, SessionNotRead, StoreConflict
+from ...effects.errors import (
+    ArgumentError,
+    ConfigError,
+    SessionClosed,
+    SessionNotRead,
+    StoreConflict,
+    UnknownInput,
+)
 from ...effects.events import (
     ApprovalGiven,
     Approve,
@@ -35,7 +42,7 @@ from ...effects.validators import clean, session_named
 from ...performers.approvals import approval_event
 from ...performers.base import look_at, noop
 from ...performers.slices import Slices
-from ..core.inputs import Input, cancel_event, check_question, control_event, steer_input
+from ..core.inputs import Input, cancel_event, check_question, control_event, steer_input, withdraw_event
 from ..journal.entries import Titled
 from ..journal.journal import Journal
 from ..journal.stored_checkpoints import copy_checkpoints
@@ -71,9 +78,10 @@ class Session(Displayed):
     """
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
-    One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `approve`, `control`, `cancel` and
-    `interrupt` work at any time and from any process; with a store, the input is stored when they return, but
-    for an `interrupt` of the run that goes on here, which is stored with the step that it causes.
+    One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `withdraw`, `approve`, `control`,
+    `cancel` and `interrupt` work at any time and from any process; with a store, the input is stored when
+    they return, but for an `interrupt` of the run that goes on here, which is stored with the step that it
+    causes.
     Where the session is deleted, each raises `SessionGone` from then on, and so does a run that goes on, also
     where another session has its name by now. All methods belong to one event loop.
     """
@@ -355,7 +363,8 @@ class Session(Displayed):
         Each prompt in the queue gets a run of its own, earlier ones before this; the result is this prompt's.
         *id* is the sender's own: a prompt with a known id is not sent again. A resting run's result has no
         reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
-        it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished.
+        it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished, and
+        `UnknownInput` where the prompt was taken back while it waited.
         """
         self._check_own()
         return await self._to_the_end(self._input(prompt, files, id), wait=wait)
@@ -397,6 +406,8 @@ class Session(Displayed):
         closed = self._worker.use is Use.CLOSED and not self._worker.drains
         if closed or sender in [mail.id for mail in self._log.state.prompts]:
             raise SessionClosed(self.id)
+        if isinstance(runs.error, UnknownInput):
+            raise runs.error
         # Without a prompt of its own (`resume`) it is the latest run.
         return runs.result or self.result()
 
@@ -513,6 +524,17 @@ class Session(Displayed):
         if start:
             self._background.attend()
         return steer.id
+
+    async def withdraw(self, input: str) -> None:
+        """
+        Take back the prompt or steer with the id *input*, which no model has read: it is dropped.
+
+        What a steer has stopped stays stopped. The id stays known, so `send` with it sends nothing. Raises
+        `UnknownInput` with the inputs that wait where it was read, taken back or never sent.
+        """
+        task = self._environment.task
+        name = "" if task is None else task.id
+        await self._worker.post(lambda: withdraw_event(input, self._log.state, name, self._now()))
 
     def _check_wanted(self) -> None:
         """Raise what is known of why a run cannot begin here, where one would."""

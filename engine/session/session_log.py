@@ -26,14 +26,16 @@ from typing import TYPE_CHECKING, cast, final
 import attrs
 
 from ...effects.errors import SessionGone, StoreConflict, UnknownRun
-from ...effects.events import Event, ModelStreamed, ToolProgressed, UserSent, joined
+from ...effects.events import Event, InputWithdrawn, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.history import merged
+from ...effects.records import TakeMail
 from ...performers.base import noop
 from ...performers.slices import AT_ONCE
 from ...performers.worker_pool import finish
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..core.machine import Machine, Step
+from ..driver import Overtaken
 from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets
 from ..journal.journal import ConcurrentEntry, Journal, Summarizer
@@ -213,11 +215,12 @@ class SessionLog:
 
     async def open_run(
         self, run: str, config: Config, at: float, prompt: UserSent | None = None, *, titled: bool = False
-    ) -> tuple[Effect, ...]:
+    ) -> tuple[Effect, ...] | None:
         """
         Begin a run on the inputs that wait and on *prompt*; the effects of its beginning.
 
-        With *titled*, a session without a title gets one from its first prompt.
+        None where all of them were taken back meanwhile: no run begins then. With *titled*, a session without
+        a title gets one from its first prompt.
         """
         opened = RunOpened(at=at, run=run, config=config)
         # The prompt and its run are one append: half the cost, and a crash leaves both or neither.
@@ -232,9 +235,12 @@ class SessionLog:
                 entries.append(Titled(at=at, title=title))
         # The summary of the last entry, made before any is applied: the append takes it along.
         left = len(waiting) - len(prompt_group(waiting, config.policy))
-        return await self.own(
-            *entries, about=lambda _: summarize_opened(opened, title, self.state, self.journal.session, left)
+        written = await self.write(
+            entries,
+            lambda _: summarize_opened(opened, title, self.state, self.journal.session, left),
+            lambda: prompt is not None or bool(self.state.waiting),
         )
+        return self._owned(entries) if written else None
 
     async def branch(self, run: str, at: float) -> None:
         """
@@ -275,7 +281,7 @@ class SessionLog:
         Keep *step* and commit it; the number of the latest entry, None without a store.
 
         A piece of a stream is committed at once, and stored with the next step. Where this raises, *step* is
-        not committed.
+        not committed: `Overtaken`, where it takes an input that was taken back before.
         """
         journal = self.journal
         if isinstance(step.event, ModelStreamed | ToolProgressed) and not step.failed:
@@ -289,6 +295,8 @@ class SessionLog:
             machine.commit(step)
             return journal.length - 1 if journal.kept else None
         if not journal.kept:
+            if self.state.posted and (withdrawals := withdrawals_of(step, self.state)):
+                raise Overtaken(withdrawals)
             self.state.commit(step, None)
             return None
 
@@ -301,7 +309,9 @@ class SessionLog:
         event = cast("Event", step.event)
         entry = Stepped(event=event, label=step.state.label, failed=step.failed)
         entries = [*self._held_back(), entry] if self._streamed else [entry]
-        await self.write(entries, about)
+        # A person who was told that an input is taken back relies on it: no later entry takes it.
+        if not await self.write(entries, about, lambda: not withdrawals_of(step, self.state)):
+            raise Overtaken(withdrawals_of(step, self.state))
         # By the number of its entry: the full text of a result is read from there.
         number = journal.length - 1
         self.state.commit(step, number)
@@ -338,21 +348,29 @@ class SessionLog:
 
     # The writing end
 
-    async def write(self, entries: Sequence[Entry], about: Summarizer = noop) -> None:
+    async def write(
+        self, entries: Sequence[Entry], about: Summarizer = noop, wanted: Callable[[], bool] | None = None
+    ) -> bool:
         """
         Keep *entries*, the first of which are the pieces held back, with the summary that *about* gives.
 
-        Without a store it does nothing. The caller commits *entries* before its next await. Raises
+        False where they are not *wanted* any more behind the inputs that other processes added first. Without
+        a store it does nothing. The caller commits *entries* before its next await. Raises
         `StoreConflict` where another process went on with this session, `SessionGone` where it was deleted.
         """
         if not self.journal.kept:
-            return
+            return True
         async with self._writing:
             try:
                 # Entries that another process added first cannot change what the owner writes, so the same
                 # entries go behind them.
-                while came := await self.journal.append(entries, about, driven=self.in_use):
+                while wanted is None or not self.state.posted or wanted():
+                    came = await self.journal.append(entries, about, driven=self.in_use)
+                    if not came:
+                        break
                     self._arrived(came)
+                else:
+                    return False
             except BaseException as error:
                 # The store may have them all the same, which is known once the journal is read.
                 self.unread = not isinstance(error, StoreConflict | SessionGone)
@@ -361,6 +379,7 @@ class SessionLog:
             if self._streamed:
                 self._streamed, self._stored = [], None
         written(self.journal.store_id, self.journal.session, self.journal)
+        return True
 
     async def appended(self) -> None:
         """Wait for the append under way, if any."""
@@ -376,6 +395,10 @@ class SessionLog:
     async def own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
         """Keep *entries*, which only the owner writes, and then apply them; their effects."""
         await self.write(entries, about)
+        return self._owned(entries)
+
+    def _owned(self, entries: Sequence[Entry]) -> tuple[Effect, ...]:
+        """Apply *entries*, which were just written; their effects."""
         journal = self.journal
         for number, entry in enumerate(entries, journal.length - len(entries)):
             if isinstance(entry, RunOpened | TakenOver):
@@ -390,3 +413,13 @@ class SessionLog:
         # Entries of one append share the last number here: it names the entry in errors, and no entry before
         # the last can be a summary.
         return apply_entry(self.state, entry, max(self.journal.length - 1, 0), self.journal.session)
+
+
+def withdrawals_of(step: Step, state: SessionState) -> tuple[Event, ...]:
+    """The withdrawals that wait in *state* of inputs that *step* takes."""
+    taken = {name for effect in step.effects if isinstance(effect, TakeMail) for name in effect.ids}
+    # A withdrawal takes its input itself, and does not apply before the event that brings it.
+    own = step.event.input if isinstance(step.event, InputWithdrawn) else getattr(step.event, "id", "")
+    taken.discard(own)
+    posted = [event for event in state.posted if isinstance(event, InputWithdrawn)]
+    return tuple([event for event in posted if event.input in taken])

@@ -27,7 +27,7 @@ import attrs
 
 from ...effects import errors
 from ...effects.events import Event, Interrupted, Post, UserSent
-from ...effects.notices import LeftBecause, Notice, RunEnded, Warned, notices_in
+from ...effects.notices import InputDropped, LeftBecause, Notice, RunEnded, Warned, notices_in
 from ...effects.requests import RunAgent
 from ...performers.base import look_at, noop
 from ...performers.redactor import redacting
@@ -80,6 +80,9 @@ class Use(Enum):
     # The session object was closed.
     CLOSED = auto()
 
+
+# The last effects of steps of which callers are told that wait for prompts.
+REPORTED = frozenset({RunEnded, InputDropped})
 
 RUNNING = frozenset({Use.CLAIMING, Use.DRIVING})
 
@@ -336,6 +339,8 @@ class Worker:
             config = in_sandbox_of(unfinished.config, config)
         events: tuple[Event, ...] = ()
         waiting = log.state.waiting | ({prompt.id} if prompt else set())
+        # The run drops them as it begins, and tells of none.
+        self.report.withdrawn(log.state.withdrawn)
         if unfinished is not None:
             self.lease.went_on()
             self.report.opening(unfinished.memory.run)
@@ -348,8 +353,10 @@ class Worker:
             name = environment.new_id() if task is None else task.id
             self.report.opening(name)
             titled = environment.titles is Titles.INLINE
-            first = await log.open_run(name, config, at, prompt, titled=titled)
-            entry = log.begun if log.journal.kept else None
+            opened = await log.open_run(name, config, at, prompt, titled=titled)
+            if opened is None:
+                return None
+            first, entry = opened, log.begun if log.journal.kept else None
         self.report.opened(waiting)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.use is Use.CLOSED:
@@ -396,8 +403,8 @@ class Worker:
                         await feed.pass_on(notices, driver.entry)
                     if buffer is not None:
                         buffer.put(notices)
-                    if effects and type(effects[-1]) is RunEnded:
-                        self.report.ended()
+                    if effects and type(effects[-1]) in REPORTED:
+                        self.report.tell(effects[-1])
                     effects = await driver.next(wait=wait)
                 rests = driver.resting
             finally:
