@@ -154,6 +154,8 @@ def _besides(before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEv
             yield {"type": "message_applied", "ids": list(ids), "messages": [*_messages(messages)]}
         case notices.InputBlocked(reason=reason, ids=ids):
             yield {**_error(reason), "ids": list(ids)}
+        case notices.InputDropped(id=sender):
+            yield {"type": "message_withdrawn", "id": sender}
         case notices.SettingRefused(reason=reason):
             yield _error(reason)
         case notices.NoticesMissed(count=count):

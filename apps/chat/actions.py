@@ -20,6 +20,7 @@ from ..terminal.approval_card import Question, error_position, on_one_line, pret
 from ..terminal.call_summary import number
 from ..terminal.editor import edit_text, editor_command
 from ..terminal.notice_lines import change_text
+from ..terminal.sanitize import one_line
 from .attachments import attach
 from .commands import (
     ActionLine,
@@ -35,6 +36,7 @@ from .commands import (
     SessionsLine,
     SteerLine,
     ViewLine,
+    WithdrawLine,
     parse_line,
 )
 from .lookups import Lookups, picked
@@ -120,6 +122,7 @@ class LineActions:
                 | EditLine()
                 | ViewLine()
                 | ModelLine()
+                | WithdrawLine()
             ):
                 await self._act(word, typed.started)
             case _:
@@ -141,13 +144,10 @@ class LineActions:
                 await self._alter(SetModel(model=picked(name, models)))
             case CancelLine(name=name):
                 await session.cancel(self._call(name))
-            case AnswerLine():
-                await self._reply(word, started)
-            case EditLine():
-                await self._edit(word, started)
-            case ViewLine(name=name):
-                for question in self._face.questions.named(name, started):
-                    self._face.show(question, whole=True)
+            case WithdrawLine():
+                await self._take_back(word)
+            case AnswerLine() | EditLine() | ViewLine():
+                await self._asked(word, started)
             case _:
                 assert_never(word)
 
@@ -159,6 +159,30 @@ class LineActions:
         await session.send(whole, files=files)
         if session.unfinished and not session.running:
             self._face.aside.line(f"{text!r} waits for its turn", "dim")
+
+    async def _take_back(self, withdrawal: WithdrawLine) -> None:
+        session = self._workspace.session
+        waiting = {mail.id: mail for mail in session.queue}
+        if not waiting:
+            msg = "no prompt waits"
+            raise ConfigError(msg)
+        mail = waiting.get(picked(withdrawal.name, [*waiting]))
+        if mail is None:
+            msg = f"no number {withdrawal.name} in the list; it has {len(waiting)}"
+            raise ConfigError(msg)
+        if withdrawal.edits and self._prompt is None:
+            msg = f"no editor here; take it back with /queue drop {withdrawal.name}, and send another"
+            raise ConfigError(msg)
+        await session.withdraw(mail.id)
+        # A run here tells it as a notice.
+        if not session.running:
+            self._face.aside.line(f"taken back: {one_line(mail.text, self._face.aside.width)}", "cyan dim")
+        if mail.files and withdrawal.edits:
+            self._face.aside.line("its files are not put back; attach them again", "yellow")
+        if withdrawal.edits and self._prompt is not None:
+            # A blank keeps a line a prompt that would be a command.
+            plain = isinstance(parse_line(mail.text, asked=True), PromptLine)
+            self._prompt.begin(mail.text if plain else f" {mail.text}")
 
     def _attached(self, text: str) -> tuple[str, tuple[Binary, ...]]:
         """*text* with the files that it names."""
@@ -222,6 +246,18 @@ class LineActions:
         return self._face.names.find(name, there)
 
     # Questions
+
+    async def _asked(self, word: AnswerLine | EditLine | ViewLine, started: float) -> None:
+        match word:
+            case AnswerLine():
+                await self._reply(word, started)
+            case EditLine():
+                await self._edit(word, started)
+            case ViewLine(name=name):
+                for question in self._face.questions.named(name, started):
+                    self._face.show(question, whole=True)
+            case _:
+                assert_never(word)
 
     async def _reply(self, reply: AnswerLine, started: float) -> None:
         session, by = self._workspace.session, self._face.by

@@ -48,7 +48,7 @@ v [CALL]        show all of the call
 /model [NAME]   the models; another one, by its name or number, from the next call on
 /mode [MODE]    the modes; another one: default, accept_edits, plan, dont_ask or bypass
 /think N        thinking tokens; off for the provider's default
-/queue          the waiting prompts
+/queue          the waiting prompts; /queue drop N takes one back, /queue edit N puts it on the line
 /show [CALL]    all of a result: the last one, or that of a call
 /why [CALL]     why a call ran, or did not: the last one, or that of a number
 /cost           what the session cost, by model and child
@@ -192,6 +192,15 @@ class QueueLine:
 
 @final
 @attrs.frozen
+class WithdrawLine:
+    """Take back the waiting prompt with the number *name*; *edits*: put its text on the line."""
+
+    name: str
+    edits: bool
+
+
+@final
+@attrs.frozen
 class HelpLine:
     """Show the help."""
 
@@ -202,7 +211,17 @@ class QuitLine:
     """Leave."""
 
 
-ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | ViewLine | CancelLine | ModelLine
+ActionLine = (
+    PromptLine
+    | SteerLine
+    | ChangeLine
+    | AnswerLine
+    | EditLine
+    | ViewLine
+    | CancelLine
+    | ModelLine
+    | WithdrawLine
+)
 """Lines that act on the session."""
 
 InfoLine = ExplainLine | QueueLine | HelpLine | ModeLine | CostLine | ShowLine
@@ -296,6 +315,16 @@ def _mode(text: str) -> ChangeLine | ModeLine:
     return ChangeLine(SetMode(mode=PermissionMode(text)))
 
 
+def _queue(text: str) -> QueueLine | WithdrawLine:
+    if not text:
+        return QueueLine()
+    what, _, name = text.partition(" ")
+    if what not in {"drop", "edit"} or not name.strip():
+        msg = f"/queue takes drop N or edit N, or nothing; got {text!r}"
+        raise ConfigError(msg)
+    return WithdrawLine(name.strip(), edits=what == "edit")
+
+
 def _think(text: str) -> ChangeLine:
     try:
         return ChangeLine(SetThinking(tokens=thinking(text)))
@@ -310,6 +339,7 @@ _WITH_TEXT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
 _WITH_OR_WITHOUT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
     "/mode": _mode,
     "/model": ModelLine,
+    "/queue": _queue,
     "/sessions": SessionsLine,
     SHOW: ShowLine,
     "/why": ExplainLine,
@@ -318,7 +348,6 @@ _ALONE: Final[Mapping[str, Callable[[], ParsedLine]]] = {
     "/clear": ClearLine,
     "/cost": CostLine,
     "/help": HelpLine,
-    "/queue": QueueLine,
     "/quit": QuitLine,
 }
 

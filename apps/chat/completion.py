@@ -43,6 +43,10 @@ class ChatChoices(Protocol):
         """The calls that have no result yet, by their numbers."""
         ...
 
+    def waiting(self) -> Iterable[OfferedText]:
+        """What can be done to the prompts that wait, by their numbers."""
+        ...
+
     async def sessions(self) -> Iterable[OfferedText]:
         """The sessions of this directory."""
         ...
@@ -63,6 +67,7 @@ class ChatCompleter(Completer):
             "/cancel": choices.open_calls,
             "/mode": choices.modes,
             "/model": choices.models,
+            "/queue": choices.waiting,
             "/show": choices.calls,
             "/think": lambda: [("off", "the provider's default")],
             "/why": choices.calls,

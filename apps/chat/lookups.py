@@ -184,6 +184,12 @@ class Lookups:
         for call in () if machine is None else calls_in(machine.state):
             yield self._face.names.name(call), ""
 
+    def waiting(self) -> Iterable[tuple[str, str]]:
+        """What can be done to the prompts that wait, by their numbers."""
+        for count, prompt in enumerate(self._workspace.session.queue, 1):
+            yield f"drop {count}", prompt.text
+            yield f"edit {count}", prompt.text
+
     async def sessions(self) -> Iterable[tuple[str, str]]:
         """The latest sessions of this directory."""
         found = await listed(self._workspace.store, LOOKED_AT)

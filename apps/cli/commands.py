@@ -58,6 +58,7 @@ SECTIONS: Mapping[str, Sequence[CommandPlace]] = {
         CommandPlace("approve", "cli.remote_commands", "Approve an open question."),
         CommandPlace("deny", "cli.remote_commands", "Deny an open question."),
         CommandPlace("send", "cli.remote_commands", "Queue a prompt."),
+        CommandPlace("withdraw", "cli.remote_commands", "Take back a prompt or steer that was not read."),
         CommandPlace("steer", "cli.remote_commands", "Steer an unfinished run."),
         CommandPlace(
             "control", "cli.remote_commands", "Change the settings of a session and of its unfinished run."

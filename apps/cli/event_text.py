@@ -170,6 +170,7 @@ WORDS: Final[Mapping[str, Callable[[Plain], str]]] = {
     "InstructionsRead": lambda value: number(len(value["text"]), "character"),
     "UserSent": lambda value: str(value["text"]),
     "UserSteered": lambda value: str(value["text"]),
+    "InputWithdrawn": lambda value: str(value["input"]),
     "ControlReceived": _changed,
     "CallCancelled": lambda value: f"#{short(value['call'])}",
     # Effects

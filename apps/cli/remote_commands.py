@@ -116,6 +116,19 @@ def send(store: StorePlace, session: str, text: str, files: tuple[Path, ...]) ->
 
 @click.command()
 @SESSION
+@click.argument("input", metavar="[INPUT]", default="")
+@store
+def withdraw(store: StorePlace, session: str, input: str) -> None:  # noqa: A002  # the word of the event
+    """
+    Take back INPUT of session ID, a prompt that waits or a steer that was not read.
+
+    INPUT is an id, or the number of a prompt in the queue. Without INPUT, show the prompts that wait.
+    """
+    _do(store, session, lambda there: there.withdraw(input) if input else there.queue())
+
+
+@click.command()
+@SESSION
 @TEXT
 @FILES
 @click.option("--now", "how", flag_value="now", help="Cancel running calls and skip the rest.")

@@ -35,6 +35,7 @@ from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
 from ..terminal.call_summary import essence, number
 from ..terminal.notice_lines import change_text
+from ..terminal.sanitize import one_line
 from ..terminal.terminal import READ_WHEN
 from .build_settings import switch_problem
 from .call_report import find_call
@@ -113,6 +114,22 @@ class RemoteSession:
         await self.session.steer(text, how, files=files)
         line = f"sent; it {READ_WHEN[how]}" if unfinished else "no run is unfinished, so it waits as a prompt"
         return [line, self._who_goes_on()]
+
+    async def queue(self) -> list[str]:
+        """A line about each prompt that waits, with its number and its id."""
+        waiting = enumerate(self.session.queue, 1)
+        return [f"{count} {mail.id} {one_line(mail.text, ESSENCE_WIDTH)}" for count, mail in waiting] or [
+            "no prompt waits"
+        ]
+
+    async def withdraw(self, name: str) -> str:
+        """Take back the input with the id *name*, or the prompt with that number; returns a line about it."""
+        texts = {mail.id: mail.text for mail in self.session.queue}
+        names = [*texts]
+        if name not in texts and name.isdecimal() and 1 <= int(name) <= len(names):
+            name = names[int(name) - 1]
+        await self.session.withdraw(name)
+        return f"taken back: {one_line(texts.get(name, name), ESSENCE_WIDTH)}"
 
     async def control(self, change: Change) -> str:
         """Change a setting; returns a line about it."""

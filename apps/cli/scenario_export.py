@@ -19,6 +19,7 @@ from ...effects.events import (
     Approve,
     ControlReceived,
     Event,
+    InputWithdrawn,
     Interrupted,
     ModelFinished,
     TimerFired,
@@ -97,7 +98,9 @@ class _ScenarioWriter:
         self._config: Config | None = None
         self._runs: dict[str, str] = {}
         self._begun: float | None = None
-        self._waiting: list[UserSent | ControlReceived] = []
+        self._waiting: list[UserSent | ControlReceived | InputWithdrawn] = []
+        # The ids that the scenario gives to inputs, by those of the session.
+        self._inputs: dict[str, str] = {}
         self._recovered: tuple[Event, ...] = ()
 
     def commands(self, entry: Entry) -> Iterator[str]:
@@ -107,7 +110,7 @@ class _ScenarioWriter:
             case Branched() | Forked() | HandedOver(unbegun=(_, *_)):
                 msg = "the session went back, was handed over or is a fork; export it without --scenario"
                 raise ConfigError(msg)
-            case Posted(event=UserSent() | ControlReceived() as event):
+            case Posted(event=UserSent() | ControlReceived() | InputWithdrawn() as event):
                 self._waiting.append(event)
             case RunOpened(run=run, config=config):
                 self._runs[run] = f"run{len(self._runs) + 1}" if self._runs else "run"
@@ -115,6 +118,7 @@ class _ScenarioWriter:
                     yield f"agent {json.dumps(_pruned(config))}"
                 self._config = config
                 # A setting comes before the prompt that opens the run, or it would hold a moment later.
+                self._forget_withdrawn()
                 for event in sorted(self._waiting, key=lambda one: isinstance(one, UserSent)):
                     yield self._timed(self._worded(event), event)
                 self._waiting = []
@@ -133,6 +137,21 @@ class _ScenarioWriter:
             case _:
                 assert_never(entry)
 
+    def _forget_withdrawn(self) -> None:
+        """Leave out prompts that were taken back before any run: the last one of a scenario opens it."""
+        sent = {event.id for event in self._waiting if isinstance(event, UserSent)}
+        gone = sent & {event.input for event in self._waiting if isinstance(event, InputWithdrawn)}
+        self._waiting = [
+            event
+            for event in self._waiting
+            if not (isinstance(event, UserSent) and event.id in gone)
+            and not (isinstance(event, InputWithdrawn) and event.input in gone)
+        ]
+
+    def _input(self, event: UserSent | UserSteered) -> None:
+        """Note the id that the scenario gives to *event*."""
+        self._inputs[event.id] = f"input-{len(self._inputs) + 1}"
+
     def _timed(self, command: str, event: Event) -> str:
         return f"{command} at={event.at - (self._begun or 0.0):.3f}"
 
@@ -142,6 +161,7 @@ class _ScenarioWriter:
         """*event* as a person would write it, or as JSON if there is no command for it."""
         match event:
             case UserSent(files=()):
+                self._input(event)
                 how = "send" if event in self._waiting[:-1] else "prompt"
                 sender = f" from={json.dumps(event.sender)}" if event.sender else ""
                 return f"{how} {json.dumps(event.text)}{sender}"
@@ -149,7 +169,10 @@ class _ScenarioWriter:
                 return "abort" if aborted else "interrupt"
             case TimerFired():
                 return "timer fires"
+            case InputWithdrawn(input=name):
+                return f"withdraw {json.dumps(self._inputs.get(name, name))}"
             case UserSteered(files=()):
+                self._input(event)
                 return f"steer {event.how} {json.dumps(event.text)}"
             case ToolFinished(files=()):
                 how = "returns" if event.outcome is Outcome.OK else f"fails {event.outcome}"

@@ -122,6 +122,7 @@ EVENTS_OF_PEOPLE = {
         _event("UserSent", id=_ID, text=_SPOKEN),
         _event("UserSteered", id=_ID, text=_SPOKEN),
         _event("ApprovalGiven", request=_ANY_TEXT, decision=_DECISIONS),
+        _event("InputWithdrawn", input=_ANY_TEXT),
         _event("CallCancelled", call=_ANY_TEXT),
         _event("Interrupted"),
     ]

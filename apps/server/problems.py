@@ -39,6 +39,7 @@ STATUSES: tuple[tuple[type[BaseException], HTTPStatus], ...] = (
     (errors.UnknownSession, HTTPStatus.NOT_FOUND),
     (errors.UnknownRequest, HTTPStatus.NOT_FOUND),
     (errors.UnknownCall, HTTPStatus.NOT_FOUND),
+    (errors.UnknownInput, HTTPStatus.NOT_FOUND),
     (errors.UnknownRun, HTTPStatus.NOT_FOUND),
     (errors.SessionGone, HTTPStatus.NOT_FOUND),
     (errors.SessionBusy, HTTPStatus.CONFLICT),

@@ -13,7 +13,7 @@ import msgspec
 from starlette.responses import Response
 
 from ...effects.config import Steering
-from ...effects.errors import ConfigError, UnknownCall, UnknownRequest, UnknownSession
+from ...effects.errors import ConfigError, UnknownCall, UnknownInput, UnknownRequest, UnknownSession
 from ...effects.events import UserSent
 from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode
@@ -374,6 +374,19 @@ class SessionRoutes:
                     raise Refused(CONFLICT, f"call {name!r} is over: it has its result") from error
                 raise
             await self.opens.wake(call.names, one)
+            return await self._body(one, call)
+
+    @operation("DELETE", ONE_SESSION + "/queue/{input}", gives=SessionBody, refuses=(CONFLICT,))
+    async def withdraw(self, call: HttpCall) -> SessionBody:
+        """Take back a prompt that waits, or a steer that was not read."""
+        name = call.request.path_params["input"]
+        async with self.opens.use(call.names, call.session) as one:
+            try:
+                await one.session.withdraw(name)
+            except UnknownInput as error:
+                if error.known:
+                    raise Refused(CONFLICT, str(error)) from error
+                raise
             return await self._body(one, call)
 
     # Branches and forks

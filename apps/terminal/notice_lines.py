@@ -21,6 +21,7 @@ from ...effects.notices import (
     HookEnded,
     Ignored,
     InputBlocked,
+    InputDropped,
     LoopDetected,
     LoopStage,
     Notice,
@@ -50,6 +51,8 @@ def notice_lines(notice: Notice) -> Iterator[StyledLine]:
             yield f"from now on: {change_text(change)}", "setting"
         case SettingRefused(change=change, reason=reason):
             yield f"not changed: {change_text(change)}: {reason}", "warning"
+        case InputDropped():
+            yield "a message was taken back before it was read", "dim"
         case InputBlocked(reason=reason):
             yield f"a hook blocked the input: {reason or 'it gave no reason'}", "warning"
         case HookEnded(said=answers):

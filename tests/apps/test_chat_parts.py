@@ -214,6 +214,9 @@ class Choices:
     def calls(self) -> Iterable[tuple[str, str]]:
         return [("7", "bash"), ("3", "read")]
 
+    def waiting(self) -> Iterable[tuple[str, str]]:
+        return [("drop 1", "Then this"), ("edit 1", "Then this")]
+
     def open_calls(self) -> Iterable[tuple[str, str]]:
         return []
 

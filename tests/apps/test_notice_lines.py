@@ -38,6 +38,7 @@ from turnwheel.effects.notices import (
     HookEnded,
     Ignored,
     InputBlocked,
+    InputDropped,
     InputReceived,
     InputTaken,
     InterruptRequested,
@@ -135,6 +136,7 @@ SHOWN: dict[str, list[Notice]] = {
     "an input that is unknown": [InputReceived(id="x")],
     "what was taken": [InputTaken(ids=("p", "s"), messages=(user("then\nthis"), user("not so")))],
     "what a hook stopped": [InputBlocked(ids=("p",), reason=""), InputBlocked(ids=("p",), reason="no")],
+    "what was taken back": [InputDropped(id="p")],
     "settings": [
         SettingChanged(change=SetModel(model="m")),
         SettingChanged(change=SetMode(mode=PermissionMode.PLAN)),

@@ -1,6 +1,6 @@
 // What a person says to the session: a prompt in the queue, a steer after the running tools, or one now.
 
-import { at, post, postOnce, unique } from "./api.js";
+import { at, post, postOnce, remove, unique } from "./api.js";
 import { Attachments } from "./attachments.js";
 import { attempt, h, toast } from "./dom.js";
 import { keepDraft } from "./drafts.js";
@@ -45,8 +45,24 @@ export class Composer {
     this.go.hidden = info.running || info.questions.length > 0 || (over && !info.queue.length);
     const asked = info.questions.length > 0;
     this.text.placeholder = over ? "Say what is next" : asked ? "Tell the agent something; this answers no question" : "Tell the agent something";
-    this.queue.replaceChildren(...info.queue.map((mail) => h("li", null, h("span", { class: "quiet" }, "next: "), mail.text)));
+    this.queue.replaceChildren(...info.queue.map((mail) => this.waiting(mail)));
     this.queue.hidden = !info.queue.length;
+  }
+
+  waiting(mail) {
+    const button = h("button", { class: "small", title: "It is not sent; its text comes back into the field" }, "Take back");
+    button.addEventListener("click", () => this.takeBack(mail, button));
+    return h("li", null, h("span", { class: "quiet" }, "next: "), mail.text, " ", button);
+  }
+
+  async takeBack(mail, button) {
+    const work = () => remove(at(this.session, `/queue/${encodeURIComponent(mail.id)}`));
+    if (await attempt(work, button)) {
+      // What is typed already stays.
+      if (!this.text.value.trim()) this.text.value = mail.text;
+      this.text.focus();
+    }
+    this.done();
   }
 
   async send() {

@@ -123,6 +123,9 @@ const FOLDS = {
   InputBlocked({ reason }, notice) {
     this.note(notice, `A hook did not let this in: ${reason}`, "bad");
   },
+  InputDropped(_, notice) {
+    this.note(notice, "A message was taken back before it was read");
+  },
   ModelCalled({ model, attempt }, { step }) {
     Object.assign(this.stream(step), { model, attempt, text: "", thought: "", tools: [] });
   },

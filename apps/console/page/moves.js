@@ -1,6 +1,6 @@
 // Every event that is legal now. Each is tried without consequences first, and done by a second press.
 
-import { at, get, post } from "./api.js";
+import { at, get, post, remove } from "./api.js";
 import { attempt, h, toast } from "./dom.js";
 import { jsonView } from "./highlight.js";
 
@@ -16,6 +16,8 @@ function doing(session, event, text) {
       return () => post(at(session, "/messages"), { text: text(), mode: event.how === "now" ? "now" : "steer" });
     case "UserSent":
       return () => post(at(session, "/messages"), { text: text(), mode: "queue" });
+    case "InputWithdrawn":
+      return () => remove(at(session, `/queue/${encodeURIComponent(event.input)}`));
     case "Interrupted":
       return () => post(at(session, "/interrupt"));
     case "CallCancelled":

@@ -4,6 +4,7 @@
 const WORDS = {
   UserSent: ["prompt read", "prompt received"],
   UserSteered: ["message read", "message received"],
+  InputWithdrawn: ["message taken back", "withdrawal received"],
   ApprovalGiven: ["answer applied", "answer received"],
   Interrupted: ["interrupted", "interrupt received"],
   ControlReceived: ["setting changed", "setting received"],

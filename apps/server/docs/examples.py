@@ -13,6 +13,7 @@ IN_PATH = {
     "agent": "default",
     "question": "0f6945ad5ad9-14",
     "call": "0f6945ad5ad9-13",
+    "input": "later",
     "number": "0",
     "file": "app.js",
     "asset": "docs.css",

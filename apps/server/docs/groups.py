@@ -25,8 +25,8 @@ GROUPS = (
     ),
     Group(
         name="inputs",
-        about="Send prompts to a run, steer it, stop it and change its settings.",
-        operations=("message", "interrupt", "resume", "control", "cancel"),
+        about="Send prompts to a run, take them back, steer it, stop it and change its settings.",
+        operations=("message", "withdraw", "interrupt", "resume", "control", "cancel"),
     ),
     Group(
         name="questions",

@@ -107,6 +107,7 @@ ASKED: Mapping[tuple[str, str], tuple[Any, int]] = {
     ("POST", "/preview"): ({"event": {"type": "UserSent", "id": "x", "text": "More"}}, 200),
     ("POST", "/questions/{question}"): ({"decision": "approve"}, 409),
     ("POST", "/calls/{call}/cancel"): (None, 409),
+    ("DELETE", "/queue/{input}"): (None, 404),
     ("POST", "/interrupt"): (None, 202),
     ("POST", "/resume"): (None, 202),
     ("POST", "/control"): ({"mode": "plan"}, 200),
@@ -131,7 +132,7 @@ async def test_every_operation_on_a_session_is_asked_of_a_long_one() -> None:
 async def test_a_long_session_holds_nobody_up(folds: Folds, method: str, path: str, steps: int) -> None:
     body, status = ASKED[method, path]
     async with long_session(steps) as long:
-        where = path.format(number=steps - 100, call=long.call, question=long.question)
+        where = path.format(number=steps - 100, call=long.call, question=long.question, input="none")
         more = {"/steps": f"?from={steps // 2}", "/compare": "?other=like"}.get(path, "")
         folds.turn()
         folds.all = folds.most = 0

@@ -269,6 +269,25 @@ async def test_a_call_is_cancelled_once() -> None:
         await server.post(cancel, None, 409)
 
 
+async def test_a_prompt_that_waits_is_taken_back_once() -> None:
+    async with serving(scripted(PAY, says("Fine."), partial=True)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        for name in ("later", "last"):
+            await server.post("/api/sessions/s/messages", {"text": name, "mode": "queue", "id": name}, 202)
+        left = await server.ask("DELETE", "/api/sessions/s/queue/later", None, 200)
+        assert [mail["id"] for mail in left["queue"]] == ["last"]
+        refused = await server.ask("DELETE", "/api/sessions/s/queue/later", None, 409)
+        assert "read or taken back; waiting: 'last'" in refused["detail"]
+        await server.ask("DELETE", "/api/sessions/s/queue/other", None, 404)
+        await server.ask("DELETE", "/api/sessions/s/queue/last", None, 200)
+        await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "approve"})
+        await server.done("s")
+        messages = (await server.get("/api/sessions/s/export"))["messages"]
+        said = [each["parts"] for each in messages if each["role"] == "user"]
+        assert [part["text"] for parts in said for part in parts] == ["Pay"]
+
+
 async def test_steps_are_numbered_and_show_the_memory_and_the_picture() -> None:
     async with serving(scripted(calls(("look", {})), says("Seen."))) as server:
         await server.post("/api/sessions", {"id": "s", "prompt": "Look"}, 201)
