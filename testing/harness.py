@@ -216,6 +216,11 @@ class MachineHarness:
         """A person steers the run."""
         return self._happens(events.UserSteered, id=f"steer-{self.now + 1.0}", text=text, how=how)
 
+    def withdraw(self, input: str = "") -> tuple[Effect, ...]:  # noqa: A002  # the word of the event
+        """A person takes back the prompt or steer with the id *input*, or the latest that waits."""
+        waiting = [mail.id for mail in self.machine.memory.session.mail]
+        return self._happens(events.InputWithdrawn, input=input or next(reversed(waiting), ""))
+
     def change(self, change: Change) -> tuple[Effect, ...]:
         """A person changes a setting."""
         return self._happens(events.ControlReceived, id=f"control-{self.now + 1.0}", change=change)

@@ -18,7 +18,7 @@ import attrs
 from ..display.rendering import history_lines, line_of, memory_lines, state_line
 from ..effects import Effect, events, is_request, notices, records, requests
 from ..effects.config import Config, Steering
-from ..effects.events import ControlReceived, Event, UserSent
+from ..effects.events import ControlReceived, Event, InputWithdrawn, UserSent
 from ..effects.findings import Finding
 from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.hooks import HookAnswer, HookSaid
@@ -48,7 +48,7 @@ R = TypeVar("R", bound=Request)
 class InputWaits:
     """No run is under way, and *event* waits; with *opens* a run begins on it."""
 
-    event: UserSent | ControlReceived
+    event: UserSent | ControlReceived | InputWithdrawn
     opens: bool
 
 
@@ -90,7 +90,7 @@ class ScenarioWorld:
         self.now = 0.0
         self.effects: list[Effect] = []
         self.acts: list[Act | RunOpened] = []
-        self._posted: list[UserSent | ControlReceived] = []
+        self._posted: list[UserSent | ControlReceived | InputWithdrawn] = []
         self._requests: dict[str, Request] = {}
         self._runs = self._inputs = 0
         self._last: Event | None = None
@@ -145,7 +145,9 @@ class ScenarioWorld:
     def _open_next(self) -> Iterator[str]:
         """Open runs for prompts that wait, once their sender has had the time to say more."""
         while self.machine is not None and self.machine.done:
-            mail = self.machine.memory.waiting(MailKind.PROMPT)
+            withdrawn = [one.input for one in self._posted if isinstance(one, InputWithdrawn)]
+            prompts = self.machine.memory.waiting(MailKind.PROMPT)
+            mail = tuple([prompt for prompt in prompts if prompt.id not in withdrawn])
             until = joins_until(mail, self.config.policy)
             if not mail or (until is not None and self.now < until):
                 return
@@ -195,7 +197,7 @@ class ScenarioWorld:
             msg = f"{head} takes no {', '.join(self._options)}"
             raise LookupError(msg)
         # What arrives once more is meant for the run that it came to first.
-        if self._idle and head != "again" and isinstance(act, UserSent | ControlReceived):
+        if self._idle and head != "again" and isinstance(act, UserSent | ControlReceived | InputWithdrawn):
             return InputWaits(event=act, opens=isinstance(act, UserSent) and head != "send")
         return act
 
@@ -216,6 +218,9 @@ class ScenarioWorld:
             case ["steer", *_, Quoted(text=text)]:
                 # Where none is, it is a prompt.
                 yield UserSent(at=at, id=self._input(), text=text)
+            case ["withdraw", str(name) | Quoted(text=name)]:
+                # withdraw x: takes back the prompt or steer with that id, which was not read.
+                yield InputWithdrawn(at=at, input=name)
             case ["interrupt" | "abort" as how]:
                 # interrupt, abort: the run is to stop, for a person or because its caller was cancelled;
                 # a second one waits for nothing.
@@ -492,7 +497,9 @@ class ScenarioWorld:
 
 # Which method has the `case` of a command.
 COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, list[Word]], Iterator[Act]]]] = {
-    **dict.fromkeys(("prompt", "send", "steer", "interrupt", "abort", "control"), ScenarioWorld.people),
+    **dict.fromkeys(
+        ("prompt", "send", "steer", "withdraw", "interrupt", "abort", "control"), ScenarioWorld.people
+    ),
     **dict.fromkeys(("approve", "deny", "cancel"), ScenarioWorld.decide),
     "model": ScenarioWorld.model,
     "tool": ScenarioWorld.tool,

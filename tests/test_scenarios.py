@@ -35,6 +35,7 @@ from turnwheel.effects.events import (
     CallCancelled,
     ControlReceived,
     Event,
+    InputWithdrawn,
     Interrupted,
     UserSent,
     UserSteered,
@@ -404,6 +405,9 @@ class SessionHost:
                 self._clock.move_to(event.at)
                 self._names.append(event.id)
                 await self._session.control(event.change)
+            case InputWaits(event=InputWithdrawn() as event):
+                self._clock.move_to(event.at)
+                await self._session.withdraw(event.input)
             case InputWaits():
                 raise AssertionError(act)
             case ProcessLost(at=at, config=config):
@@ -444,6 +448,8 @@ class SessionHost:
                 await self._session.send(event.text, id=event.id, sender=event.sender)
             case UserSteered():
                 await self._session.steer(event.text, event.how, id=event.id)
+            case InputWithdrawn():
+                await self._session.withdraw(event.input)
             case Interrupted(aborted=aborted):
                 await self._session.interrupt(abort=aborted)
             case ControlReceived():

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from turnwheel.effects.config import Steering
-from turnwheel.effects.events import UserSent, UserSteered
+from turnwheel.effects.events import InputWithdrawn, UserSent, UserSteered
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import Message, Role, user
-from turnwheel.effects.notices import InputBlocked, InputTaken, RunEnded
+from turnwheel.effects.notices import InputBlocked, InputDropped, InputTaken, RunEnded
 from turnwheel.effects.records import AppendMessage, MailKind, TakeMail
 from turnwheel.effects.requests import CallModel, FireHook, Purpose
 from turnwheel.states.thinking import NATURAL_ENDS
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 Input = UserSent | UserSteered
 """What waits in the mail."""
+
+Told = InputTaken | InputBlocked | InputDropped
+TOLD = (InputTaken, InputBlocked, InputDropped)
+"""What may be told of inputs that leave it."""
 
 
 @final
@@ -88,28 +92,44 @@ class MailBook:
             case RunEnded(reason=reason) if reason in NATURAL_ENDS:
                 unread = [one.id for one in self.waiting if isinstance(one, UserSteered)]
                 return [f"the run ended while {unread} wait to be read"] if unread else []
-            case InputTaken() | InputBlocked() if not any(isinstance(one, TakeMail) for one in now.effects):
+            case effect if isinstance(effect, TOLD) and not any(
+                isinstance(one, TakeMail) for one in now.effects
+            ):
                 return [f"{effect} takes nothing out of the mail"]
             case _:
                 return []
 
+    def _dropped(self, event: InputWithdrawn, told: list[Told]) -> list[str]:
+        """What was taken back waited, and is told once."""
+        waited = event.input in _ids(self.waiting)
+        self.waiting = tuple([one for one in self.waiting if one.id != event.input])
+        # Hooks that were asked about it are asked anew.
+        if event.input in _ids(self.asked):
+            self.asked = ()
+        if not waited or told != [InputDropped(id=event.input)]:
+            return [f"{event} is told as {told}, and waited: {waited}"]
+        return []
+
     def _taken(self, taken: TakeMail, now: Transition) -> list[str]:
-        """What is taken is due, is told once, and is in the conversation or refused, not both."""
+        """What is taken is due, is told once, and is in the conversation, refused or dropped."""
+        told = [effect for effect in now.effects if isinstance(effect, TOLD)]
+        if isinstance(now.event, InputWithdrawn) and taken.ids == (now.event.input,):
+            return self._dropped(now.event, told)
         due = self.asked or self._due(now.config)
         faults = [] if _ids(due) == taken.ids else [f"{taken} takes not what is due, {_ids(due)}"]
         self.asked = ()
         self.waiting = tuple([one for one in self.waiting if one.id not in taken.ids])
-        told = [one for one in now.effects if isinstance(one, InputTaken | InputBlocked)]
-        if [one.ids for one in told] != [taken.ids]:
-            return [*faults, f"{taken} is told as {told}"]
-        prompted = any(isinstance(one, UserSent) for one in due)
-        if isinstance(told[0], InputBlocked):
-            self.refused = self.refused or prompted
+        read = [one for one in now.effects if isinstance(one, InputTaken | InputBlocked)]
+        if [one.ids for one in read] != [taken.ids]:
+            return [*faults, f"{taken} is told as {read}"]
+        if isinstance(read[0], InputBlocked):
+            self.refused = self.refused or not self.begun
             return faults
-        self.begun = self.begun or prompted
+        # Where the prompt was taken back, the run begins with what was said besides.
+        self.begun = True
         said = _said(now)
-        if self.refused or not (messages(due) == told[0].messages == said):
-            faults.append(f"{due} are told as {told[0].messages} and kept as {said}")
+        if self.refused or not (messages(due) == read[0].messages == said):
+            faults.append(f"{due} are told as {read[0].messages} and kept as {said}")
         return faults
 
     def _due(self, config: Config) -> tuple[Input, ...]:

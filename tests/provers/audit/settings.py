@@ -8,6 +8,7 @@ import attrs
 
 from turnwheel.effects.events import (
     ControlReceived,
+    InputWithdrawn,
     ModelFailed,
     ModelFinished,
     UserSent,
@@ -158,6 +159,8 @@ def inherited_faults(before: Machine, posts: Iterable[Post], machine: Machine) -
     for event in posts:
         if isinstance(event, UserSent | UserSteered):
             sent.append(event.id)
+        elif isinstance(event, InputWithdrawn) and event.input in sent:
+            sent.remove(event.input)
         elif isinstance(event, ControlReceived) and not refused(event.change, machine.config):
             book.choose(event.change)
     due = (book.model, book.mode, book.thinking, left.session.granted, left.session.instructions, sent)

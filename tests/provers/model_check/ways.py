@@ -20,6 +20,7 @@ from turnwheel.effects.events import (
     Event,
     Failure,
     HookAnswered,
+    InputWithdrawn,
     InstructionsRead,
     Interrupted,
     ModelFailed,
@@ -87,6 +88,9 @@ def events(run: Booked, world: World) -> Iterator[Event]:
 def _said_by_people(machine: Machine, world: World) -> Iterator[Event]:
     """What people do in a run, at most as often as they may, besides to answer and to interrupt."""
     received = machine.memory.session.received
+    if world.prompts:
+        for mail in machine.memory.session.mail:
+            yield InputWithdrawn(at=AT, input=mail.id)
     if len(received) > world.says:
         return
     sender = f"sender-{len(received)}"

@@ -49,7 +49,8 @@ class World:
     these *decisions*. Its session had spent so much *earlier*, before the run began.
 
     As often as it *says*, somebody may send another prompt, steer in one of these ways, or make one of the
-    *changes*; before that they may give up calls, where there are *cancels*.
+    *changes*; before that they may give up calls, where there are *cancels*. Where there are *prompts*, what
+    waits may be taken back.
 
     Where it *crashes*, whoever works is lost at any time, and somebody else takes over, under the same
     settings or once under one of *others*. *by_hand*: somebody steps the machine, so that something may come

@@ -17,6 +17,7 @@ from turnwheel.effects.events import (
     ControlReceived,
     Entered,
     Event,
+    InputWithdrawn,
     Interrupted,
     ModelStreamed,
     UserSent,
@@ -59,6 +60,11 @@ def absorbed(run: Booked) -> Iterator[Event]:
         yield from _said(name)
     for call in (NOBODY, *[call for call in ledger.calls.calls if call not in _going_on(machine)]):
         yield CallCancelled(at=AT, call=call)
+    # Of those that came, all that wait no more: they were read, refused or taken back.
+    unread = [mail.id for mail in machine.memory.session.mail if not machine.done]
+    for name in (NOBODY, *machine.memory.session.received):
+        if name not in unread:
+            yield InputWithdrawn(at=AT, input=name)
     if machine.state.open or machine.done:
         yield Entered(at=AT)
     if machine.done:

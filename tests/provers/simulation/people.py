@@ -19,6 +19,7 @@ from turnwheel.effects.events import (
     ControlReceived,
     Decision,
     Deny,
+    InputWithdrawn,
     Post,
     UserSent,
     UserSteered,
@@ -35,6 +36,8 @@ from turnwheel.engine.core.machine import calls_at
 from turnwheel.states.batch.batch import Settled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from turnwheel.states.state import State
 
 FILE = Binary(media_type="text/plain", data=b"see here", name="note.txt")
@@ -119,6 +122,10 @@ class People:
             some = left[:1] if first else calls if chance(self._choices, 10) else left
             call = pick(self._choices, some).call.id
         return CallCancelled(at=at, call=call)
+
+    def withdraw(self, at: float, waiting: Sequence[str]) -> InputWithdrawn:
+        """One of the inputs that are *waiting* is taken back, or one that was never sent."""
+        return InputWithdrawn(at=at, input=pick(self._choices, waiting or (f"{self._run}-sender-0",)))
 
     def decision(self, tool: str) -> Decision:
         """The answer to the question whether *tool* may run."""

@@ -52,6 +52,7 @@ USUAL: Mapping[str, int] = {
     "control": 3,
     "progress": 4,
     "cancel": 5,
+    "withdraw": 8,
     "reconfigure": 1,
     "crash": 2,
 }
@@ -66,11 +67,20 @@ Plans = Mapping[tuple[str, ...], int]
 PLANS: Plans = {("",): 35, ("", ""): 15, ("", "", ""): 8, ("steer", "answer"): 5}
 """What is done in a glance: nothing means anything."""
 
-SAID: Plans = {("prompt",): 14, ("steer",): 14, ("control",): 14, ("interrupt",): 10, ("progress",): 4}
+SAID: Plans = {
+    ("prompt",): 14,
+    ("steer",): 14,
+    ("control",): 14,
+    ("prompt", "withdraw"): 10,
+    ("withdraw", "answer"): 10,
+    ("interrupt",): 10,
+    ("progress",): 4,
+}
 STOPPED: Plans = {("give up",): 60, ("cancel",): 20, ("hook",): 40, ("steer",): 25, ("progress",): 10}
 PLANS_THERE: Mapping[str, Plans] = {
     **dict.fromkeys(("thinking.reading", "thinking.opening", "thinking.admitting", "thinking.ending"), SAID),
     **dict.fromkeys(("compacting.consulting", "compacting.stopping"), SAID),
+    "streaming": {("hurry", "withdraw", "answer"): 6, ("steer", "answer", "withdraw"): 4},
     "compacting.pausing": {**SAID, ("hurry",): 30},
     "thinking.retry": {**SAID, ("hurry",): 40},
     "executing": {("plan only", "work"): 20, ("cancel",): 15, ("hook",): 15, ("side by side", "cancel"): 15},

@@ -276,10 +276,10 @@ class Player:
                 run.feed(attrs.evolve(self.people.steer(at), how=Steering.NOW))
             case "control":
                 run.feed(self.people.control(at))
-            case "cancel":
-                run.feed(self.people.cancel(at, run.machine.state))
-            case "give up":
-                run.feed(self.people.cancel(at, run.machine.state, first=True))
+            case "cancel" | "give up" as how:
+                run.feed(self.people.cancel(at, run.machine.state, first=how == "give up"))
+            case "withdraw":
+                run.feed(self.people.withdraw(at, [mail.id for mail in run.machine.memory.session.mail]))
             case "reconfigure":
                 run.reconfigure(settings.changed(self.choices, run.machine.config))
             case "ask again" | "plan only" as how:

@@ -19,6 +19,7 @@ from turnwheel.effects.events import (
     Event,
     Failure,
     HookAnswered,
+    InputWithdrawn,
     InstructionsRead,
     ModelFailed,
     ModelFinished,
@@ -62,6 +63,7 @@ def stray(
     """
     options: list[Event | None] = [
         CallCancelled(at=at, call="r-0"),
+        InputWithdrawn(at=at, input="r-sender-0"),
         Entered(at=at),
         *_last(journal, Answer),
         *_last(journal, UserSent | UserSteered | ControlReceived),
