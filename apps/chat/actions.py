@@ -176,9 +176,9 @@ class LineActions:
         await session.withdraw(mail.id)
         # A run here tells it as a notice.
         if not session.running:
-            self._face.aside.line(f"taken back: {one_line(mail.text, self._face.aside.width)}", "cyan dim")
+            self._face.aside.line(f"taken back: {one_line(mail.text, self._face.aside.width)}", "dim")
         if mail.files and withdrawal.edits:
-            self._face.aside.line("its files are not put back; attach them again", "yellow")
+            self._face.aside.line("its files are not put back; attach them again", "warning")
         if withdrawal.edits and self._prompt is not None:
             # A blank keeps a line a prompt that would be a command.
             plain = isinstance(parse_line(mail.text, asked=True), PromptLine)
