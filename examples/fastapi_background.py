@@ -99,7 +99,7 @@ async def answer(session: StoredSession, question: str, given: Answer) -> None:
 
 async def go_on(agent: Agent) -> None:
     """Go on with the runs that an earlier process left, and wait again for the answers to their questions."""
-    for row in await listed(agent.store) if agent.store else ():
+    for row in await listed(agent.store):
         about = row.about
         is_left = about.state in {SessionStatus.UNFINISHED, SessionStatus.RESTING} or about.prompts > 0
         if is_left and about.kind is not SessionKind.CHILD:

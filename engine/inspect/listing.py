@@ -67,15 +67,17 @@ def _decoded(row: bytes) -> SessionSummary:
 
 
 async def listed(
-    store: Store, limit: int | None = None, after: int | None = None, prefix: str = ""
+    store: Store | None, limit: int | None = None, after: int | None = None, prefix: str = ""
 ) -> tuple[Listed, ...]:
     """
-    The sessions of *store* whose names begin with *prefix*, last written first.
+    The sessions of *store* whose names begin with *prefix*, last written first; none where it is None.
 
     At most *limit* of them, and only those behind the stamp *after*: with the stamp of the last one, the next
     page follows. A session without a summary is read once, and the summary stored. An unreadable session is
     listed as such.
     """
+    if store is None:
+        return ()
     found: list[Listed] = []
     async with aclosing(_pages(store, limit, after, prefix)) as pages:
         async for page in pages:
