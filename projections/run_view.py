@@ -234,7 +234,9 @@ def _asked(
     """*batch* with a question, or without it."""
     request = notice.request
     if isinstance(notice, notices.ApprovalRequested):
-        asked, questions = {**batch.asked, request: notice.call}, {**batch.questions, request: notice}
+        # Of an earlier question about the call the answer was missed: a call has one at a time.
+        open_ones = {name: each for name, each in batch.questions.items() if each.call != notice.call}
+        asked, questions = {**batch.asked, request: notice.call}, {**open_ones, request: notice}
         return attrs.evolve(batch, asked=asked, questions=questions)
     yes = isinstance(notice, notices.ApprovalResolved) and isinstance(
         notice.decision, Approve | ApproveAlways

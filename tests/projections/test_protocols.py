@@ -17,8 +17,8 @@ from support.protocol_clients import AgUiClient, Json, UiClient
 from turnwheel.effects import is_notice
 from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.events import Approve, ApproveAlways, Deny
-from turnwheel.effects.messages import Binary, Message, Role
-from turnwheel.effects.notices import Notice, RunEnded
+from turnwheel.effects.messages import Binary, Message, Outcome, Role
+from turnwheel.effects.notices import ApprovalRequested, CallSettled, Notice, RunEnded
 from turnwheel.effects.records import AppendMessage
 from turnwheel.projections import (
     AgUiEvents,
@@ -99,6 +99,17 @@ def test_a_stream_stays_legal_where_notices_are_missed(kept: float, plays: list[
         seen = [n for n in notices_of(one) if isinstance(n, RunEnded) or draw.random() < kept]
         AgUiClient().hear(told(AgUiEvents.of("s"), seen))
         UiClient().hear(told(UiMessageChunks.of("s"), seen))
+
+
+def test_a_question_whose_answer_was_missed_is_over_when_its_call_is_asked_about_again() -> None:
+    asked = [
+        ApprovalRequested(request=request, call="r-2", tool="pay", arguments="{}")
+        for request in ("r-3", "r-4")
+    ]
+    over = CallSettled(call="r-2", tool="pay", outcome=Outcome.CANCELLED, content="Cancelled")
+    chunks = told(UiMessageChunks.of("s"), [*asked, over])
+    ends = [chunk["approvalId"] for chunk in chunks if chunk["type"] == "tool-approval-response"]
+    assert ends == ["r-4"]
 
 
 def test_two_runs_are_two_of_theirs(plays: list[Play]) -> None:

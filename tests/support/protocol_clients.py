@@ -164,7 +164,8 @@ class UiClient:
 
     def answer(self, chunk: Json) -> None:
         """The end of that question."""
-        part = next(part for part in self.parts if part.get("asked") == chunk["approvalId"])
+        # The latest: runs that are played apart may have given their questions the same ids.
+        part = next(part for part in reversed(self.parts) if part.get("asked") == chunk["approvalId"])
         part.update(state="approval-responded", approved=chunk["approved"])
 
     def settle(self, chunk: Json) -> None:
