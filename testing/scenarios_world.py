@@ -156,7 +156,8 @@ class ScenarioWorld:
     def _open(self) -> Iterator[str]:
         self._runs += 1
         name = "run" if self._runs == 1 else f"run{self._runs}"
-        opened = RunOpened(at=self.now, run=name, config=self.config)
+        next_id = 1 if self.machine is None else self.machine.memory.next_id
+        opened = RunOpened(at=self.now, run=name, config=self.config, next_id=next_id)
         self.acts.append(opened)
         self.machine = Machine.open(opened, self.machine, self._posted)
         self._posted = []

@@ -205,10 +205,11 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
             memory = Memory(run=opened.run, session=_begun(config))
         else:
             # The progress of the run before stays behind: a fallback and a withdrawn tool answer the troubles
-            # of one run. Ids begin at one again, since the name of the run stands before them.
+            # of one run.
             left = before.memory
             memory = Memory(
                 run=opened.run,
+                next_id=opened.next_id,
                 session=_under(left.session, config),
                 conversation=left.conversation,
                 # A title costs, too. No run paid for it, so a budget would otherwise never see that spend.
@@ -225,7 +226,9 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         """
         mine = self.memory
         spent = mine.earlier + mine.spent
-        memory = Memory(run=run, session=mine.session, conversation=conversation, earlier=spent)
+        memory = Memory(
+            run=run, next_id=mine.next_id, session=mine.session, conversation=conversation, earlier=spent
+        )
         # Nothing is fed to this machine: the next run opens over it.
         return Machine(self.config, over, memory)
 

@@ -57,7 +57,8 @@ def preview(machine: Machine | None, config: Config, event: Event) -> Preview:
         made = tried.advance(event)
     elif isinstance(event, effects.UserSent):
         # As the session does it: the prompt waits, and the run that opens takes it.
-        opened = RunOpened(at=event.at, run=event.id, config=config)
+        next_id = 1 if machine is None else machine.memory.next_id
+        opened = RunOpened(at=event.at, run=event.id, config=config, next_id=next_id)
         tried = Machine.open(opened, machine, (event,))
         made = tried.advance(at=event.at)
     else:

@@ -27,11 +27,19 @@ VERSION = 1
 @final
 @attrs.frozen(kw_only=True)
 class RunOpened:
-    """A run began under *config*, with the inputs that were posted or left over before."""
+    """
+    A run began under *config*, with the inputs that were posted or left over before.
 
+    The ids of its requests have numbers from *next_id* on, behind those of the runs before: a person knows a
+    call by its number alone.
+    """
+
+    # Written down, and not counted again by each fold: a run that a bug has ended may be counted otherwise
+    # by a version without the bug.
     at: float
     run: str
     config: Config
+    next_id: int = 1
 
 
 @final

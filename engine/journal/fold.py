@@ -481,7 +481,12 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
         changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
         session = attrs.evolve(over.memory.session, mail=(), ceiling=_own_ceiling(over))
-        mine = states.Memory(run=over.memory.run, session=session, conversation=over.memory.conversation)
+        mine = states.Memory(
+            run=over.memory.run,
+            next_id=over.memory.next_id,
+            session=session,
+            conversation=over.memory.conversation,
+        )
         state.machine = Machine(over.config, over.state, apply_inputs(mine, over.config, changes))
         state.copied_spent, state.posted = Spent(), []
     state.unbegun, state.tries = frozenset(), {}

@@ -222,7 +222,9 @@ class SessionLog:
         None where all of them were taken back meanwhile: no run begins then. With *titled*, a session without
         a title gets one from its first prompt.
         """
-        opened = RunOpened(at=at, run=run, config=config)
+        machine = self.state.machine
+        next_id = 1 if machine is None else machine.memory.next_id
+        opened = RunOpened(at=at, run=run, config=config, next_id=next_id)
         # The prompt and its run are one append: half the cost, and a crash leaves both or neither.
         entries: list[Entry] = [opened] if prompt is None else [Posted(event=prompt), opened]
         waiting = (*self.state.prompts, *([Mail.of(prompt)] if prompt else []))
