@@ -81,7 +81,7 @@ class ChatFace:
         both = sys.stdout.isatty() and sys.stderr.isatty()
         self.aside = self.out if both else Screen(sys.stderr)
         self.typed = options.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
-        self.names = CallNames(counts=self.typed)
+        self.names = CallNames()
         """The names of the calls on screen."""
         self.questions = Questions(lambda: asyncio.get_running_loop().time(), self.names)
         self.editing: Question | None = None

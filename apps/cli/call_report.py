@@ -23,7 +23,7 @@ MIN_SHOWN_SECONDS = 0.001
 
 async def find_call(store: Store, session: str, name: str) -> Explanation:
     """
-    The story of call *name* in *session*: an id, or a number as shown of the latest run.
+    The story of call *name* in *session*: an id, or a number as shown, of several the latest.
 
     Raises `ConfigError` with the known calls.
     """

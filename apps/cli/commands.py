@@ -84,7 +84,7 @@ OPTIONS_FOR: Mapping[str, str] = {
     "the base_url (--base-url) of another server": "pass --base-url with the address of another server",
     "or pass base_url": "or pass --base-url",
     "or give the base_url of another server": "or pass --base-url with the address of another server",
-    "send() to it, or call resume(takeover=True)": "turnwheel send reaches it, --takeover takes it from there",
+    "send() to it, or call resume(takeover=True)": "turnwheel send reaches it; --takeover takes it over",
     "approve() each, then call resume()": "turnwheel approve or deny each, then turnwheel run --resume",
     "left unfinished; call resume()": "left unfinished; go on with it by turnwheel run --resume",
 }

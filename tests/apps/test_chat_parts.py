@@ -497,19 +497,20 @@ async def test_edited_arguments_that_are_refused_are_asked_about_again(
 # The names of calls
 
 
-def test_calls_are_numbered_through_all_runs() -> None:
-    names = CallNames(counts=True)
-    assert [names.name(call) for call in ("aa-2", "aa-5", "bb-2", "aa-5")] == ["1", "2", "3", "2"]
-    assert [names.find(name) for name in ("1", "#3", "aa-5")] == ["aa-2", "bb-2", "aa-5"]
-    assert names.last == "bb-2"
-    with pytest.raises(ConfigError, match="no call '7'; there are: #1, #2, #3"):
-        names.find("7")
-    with pytest.raises(ConfigError, match="no call '1' under way; there are: #3"):
-        names.find("1", ["bb-2"])
+def test_calls_are_named_by_the_numbers_in_their_ids() -> None:
+    names = CallNames()
+    assert [names.name(call) for call in ("aa-2", "aa-5", "bb-7", "aa-5")] == ["2", "5", "7", "5"]
+    assert [names.find(name) for name in ("2", "#7", "aa-5")] == ["aa-2", "bb-7", "aa-5"]
+    assert names.last == "bb-7"
+    with pytest.raises(ConfigError, match="no call '9'; there are: #2, #5, #7"):
+        names.find("9")
+    with pytest.raises(ConfigError, match="no call '2' under way; there are: #7"):
+        names.find("2", ["bb-7"])
 
 
-def test_programs_name_calls_by_the_numbers_in_their_ids() -> None:
-    names = CallNames(counts=False)
+def test_a_number_that_two_calls_have_is_the_latest_but_where_it_is_acted_on() -> None:
+    """A child counts for itself."""
+    names = CallNames()
     assert [names.name(call) for call in ("aa-2", "bb-2")] == ["2", "2"]
     assert names.find("2") == "bb-2"
     with pytest.raises(ConfigError, match="no call '2' under way; there are: #2, #2"):
