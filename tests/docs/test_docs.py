@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import turnwheel
-from turnwheel import Agent, Config, Machine, ModelSpec, transition
+from turnwheel import Agent, Config, Machine, MemoryStore, ModelSpec, tool, transition
 from turnwheel.effects import CallModel, Entered
 from turnwheel.engine.inspect.export import FORMAT_VERSION
 from turnwheel.engine.journal.entries import VERSION
@@ -234,6 +234,50 @@ def shown_tests(script: ModuleType) -> list[Callable[[], object]]:
         for key, value in vars(script).items()
         if key.startswith("test_") and callable(value) and not inspect.signature(value).parameters
     ]
+
+
+@tool(side_effect="read_only")
+def look() -> str:
+    """Look around."""
+    return "seen"
+
+
+def test_a_reader_that_comes_back_is_told_the_rest_by_the_code_of_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page, script = ROOT / "docs" / "events.md", ModuleType("docs_page")
+    monkeypatch.setitem(sys.modules, script.__name__, script)
+
+    async def told(agent: Agent, last: str) -> list[str]:
+        frames: list[str] = []
+        done = asyncio.Event()
+
+        async def write(data: bytes) -> None:
+            frames.append(data.decode())
+            if "event: done" in frames[-1]:
+                done.set()
+
+        async with agent.session("s") as session:
+            events = script.__dict__["events"](session, last, SimpleNamespace(write=write))
+            reading = asyncio.ensure_future(events)
+            await asyncio.wait({reading, asyncio.ensure_future(done.wait())}, return_when="FIRST_COMPLETED")
+        await reading
+        return frames
+
+    async def come_back() -> None:
+        model = ScriptedModel(calls(("look", {}), text="Let me see."), says("Done."))
+        agent = Agent(tools=[look], performers={CallModel: model}, store=MemoryStore())
+        await agent.session("s").run("Look")
+        whole = await told(agent, "")
+        ids = [frame.split("\n", 1)[0] for frame in whole]
+        for place, line in enumerate(ids[:-1]):
+            if line.startswith("id: "):
+                assert await told(agent, line.removeprefix("id: ")) == whole[place + 1 :]
+
+    with asyncio.Runner() as loop:
+        for code, _ in blocks(page):
+            execute(code, page, script, loop)
+        loop.run(come_back())
 
 
 # Links and lists
