@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import termios
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import (
     AbstractContextManager,
     AsyncExitStack,
@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 from rich.text import Text
 
-from ...effects.errors import CallerError, SessionBusy
+from ...effects.errors import CallerError, SessionBusy, StoreConflict
 from ...effects.messages import Role
-from ...effects.notices import Notice, RunEnded, RunStarted
+from ...effects.notices import ApprovalRequested, Notice, RunEnded, RunStarted
 from ...effects.requests import AskApproval
 from ...performers.base import Performer
 from ..cli.ending_codes import exit_for
@@ -44,6 +44,7 @@ from ..terminal.signals import Signals
 from .actions import LineActions, Then
 from .attachments import pasted_text
 from .commands import is_answer
+from .following import Following
 from .lookups import Lookups
 from .piped_lines import PipedLines, Typed
 from .view import ChatFace
@@ -82,6 +83,8 @@ class ChatCommand:
         self._news = asyncio.Event()
         self._woken = True
         self._all_read = False
+        self._told = False
+        """Whether the person knows that another process works on the session."""
         self._next: RunOptions | None = None
         """The options of the session that a person goes to."""
 
@@ -154,8 +157,11 @@ class ChatCommand:
         acts = LineActions(
             workspace, self.face, self._prompt, lookups, base_url=self.options.base_url, away=self._away
         )
+        following = Following(workspace, self._followed)
+        if not workspace.session.unfinished:
+            await following.mark()
         self._reading = asyncio.ensure_future(self._read(self._lines, acts))
-        self._working = asyncio.ensure_future(self._work(workspace))
+        self._working = asyncio.ensure_future(self._work(workspace, following))
         try:
             await self._wait_until_left(self._reading, self._working, workspace)
         finally:
@@ -186,9 +192,15 @@ class ChatCommand:
         return self.face.bottom(width)
 
     def escaped(self) -> None:
-        """Leave the arguments that are edited as they were; else stop the run, if there is one."""
-        if not self._leave_editing() and self.signals.running:
+        """Leave the arguments that are edited as they were; else stop the run, here or in another process."""
+        if self._leave_editing():
+            return
+        if self.signals.running:
             self.signals.interrupt()
+        elif self.signals.runs_elsewhere:
+            self.signals.interrupt_elsewhere()
+            self.face.note("the other process is told to stop the run", "warning")
+            self._news.set()
 
     def ctrl_c(self) -> None:
         """Stop the run; without one clear the line, or leave if it is empty."""
@@ -251,21 +263,27 @@ class ChatCommand:
 
     # Working
 
-    async def _work(self, workspace: Workspace) -> None:
-        """Run while prompts wait; then wait for news."""
+    async def _work(self, workspace: Workspace, following: Following) -> None:
+        """Run while prompts wait; then wait for news, and follow the runs of other processes."""
         session, ours = workspace.session, True
         while True:
-            # An unfinished run is ours only at the start. One that appears later belongs to another worker.
-            if ours if session.unfinished else self._due(workspace):
+            # An unfinished run is ours at the start. One that appears later belongs to another worker, until
+            # the person types something that no other worker takes up.
+            if (ours or self._woken) if session.unfinished else self._due(workspace):
                 try:
                     await self._run(workspace, takeover=ours and self.options.takeover)
                 except SessionBusy:
-                    self.face.aside.line(OTHER_WORKER, "warning")
-                    await self._look(workspace)
+                    await self._follow(workspace, following)
+                except StoreConflict:
+                    await self._taken(workspace, following)
+                else:
+                    await following.mark()
                 if self.signals.ended_by is not None:
                     return  # SIGTERM drained the run
             elif self._all_read:
                 return
+            elif following.unseen:
+                await self._follow(workspace, following)
             else:
                 await self._look(workspace)
             ours = False
@@ -281,14 +299,48 @@ class ChatCommand:
         return bool(queue) and (self._woken or self._all_read or now - queue[0].at > POLL_SECONDS)
 
     async def _run(self, workspace: Workspace, *, takeover: bool) -> None:
-        stream = workspace.session.stream(wait=True, takeover=takeover)
+        session = workspace.session
+        if session.unfinished:
+            if not takeover:
+                await session.check_free()
+            self.face.recovers()
+        stream = session.stream(wait=True, takeover=takeover)
         async with self.face.busy(), aclosing(stream) as notices:
             async for notice in notices:
                 self._track(notice)
-                editing = self.face.editing
-                self.face.notice(notice)
-                if self.face.editing is not editing and self._prompt is not None:
-                    self._prompt.clear()  # the question is closed
+                self._shown(self.face.notice, notice)
+        self._told = False
+
+    async def _taken(self, workspace: Workspace, following: Following) -> None:
+        """Leave the run to the process that took it over, of which a notice has told."""
+        # What was typed before was for the run here, and is no reason to take it back.
+        self._told, self._woken = True, False
+        self._news.clear()
+        await workspace.session.load()
+        await following.mark()
+        # The other process asks anew.
+        self.face.questions.clear()
+        for question in workspace.session.waiting:
+            self.face.notice(ApprovalRequested.of(question))
+
+    def _shown(self, show: Callable[[Notice], None], notice: Notice) -> None:
+        editing = self.face.editing
+        show(notice)
+        if self.face.editing is not editing and self._prompt is not None:
+            self._prompt.clear()  # the question is closed
+
+    async def _follow(self, workspace: Workspace, following: Following) -> None:
+        """Show the runs of another process, until none goes on or this process is to go on with one."""
+        session = workspace.session
+        if session.unfinished and not self._told:
+            self.face.aside.line(OTHER_WORKER, "warning")
+        async with self.face.busy(elsewhere=True):
+            self._woken = await following.follow(self._news, POLL_SECONDS, lambda: self._all_read)
+        self._told = session.unfinished or bool(session.queue)
+
+    def _followed(self, notice: Notice) -> None:
+        self._track(notice)
+        self._shown(self.face.followed, notice)
 
     def _track(self, notice: Notice) -> None:
         if isinstance(notice, RunStarted):
@@ -311,10 +363,7 @@ class ChatCommand:
         # A prompt typed here is due at once; see `_due`.
         self._woken = self._news.is_set()
         self._news.clear()
-        before = workspace.session.unfinished
         await workspace.session.load()
-        if workspace.session.unfinished and not before:
-            self.face.aside.line(OTHER_WORKER, "warning")
 
     # The end
 

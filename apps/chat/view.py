@@ -23,13 +23,16 @@ from ...effects.notices import (
     ApprovalResolved,
     ApprovalWithdrawn,
     CallSettled,
+    InputReceived,
     Notice,
     RunEnded,
     RunStarted,
+    TextDelta,
     ToolStarted,
+    TurnEnded,
 )
 from ...effects.permissions import PermissionMode
-from ...effects.records import Change, SetMode, SetModel
+from ...effects.records import Change, MailKind, SetMode, SetModel
 from ...engine.core.machine import calls_at
 from ...engine.session.session import Session
 from ...states.batch.batch import Queued
@@ -97,7 +100,7 @@ class ChatFace:
         self._json = JsonLines(sys.stdout.buffer) if options.output is Output.JSON else None
         self._spinner = Spinner("dots" if self.out.dot == SIGNS[0] else "line", style="dim")
         self._workspace: Workspace | None = None
-        self._busy = False
+        self._busy = self._elsewhere = False
         self._held: list[Callable[[], None]] | None = None
 
     def attach(self, prompt: ChatPrompt) -> AbstractContextManager[None]:
@@ -127,13 +130,20 @@ class ChatFace:
         for question in open_questions(workspace.session):
             self._face.remember_question(question)
         if not machine.done:
-            session, now = workspace.session, workspace.agent.clock.now()
-            for line in recovery_lines(machine, workspace.agent.config, now, session.unbegun, session.tries):
-                self.aside.line(line, "warning")
-        elif self._transcript is not None:
+            return
+        if self._transcript is not None:
             self._transcript.retell(tuple(workspace.session.history))
         elif self._json is None:
             self._last_words(workspace)
+
+    def recovers(self) -> None:
+        """Show how this process goes on with the open work of an unfinished run."""
+        session, agent = self._session, self._work.agent
+        if session.machine is None or session.machine.done:
+            return
+        now, unbegun, tries = agent.clock.now(), session.unbegun, session.tries
+        for line in recovery_lines(session.machine, agent.config, now, unbegun, tries):
+            self.aside.line(line, "warning")
 
     def _last_words(self, workspace: Workspace) -> None:
         """Show the last prompt and answer on a screen without a prompt."""
@@ -188,9 +198,20 @@ class ChatFace:
             self._next_model, self._next_mode = "", None
         elif isinstance(notice, RunEnded):
             self.questions.clear()
-            self._ended()
+            self._ended(notice)
         else:
             self._track(notice)
+
+    def followed(self, notice: Notice) -> None:
+        """Show *notice* of a run in another process, which comes without deltas."""
+        if self._json is None:
+            if isinstance(notice, TurnEnded) and (text := notice.message.text):
+                self.notice(TextDelta(text))
+            # A prompt was announced where it was typed.
+            mail = self._mail(notice.id) if isinstance(notice, InputReceived) else None
+            if mail is not None and mail.lane is MailKind.PROMPT:
+                return
+        self.notice(notice)
 
     def _track(self, notice: Notice, child: str = "") -> None:
         """Track the open questions, those of the *child* on a call among them."""
@@ -231,13 +252,13 @@ class ChatFace:
             answer = decision_text(notice.decision)
             self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {answer}", "success")
 
-    def _ended(self) -> None:
+    def _ended(self, notice: RunEnded) -> None:
         if self._json is not None or self._workspace is None:
             return
-        result = self._workspace.session.result()
-        if exit_for(result.reason) is not Exit.ENDED:
-            self.out.say(*ending_line(result))
-        self._face.bill(result.spent)
+        # By the notice: a run of another process may be over while the session is at the next one already.
+        if exit_for(notice.reason) is not Exit.ENDED:
+            self.out.say(*ending_line(notice))
+        self._face.bill(notice.spent)
         self.out.line()
 
     def note(self, text: str, style: str) -> None:
@@ -274,9 +295,9 @@ class ChatFace:
     # What goes on
 
     @asynccontextmanager
-    async def busy(self) -> AsyncGenerator[None, None]:
-        """Show the status line while the context is open."""
-        self._busy = True
+    async def busy(self, *, elsewhere: bool = False) -> AsyncGenerator[None, None]:
+        """Show the status line while the context is open; *elsewhere*: another process is at work."""
+        self._busy, self._elsewhere = True, elsewhere
         ticks = asyncio.ensure_future(self._tick()) if self.typed else None
         try:
             yield
@@ -311,7 +332,8 @@ class ChatFace:
         if not self._busy:
             return None
         says = self.out.waits_for
-        parts = [says().strip() if says is not None else "at work", "Esc stops"]
+        where = ["another process"] if self._elsewhere else []
+        parts = [says().strip() if says is not None else "at work", *where, "Esc stops"]
         text = self._spinner.render(time.monotonic())
         return Text.assemble(
             text if isinstance(text, Text) else "", (" " + f" {self.out.middle} ".join(parts), "dim")

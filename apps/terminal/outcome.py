@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...effects.notices import DoneReason
+from ...effects.notices import DoneReason, RunEnded
 from ...engine import Result, Session
 from ...states.rules.permission import RUN_AGAIN
 from ..cli.ending_codes import exit_for
@@ -14,12 +14,12 @@ from .sanitize import CUT
 from .screen import INDENT, Screen
 
 
-def ending_line(result: Result) -> tuple[str, str]:
-    """A line and its style for a run that did not end by itself."""
-    if result.reason is DoneReason.ERROR:
-        return f"error: {result.detail}", "error"
-    detail = f": {result.detail}" if result.detail else ""
-    return f"{MEANINGS[exit_for(result.reason)]}{detail}", "warning"
+def ending_line(end: Result | RunEnded) -> tuple[str, str]:
+    """A line and its style for the *end* of a run that did not end by itself."""
+    if end.reason is DoneReason.ERROR:
+        return f"error: {end.detail}", "error"
+    detail = f": {end.detail}" if end.detail else ""
+    return f"{MEANINGS[exit_for(end.reason)]}{detail}", "warning"
 
 
 def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:

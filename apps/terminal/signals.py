@@ -116,6 +116,11 @@ class Signals:
         """Whether there is a run to interrupt."""
         return self._session is not None and self._session.running
 
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether there is an unfinished run that this process does not work on."""
+        return self._session is not None and not self.running and self._session.unfinished
+
     def _ctrl_c(self) -> None:
         """Interrupt the run; without one call `idle`."""
         if self._ignores_ctrl_c:
@@ -134,6 +139,11 @@ class Signals:
             self._end(Exit.INTERRUPTED)
             return
         self._start(self._session.interrupt())
+
+    def interrupt_elsewhere(self) -> None:
+        """Ask the process that works on the run to interrupt it."""
+        if self._session is not None:
+            self._start(self._session.interrupt())
 
     def _start(self, request: Coroutine[Any, Any, None]) -> None:
         asking = asyncio.ensure_future(request)
