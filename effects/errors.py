@@ -242,7 +242,8 @@ class AnswerRefused(CallerError, ValueError):
     """
     A call of *tool* cannot run with the arguments that came as the answer to question *request*.
 
-    *problem* says why: its schema, or a rule that denies. The question stays open.
+    *problem* says why: its schema, a rule that denies, or a yes for all calls with an argument that the tool
+    does not have. The question stays open.
     """
 
     def __init__(self, request: str, tool: str, problem: str) -> None:

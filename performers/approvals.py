@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
+from glob import escape
 from itertools import chain
 from typing import assert_never, cast, get_args
 
@@ -14,6 +15,7 @@ from .. import effects
 from ..effects import validators
 from .base import PerformContext
 from .callables import is_async
+from .tools.names import misfit
 from .worker_pool import WorkerPool
 
 DECISIONS = frozenset(get_args(effects.Decision))
@@ -124,11 +126,22 @@ def _check_kinds(request: object, decision: object) -> None:
 
 
 def check_edit(question: effects.AskApproval, decision: effects.Decision, config: effects.Config) -> None:
-    """Raise `AnswerRefused` where the call of *question* cannot run with the arguments of *decision*."""
-    from ..states.batch.permission import edit_fault  # noqa: PLC0415  # an agent is made without the states
+    """
+    Raise `AnswerRefused` where the call of *question* cannot run with the arguments of *decision*.
 
-    edited = decision.arguments if isinstance(decision, effects.Approve) else ""
-    if edited and (fault := edit_fault(question.tool, edited, config)):
+    The same where a yes for all such calls is for arguments that the tool does not have.
+    """
+    match decision:
+        case effects.Approve(arguments=edited) if edited:
+            from ..states.batch.permission import edit_fault  # noqa: PLC0415  # made without the states
+
+            fault = edit_fault(question.tool, edited, config)
+        case effects.ApproveAlways(where=where) if where and (spec := config.tool(question.tool)) is not None:
+            # It would cover no later call, while the person believes that it does.
+            fault = misfit(escape(question.tool), [spec], where)
+        case _:
+            return
+    if fault:
         raise effects.AnswerRefused(question.id, question.tool, fault)
 
 

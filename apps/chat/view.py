@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from ...effects.config import Config, window_of
-from ...effects.events import Deny
+from ...effects.events import ApproveAlways, Deny
 from ...effects.messages import Role
 from ...effects.notices import (
     AgentNoticed,
@@ -43,7 +43,7 @@ from ..cli.json_lines import JsonLines
 from ..cli.option_types import ALL
 from ..cli.run_options import Output, RunOptions
 from ..cli.workspace import Workspace, answerer
-from ..terminal.approval_card import VIEWS, Question, card, question_line
+from ..terminal.approval_card import VIEWS, Question, card, outside_grant, question_line
 from ..terminal.call_summary import number
 from ..terminal.notice_lines import decision_text
 from ..terminal.outcome import ending_line
@@ -62,6 +62,9 @@ if TYPE_CHECKING:
 
 MOST_ASKED_ROWS = 4
 """The most open questions that are named above the keys."""
+
+STEP_SECONDS = 0.3
+"""Seconds after a notice in which the others of the same step are shown."""
 
 FRAME_SECONDS = 0.1
 """Seconds between two updates of the status line."""
@@ -250,7 +253,24 @@ class ChatFace:
             notice.decision, Deny
         ):  # a denial shows in the call's result
             answer = decision_text(notice.decision)
+            if outside_grant(notice.decision, question.tool, question.arguments):
+                answer += "; this call does not fit, and runs all the same"
             self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {answer}", "success")
+            if isinstance(notice.decision, ApproveAlways):
+                # The same step closes those that it covers.
+                asyncio.get_running_loop().call_later(
+                    STEP_SECONDS, self._still_open, question.tool, notice.decision
+                )
+
+    def _still_open(self, tool: str, decision: ApproveAlways) -> None:
+        """Say of the open questions that *decision* seems to cover that they need an answer of their own."""
+        names = [
+            f"#{one.name}"
+            for one in self.questions.open
+            if one.tool == tool and not one.agent and not outside_grant(decision, tool, one.arguments)
+        ]
+        if names:
+            self.note(f"{' and '.join(names)} was asked before that; answer it, too", "setting")
 
     def _ended(self, notice: RunEnded) -> None:
         if self._json is not None or self._workspace is None:

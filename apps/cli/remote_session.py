@@ -33,6 +33,7 @@ from ...performers.redactor import Redactor, SecretNames
 from ...performers.secrets import MemoryVault
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
+from ..terminal.approval_card import outside_grant
 from ..terminal.call_summary import essence, number
 from ..terminal.notice_lines import change_text
 from ..terminal.sanitize import one_line
@@ -177,6 +178,8 @@ def _consequence(decision: Decision, question: AskApproval) -> str:
             return ", with other arguments" * bool(edited) + ", so it runs again" * question.again
         case ApproveAlways(where=()):
             return ", and every call of it from now on"
+        case ApproveAlways() if outside_grant(decision, question.tool, question.arguments):
+            return ", though it does not fit, and every call that fits from now on"
         case ApproveAlways():
             return ", and every such call from now on"
         case Deny(interrupt=ends):

@@ -12,8 +12,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ...effects.config import Config
+from ...effects.events import ApproveAlways, Decision
 from ...effects.notices import ApprovalRequested
-from ...effects.permissions import Basis, runs_again
+from ...effects.permissions import Basis, Rule, Verdict, runs_again
 from ...effects.requests import AskApproval
 from ...states.batch.permission import edit_fault
 from ...states.rules.permission import RUN_AGAIN
@@ -217,6 +218,15 @@ def on_one_line(arguments: str) -> str:
     if arguments_of(arguments) is None:
         return arguments
     return json.dumps(json.loads(arguments), ensure_ascii=False)
+
+
+def outside_grant(decision: Decision, tool: str, arguments: str) -> bool:
+    """Whether *decision* is a yes to all calls like some, and the call at hand is not one, by its text."""
+    if not isinstance(decision, ApproveAlways):
+        return False
+    rule = Rule(verdict=Verdict.ALLOW, tool=tool, where=decision.where)
+    values = arguments_of(arguments) or {}
+    return not all(rule.meets(name, glob, values) for name, glob in decision.where)
 
 
 def argument_problem(tool: str, arguments: str, config: Config) -> str:

@@ -14,6 +14,7 @@ from behaviour.conftest import Stage
 
 from turnwheel import (
     Approve,
+    ApproveAlways,
     ChildSpec,
     Deny,
     DoneReason,
@@ -146,6 +147,7 @@ UNFIT = [
     (Approve(arguments={"numbr": 7}), "numbr is not a parameter (there are: amount)"),
     (Approve(arguments="no object"), "they are no valid JSON object"),
     (Approve(arguments={"amount": 5}), "denied by the rule 'deny pay:amount=5'"),
+    (ApproveAlways({"amont": "7"}), "no argument 'amont' of 'pay'; did you mean 'amount'? there are: amount"),
 ]
 
 
