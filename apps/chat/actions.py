@@ -8,7 +8,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never, final
 
-from ...effects.errors import AnswerRefused, CallerError, ConfigError
+from ...effects.errors import AnswerRefused, CallerError, ConfigError, UnknownSession
 from ...effects.events import Deny
 from ...effects.messages import Binary
 from ...effects.records import Change, SetModel
@@ -230,6 +230,9 @@ class LineActions:
         if session == self._workspace.session.id:
             msg = f"session {session!r} is the one that you are in"
             raise ConfigError(msg)
+        # Before this one is left: a typo changes nothing on screen.
+        if await self._workspace.store.info(session) is None:
+            raise UnknownSession(session)
         self.session = session
         return Then.OTHER_SESSION
 

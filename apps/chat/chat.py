@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 from rich.text import Text
 
+from ...effects.config import ModelSpec
 from ...effects.errors import CallerError, SessionBusy, StoreConflict
 from ...effects.messages import Role
 from ...effects.notices import ApprovalRequested, Notice, RunEnded, RunStarted
@@ -85,6 +86,8 @@ class ChatCommand:
         self._all_read = False
         self._told = False
         """Whether the person knows that another process works on the session."""
+        self._refused = ""
+        """Why a session that the person wanted to go to could not be opened."""
         self._next: RunOptions | None = None
         """The options of the session that a person goes to."""
 
@@ -112,8 +115,7 @@ class ChatCommand:
             except CallerError as error:
                 if self._reading is not None:  # the session was open, so its error ends the chat
                     raise
-                self.face.aside.say(str(error), "error")
-                self._next = before
+                self._next, self._refused = before, str(error)
         return code
 
     async def _in_session(self) -> Exit:
@@ -123,9 +125,13 @@ class ChatCommand:
         self._reading = None
         async with open_workspace(self.options, performers, pace) as workspace:
             await apply_choices(self.options, workspace)
-            if self._prompt is not None and self.options.resume is None:
+            if self._prompt is not None and self.options.resume is None and not self._refused:
                 self._prompt.clear_screen()
             self.face.begin(workspace)
+            if self._refused:
+                # Below the session that is shown again, where the person looks.
+                self.face.aside.say(self._refused, "error")
+                self._refused = ""
             self.signals.interrupts(workspace.session)
             try:
                 await self._talk(workspace)
@@ -137,8 +143,11 @@ class ChatCommand:
                 self._cut_off(workspace)
                 return self.signals.ended_by
             if self._next is not None:
-                if workspace.session.machine is not None or workspace.session.queue:
-                    self.options = attrs.evolve(self._fresh, resume=workspace.session.id)
+                session = workspace.session
+                if session.machine is not None or session.queue:
+                    self.options = attrs.evolve(self._fresh, resume=session.id)
+                else:
+                    self.options = attrs.evolve(self.options, session=session.id, resume=None)
                 return self.code
             return self._left(workspace)
 
@@ -233,11 +242,25 @@ class ChatCommand:
         async for line in lines:
             then = await acts.do(line)
             if then is Then.OTHER_SESSION:
-                self._next = attrs.evolve(self._fresh, resume=acts.session)
+                to = acts.session
+                self._next = self._new_session() if to is None else attrs.evolve(self._fresh, resume=to)
             if then is not Then.NEXT_LINE:
                 return
             self._news.set()
         self._all_read = not self.face.typed  # the prompts of a pipe are all answered; Ctrl-D leaves at once
+
+    def _new_session(self) -> RunOptions:
+        """The options of a new session, with the model and the mode that hold now."""
+        model, typed = self.face.model_name, self._fresh.model
+        known = {spec.name for spec in self._fresh.models} | {model}
+        models = [ModelSpec(name=typed)] if typed is not None and typed not in known else []
+        return attrs.evolve(
+            self._fresh,
+            model=model,
+            models=(*self._fresh.models, *models),
+            stand_in=False,
+            mode=self.face.mode,
+        )
 
     @contextmanager
     def _away(self) -> Generator[None]:
