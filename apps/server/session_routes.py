@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
@@ -14,15 +15,16 @@ from starlette.responses import Response
 
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, UnknownCall, UnknownInput, UnknownRequest, UnknownSession
-from ...effects.events import UserSent
+from ...effects.events import UserSent, UserSteered
 from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel, SetThinking
-from ...effects.validators import MAX_ATTACHED
+from ...effects.validators import MAX_ATTACHED, clean
 from ...engine.inspect.archive import delete
 from ...engine.inspect.export import export_entries
+from ...engine.inspect.fork import is_repeat
 from ...engine.inspect.listing import described, listed
-from ...engine.journal.entries import Forked, Posted, Titled
+from ...engine.journal.entries import Posted, Titled
 from ...engine.journal.fold import entries_of
 from ...engine.journal.summary import SessionKind
 from .bodies import (
@@ -68,6 +70,8 @@ LARGE_FILES = f"the files have more than {MAX_ATTACHED:,} bytes"
 FIRST_PROMPT = "first-prompt"
 # Entries of a journal among which that prompt stands: requests to other servers may have written at once.
 FIRST_ENTRIES = 8
+# Entries at the end of a journal among which an input stands that was written a moment ago.
+LATEST_ENTRIES = 32
 
 
 def _files(given: Sequence[FileBody]) -> tuple[Binary, ...]:
@@ -268,8 +272,26 @@ class SessionRoutes:
                 else:
                     how = Steering.NOW if given.mode == "now" else Steering.AFTER_TOOL
                     sent = await one.session.steer(given.text, how, files=files, id=name)
+                if name is not None:
+                    await self._check_sent(one, name, given.text, files)
                 await self.opens.wake(call.names, one)
             return AcceptedBody(id=sent)
+
+    async def _check_sent(self, one: LiveSession, name: str, text: str, files: Sequence[Binary]) -> None:
+        """Refuse the id *name* where the input of *one* that has it has another text or other files."""
+        info = await self.opens.store.info(one.name)
+        # A new input is among the latest entries. Only for a repeat is all of the journal read.
+        for start in (0 if info is None else max(0, info.length - LATEST_ENTRIES), 0):
+            entries = await self.opens.store.load(one.name, start)
+            for event in [entry.event for _, entry in entries_of(Posted, entries)]:
+                if not isinstance(event, UserSent | UserSteered) or event.id != name:
+                    continue
+                if (event.text, event.files) != (clean(text), tuple(files)):
+                    detail = (
+                        f"another message was sent with the id {name!r}, and not this one; choose another id"
+                    )
+                    raise Refused(CONFLICT, detail)
+                return
 
     @operation(
         "POST",
@@ -415,13 +437,11 @@ class SessionRoutes:
     async def fork(self, call: HttpCall) -> SessionBody:
         """Copy a session up to a step, to go on from there in another way."""
         given: NewFork = call.body or NewFork()
-        keyed = call.keyed("fork")
-        name = given.id or keyed or uuid4().hex
-        instead: Replacement | None = given.instead if isinstance(given.instead, str) else None
-        if isinstance(given.instead, dict):
-            instead = replacement_of(given.instead, at=self.opens.agents[call.names.agents[0]].clock.now())
+        name = given.id or call.keyed("fork") or uuid4().hex
+        instead = _instead(given, self.opens.agents[call.names.agents[0]].clock.now())
         async with self.opens.use(call.names, call.session) as one:
-            if not await self._is_there(call, name):
+            there = await self._is_there(call, name)
+            if not there:
                 stored = call.names.stored(one.agent, name)
                 try:
                     copy = await one.session.fork(stored, at=given.at, instead=instead)
@@ -429,9 +449,13 @@ class SessionRoutes:
                 except ConfigError as error:
                     # Unless the same request made it meanwhile, at another server: it is well said, and
                     # cannot happen at that step.
-                    if not await self._is_there(call, name):
+                    there = await self._is_there(call, name)
+                    if not there:
                         raise Refused(CONFLICT, str(error)) from error
-            return await self._fork_of(one, call, name)
+            async with self.opens.use(call.names, name) as made:
+                if there:
+                    await self._check_forked(one, made, given)
+                return await self._body(made, call)
 
     async def _is_there(self, call: HttpCall, name: str) -> bool:
         with suppress(UnknownSession):
@@ -439,14 +463,17 @@ class SessionRoutes:
             return True
         return False
 
-    async def _fork_of(self, one: LiveSession, call: HttpCall, name: str) -> SessionBody:
-        """The fork *name*; raises `Refused` where it is no fork of *one*."""
-        async with self.opens.use(call.names, name) as made:
-            entries = await self.opens.store.load(made.name)
-            origin = next((entry.session for _, entry in entries_of(Forked, entries)), "")
-            if origin != one.name:
-                raise Refused(CONFLICT, f"session {name!r} already exists; choose another id")
-            return await self._body(made, call)
+    async def _check_forked(self, one: LiveSession, made: LiveSession, given: NewFork) -> None:
+        """Refuse the id of *made* unless it is the fork of *one* that such a request made."""
+        copy, entries = [await self.opens.store.load(each.name) for each in (made, one)]
+        if not await is_repeat(copy, entries, one.name, given.at, partial(_instead, given)):
+            detail = f"session {made.id!r} already exists, and another request made it; choose another id"
+            raise Refused(CONFLICT, detail)
+
+
+def _instead(given: NewFork, at: float) -> Replacement | None:
+    """What happens instead in the fork that was *given*; an event without a time happens *at* that one."""
+    return replacement_of(given.instead, at) if isinstance(given.instead, dict) else given.instead
 
 
 def _is_in(label: str, state: str) -> bool:

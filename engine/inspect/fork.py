@@ -26,7 +26,7 @@ from ..core.inputs import Input, control_event
 from ..core.machine import Machine, calls_at, ignored, links_of, questions
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
-from ..journal.fold import SessionState, apply_entry, asks_model, is_foreign
+from ..journal.fold import SessionState, apply_entry, asks_model, entries_of, is_foreign
 from ..journal.stored_checkpoints import fold_in_slices
 from ..journal.summary import SessionSummary, summarize
 from .replay import replayed
@@ -148,6 +148,44 @@ async def fork_entries(
     # After the replacement, which may be the answer of the child that is at work.
     await _check_children(state.machine, entries, session, at)
     return made, encode(summarize(state, name), SessionSummary)
+
+
+async def is_repeat(
+    copy: Sequence[bytes],
+    entries: Sequence[bytes],
+    session: str,
+    at: int | None,
+    instead: Callable[[float], Replacement | None],
+) -> bool:
+    """
+    Whether a fork of *session*, whose *entries* these are, with these arguments began the journal *copy*.
+
+    *at* is None for a fork at the end of that time. *instead* is called with the time of the replacement.
+    """
+    # The last one: a copy of a copy has the entry of the first one, too.
+    *_, (cut, forked) = [(-1, None), *entries_of(Forked, copy)]
+    if forked is None or forked.session != session or at not in {None, cut}:
+        return False
+    # What the original has now and had not then; an unfinished run is copied at a step that is named.
+    at_end = cut == len(entries) or (cut < len(entries) and time_of(decode_entry(entries[cut])) >= forked.at)
+    if at is None and (forked.run or not at_end):
+        return False
+    entries = entries[:cut] if at_end else entries
+    following = decode_entry(copy[cut + 1]) if cut + 1 < len(copy) else None
+    event = _happened(following)
+    # An input that came to the copy later is no part of the fork.
+    replaced = event is not None and not (isinstance(following, Posted) and event.at > forked.at)
+    happened = instead(forked.at if event is None else event.at)
+    if (happened is not None) != replaced:
+        return False
+    # The fork once more, with the time and the ids of the first one.
+    ids = iter([name for name in (forked.run, getattr(event, "id", "")) if name])
+    point = ForkPoint(at=cut, now=forked.at, new_id=lambda: next(ids, ""), instead=happened)
+    try:
+        again, _ = await fork_entries(entries, session, "", point)
+    except effects.TurnwheelError:
+        return False
+    return again == [*copy[: len(again)]]
 
 
 async def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:

@@ -179,6 +179,73 @@ async def test_forks_of_one_name_and_moment_are_one(headers: dict[str, str]) -> 
         await one.post("/api/sessions/s/fork", {"id": "t", "at": 2}, 409)
 
 
+@pytest.mark.parametrize("mode", ["queue", "steer"])
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "was read"])
+async def test_an_id_of_a_message_is_good_for_its_own_text_only(mode: str, *, waits: bool) -> None:
+    async with serving(scripted(PAY, *[says("Well.")] * 9)) as server:
+        await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
+        asked = await server.question("s")
+        where, body = "/api/sessions/s/messages", {"id": "z", "text": "One\u0000", "mode": mode}
+        await server.post(where, body, 202)
+        if not waits:
+            if mode == "queue":
+                await server.post(f"/api/sessions/s/questions/{asked['id']}", {"decision": "deny"})
+            await server.done("s")
+            for number in range(8):
+                await server.post(where, {"text": f"More {number}"}, 202)
+                await server.done("s")
+        file = {"media_type": "text/plain", "data": "aGk="}
+        await server.post(where, body, 202)
+        await server.post(where, {**body, "text": "Two"}, 409)
+        await server.post(where, {**body, "files": [file]}, 409)
+        assert "Two" not in str(await server.get("/api/sessions/s/export"))
+
+
+FORKS: list[dict[str, Any]] = [
+    {},
+    {"instead": "More"},
+    {"instead": {"type": "UserSent", "id": "mine", "text": "More"}},
+    {"instead": {"type": "SetMode", "mode": "plan"}},
+    {"at": 2},
+    {"at": 4},
+    {"at": 4, "instead": "Another answer"},
+    {"at": 4, "instead": "A third one"},
+    {"at": 4, "instead": {"type": "Interrupted"}},
+]
+
+
+@pytest.mark.parametrize("begins", [False, True], ids=["rests", "went on"])
+@pytest.mark.parametrize("number", range(len(FORKS)))
+async def test_only_the_same_fork_finds_that_of_an_id(number: int, *, begins: bool) -> None:
+    async with serving(scripted(*[says("Well.")] * 6)) as server:
+        await server.post("/api/sessions", {"id": "done", "prompt": "Hi"}, 201)
+        await server.done("done")
+        where, body = "/api/sessions/done/fork", {"id": "t", **FORKS[number]}
+        await server.post(where, body, 201)
+        if begins:
+            # Neither what comes to the copy nor what comes to the original makes it another fork.
+            for name in ("t", "done"):
+                await server.post(f"/api/sessions/{name}/messages", {"text": "And now?"}, 202)
+                await server.done(name)
+        length = len((await server.get("/api/sessions/t/steps"))["items"])
+        statuses = [
+            (await server.client.post(where, json={"id": "t", **other})).status_code for other in FORKS
+        ]
+        assert statuses == [201 if each == number else 409 for each in range(len(FORKS))]
+        assert len((await server.get("/api/sessions/t/steps"))["items"]) == length
+
+
+async def test_a_fork_with_a_decision_and_the_fork_of_a_fork_are_found_again() -> None:
+    async with serving(model()) as server:
+        await begun(server)
+        at = len((await server.get("/api/sessions/s/steps"))["items"])
+        for kind, status in (("Approve", 201), ("Approve", 201), ("Deny", 409)):
+            body = {"id": "t", "at": at, "instead": {"type": kind}}
+            await server.post("/api/sessions/s/fork", body, status)
+        for cut, status in ((at, 201), (at, 201), (at - 1, 409)):
+            await server.post("/api/sessions/t/fork", {"id": "u", "at": cut}, status)
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "another has its name"])
 @pytest.mark.parametrize(
     ("at", "body"),
