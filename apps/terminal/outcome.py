@@ -10,7 +10,7 @@ from ..cli.exit_codes import MEANINGS
 from ..cli.option_types import ALL, short
 from ..cli.run_options import RunOptions
 from .call_summary import essence, number
-from .sanitize import CUT
+from .sanitize import CUT, exact
 from .screen import INDENT, Screen
 
 
@@ -28,7 +28,7 @@ def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
     screen.line(f"the run rests on {number(len(waiting), 'question')}:", "warning")
     for question in waiting:
         name = f"{INDENT}#{short(question.call)}  {question.tool} "
-        about = essence(question.tool, question.arguments, screen.width - len(name))
+        about = exact(essence(question.tool, question.arguments, screen.width - len(name)))
         screen.line(f"{name}{about}".rstrip())
         # One line may hide where a call leads, and the command below approves it.
         if about.endswith(CUT):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, final
 
 import attrs
@@ -35,6 +36,7 @@ from turnwheel.apps.terminal.approval_card import Question, argument_rows, card
 from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary
 from turnwheel.apps.terminal.keyboard import Keyboard
 from turnwheel.apps.terminal.notice_lines import decision_text
+from turnwheel.apps.terminal.outcome import show_resting
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
 from turnwheel.apps.terminal.screen import Screen
 from turnwheel.apps.terminal.spend_format import money
@@ -398,3 +400,14 @@ def test_a_session_keeps_its_sandbox_until_it_is_told_to_leave_it(
     assert found.sandbox == expected
     allows = AutoAllow.SANDBOXED if config and flag is not False else AutoAllow.NOTHING
     assert found.policy.auto_allow is allows
+
+
+def test_the_line_about_an_open_question_shows_what_cannot_be_seen() -> None:
+    asked = SimpleNamespace(
+        call="c1", tool="bash", arguments='{"command": "echo hi\\u202e\\u200b"}', again=False
+    )
+    session: Any = SimpleNamespace(id="s", waiting=[asked])
+    options: Any = SimpleNamespace(reach=lambda *words: " ".join(words))
+    shown = io.StringIO()
+    show_resting(session, options, Screen(shown))
+    assert "bash echo hi\\u202e\\u200b\n" in shown.getvalue()

@@ -4,7 +4,7 @@ import { diffView } from "./diff.js";
 import { h } from "./dom.js";
 import { folded } from "./fold.js";
 import { many, size } from "./format.js";
-import { highlight, jsonView, languageOf, visible } from "./highlight.js";
+import { highlight, jsonView, languageOf, unseenIn, visible } from "./highlight.js";
 import { isText, problems } from "./schema.js";
 
 // A longer value is folded in a question: to the lines and characters that are shown first.
@@ -97,9 +97,11 @@ export class ArgumentsForm {
       });
     const fault = h("p", { class: "problem", role: "status", id: `fault-${(ArgumentsForm.count += 1)}` });
     field.setAttribute("aria-describedby", fault.id);
-    this.fields.set(name, { field, text, given, fault });
+    // A field shows text as it is.
+    const unseen = h("p", { class: "unseen", role: "status" });
+    this.fields.set(name, { field, text, given, fault, unseen });
     return h("div", { class: "argument" },
-      h("label", null, h("span", { class: "name" }, name), h("span", { class: "quiet" }, schema?.description ?? ""), field), fault);
+      h("label", null, h("span", { class: "name" }, name), h("span", { class: "quiet" }, schema?.description ?? ""), field), unseen, fault);
   }
 
   get value() {
@@ -128,6 +130,10 @@ export class ArgumentsForm {
 
   check() {
     let right = true;
+    for (const { field, unseen } of this.fields.values()) {
+      const codes = unseenIn(field.value);
+      unseen.textContent = codes.length ? `Has characters that cannot be seen: ${codes.join(", ")}` : "";
+    }
     for (const name of this.fields.keys()) right = this.blame(name, this.faultsOf(name)) && right;
     const rest = right ? problems(this.schema, this.value) : [];
     this.problem.textContent = rest.join("; ");

@@ -3,6 +3,7 @@
 import { argumentsView } from "./arguments.js";
 import { h, patch, reconcile } from "./dom.js";
 import { clock, kindOf, many, parsed, reasonWords, span, until, whole } from "./format.js";
+import { visible } from "./highlight.js";
 import { markdown } from "./markdown.js";
 
 // Longer results are folded; all of one is shown on demand.
@@ -350,7 +351,7 @@ export function callView(item, actions, before) {
       h("summary", null,
         h("code", { class: "tool" }, item.agent || item.tool),
         h("span", { class: "plain-only" }, VERBS[item.tool] ?? (item.agent || item.tool).replaceAll("_", " ")),
-        h("span", { class: "brief" }, summary(item.tool, args) || item.prompt || ""),
+        h("span", { class: "brief" }, visible(summary(item.tool, args) || item.prompt || "")),
         h("span", { class: "phase" }, item.phase === "ok" && item.seconds ? span(item.seconds) : (PHASES[item.phase] ?? item.phase))),
       body, links ? h("div", { class: "links tech" }, links) : null),
     cancel);

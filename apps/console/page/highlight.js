@@ -46,14 +46,24 @@ export function languageOfFence(word) {
 
 const SHELL_NAMES = ["command", "cmd", "script", "shell"];
 
+function escaped(unseen) {
+  const code = unseen.codePointAt(0).toString(16);
+  return unseen === "\r" ? "\\r" : `\\u${code.length > 4 ? `{${code}}` : code.padStart(4, "0")}`;
+}
+
+// `text` with an escape in the place of each character that cannot be seen, where no mark can stand.
+export const spelled = (text) => text.replace(UNSEEN, escaped);
+
+// The escapes of the characters of `text` that cannot be seen, each once.
+export const unseenIn = (text) => [...new Set(text.match(UNSEEN))].map(escaped);
+
 // `text` with a mark in the place of each character that cannot be seen.
 export function visible(text) {
   const found = [];
   let from = 0;
   for (const { 0: unseen, index } of text.matchAll(UNSEEN)) {
     if (index > from) found.push(text.slice(from, index));
-    const code = unseen.codePointAt(0).toString(16);
-    found.push(h("mark", { class: "hidden-character", title: "a character that cannot be seen" }, unseen === "\r" ? "\\r" : `\\u${code.length > 4 ? `{${code}}` : code.padStart(4, "0")}`));
+    found.push(h("mark", { class: "hidden-character", title: "a character that cannot be seen" }, escaped(unseen)));
     from = index + unseen.length;
   }
   if (from < text.length) found.push(text.slice(from));

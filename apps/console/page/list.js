@@ -7,6 +7,7 @@ import { attempt, h, reconcile } from "./dom.js";
 import { keepDraft } from "./drafts.js";
 import { Events } from "./events.js";
 import { cost, count, kindOf, many, since, stateWords, tokens, whole } from "./format.js";
+import { spelled } from "./highlight.js";
 import { bind } from "./keys.js";
 import { questionKeys, showQuestions } from "./questions.js";
 
@@ -175,7 +176,7 @@ export class ListView {
     const { spend, limits } = info;
     const share = limits.usd ? Number(spend.usd) / Number(limits.usd) : limits.tokens ? tokens(spend) / limits.tokens : limits.turns ? spend.turns / limits.turns : null;
     const bar = share === null ? null : h("meter", { min: 0, max: 1, value: Math.min(1, share), high: 0.8, "aria-label": "spend of the limit", title: `${Math.round(share * 100)} % of the limit` });
-    const waits = info.questions.length ? info.questions.map((each) => `${each.tool} ${summary(each.tool, each.arguments)}`).join(", ") : "";
+    const waits = info.questions.length ? info.questions.map((each) => `${each.tool} ${spelled(summary(each.tool, each.arguments))}`).join(", ") : "";
     return h("div", { class: "session-row", role: "listitem" },
       h("span", { class: `dot kind-${kindOf(info.state, info.reason)}${info.running && info.state !== "confirming" ? " busy" : ""}` }),
       h("div", { class: "what" },

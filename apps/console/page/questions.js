@@ -9,6 +9,7 @@ import { summary } from "./conversation.js";
 import { h, reconcile, toast } from "./dom.js";
 import { isFolded, unfoldAll } from "./fold.js";
 import { until } from "./format.js";
+import { visible } from "./highlight.js";
 import { hold } from "./keys.js";
 
 // Milliseconds for which no key acts after an answer from this page: the next question has the focus by then.
@@ -81,7 +82,7 @@ class QuestionCard {
       h("header", null,
         h("span", { class: "dot kind-person" }),
         h("b", null, "May it "), h("code", { class: "tool" }, question.tool), " ",
-        h("span", { class: "brief" }, summary(question.tool, question.arguments)),
+        h("span", { class: "brief" }, visible(summary(question.tool, question.arguments))),
         h("span", { class: "place quiet", hidden: true }),
         question.due ? h("span", { class: "timer" }, "withdrawn ", h("span", { data: { due: question.due } }, until(question.due))) : null),
       about,

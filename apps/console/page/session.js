@@ -10,6 +10,7 @@ import { attempt, download, h, inPlace, toast } from "./dom.js";
 import { familyView } from "./family.js";
 import { forkDialog } from "./fork.js";
 import { kindOf, span, spent, stateOf, stateWords } from "./format.js";
+import { spelled } from "./highlight.js";
 import { bind, opensByKeys } from "./keys.js";
 import { SessionModel } from "./model.js";
 import { movesView, pastMoves } from "./moves.js";
@@ -199,7 +200,7 @@ export class SessionView {
   // For those who do not see it: where the session is, and what it asks.
   tell() {
     const { state, reason, questions } = this.model.info;
-    const asks = questions.map(({ tool, arguments: args }) => `May it ${tool} ${summary(tool, args)}?`);
+    const asks = questions.map(({ tool, arguments: args }) => `May it ${tool} ${spelled(summary(tool, args))}?`);
     const words = asks.join(" ") || `The agent: ${stateWords(state, reason)}`;
     if (this.told.textContent !== words) this.told.textContent = words;
   }

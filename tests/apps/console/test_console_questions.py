@@ -125,6 +125,20 @@ async def test_characters_that_cannot_be_seen_are_shown(console: Opens) -> None:
         await begin(page, "Deploy")
         await page.locator(".question").wait_for()
         assert await page.locator(".question dd").first.inner_text() == "a\\u202eb\\u200bc"
+        # Wherever a call is named, the list and the words for screen readers among them.
+        brief = "a\\u202eb\\u200bc"
+        assert await page.locator(".question .brief").inner_text() == brief
+        assert await page.locator(".item.call .brief").inner_text() == brief
+        told = page.get_by_text(f"May it deploy {brief}?", exact=True)
+        await told.wait_for(state="attached")
+        await page.get_by_role("button", name="Edit arguments").click()
+        assert await page.locator(".question .unseen").first.inner_text() == (
+            "Has characters that cannot be seen: \\u202e, \\u200b"
+        )
+        await page.locator(".question textarea").first.fill("abc")
+        assert await page.locator(".question .unseen").first.inner_text() == ""
+        await page.goto(opened.url)
+        await sees(page, f"asks: deploy {brief}", ".session-row")
 
 
 async def test_an_unsafe_tool_takes_two_presses_and_a_double_click_is_one(console: Opens) -> None:

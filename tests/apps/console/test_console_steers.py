@@ -185,6 +185,40 @@ async def test_a_branch_goes_on_from_an_earlier_run(console: Opens) -> None:
         ]
 
 
+@pytest.mark.parametrize("size", [(1600, 1000), (390, 844)], ids=["wide", "narrow"])
+async def test_long_texts_do_not_push_the_buttons_out_of_a_dialog(
+    console: Opens, size: tuple[int, int]
+) -> None:
+    long = "Write a report on " + "everything that happened in this quarter, " * 4
+    window = {"width": size[0], "height": size[1]}
+    async with console(scripted(says("One."), calls(("look", {})), says("Two."))) as opened:
+        page = await opened.page(viewport=window)
+        await begin(page, long)
+        await sees(page, "One.")
+        await page.get_by_label("Message").fill(long)
+        await page.keyboard.press("Enter")
+        await sees(page, "Two.")
+        await page.locator(".pill", has_text="finished").wait_for()
+        await page.locator("button:enabled", has_text="Branch…").wait_for(state="attached")
+        await page.keyboard.press("Escape")
+        for key in ("b", "f", "w", "?"):
+            await page.keyboard.press(key)
+            dialog = page.locator("dialog[open]")
+            await dialog.wait_for()
+            outside = await dialog.evaluate("""(box) => {
+                const {left, right} = box.getBoundingClientRect();
+                const parts = [...box.querySelectorAll("button, select, textarea, h2, p:not([hidden])")];
+                return parts.filter((part) => {
+                    const place = part.getBoundingClientRect();
+                    return place.left < left || place.right > right;
+                }).map((part) => part.outerHTML);
+            }""")
+            assert outside == [], key
+            assert await dialog.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0, key
+            await page.keyboard.press("Escape")
+            await dialog.wait_for(state="detached")
+
+
 async def test_a_run_under_way_has_no_branch(console: Opens) -> None:
     async with console(scripted(PAY, partial=True)) as opened:
         page = await opened.page()
