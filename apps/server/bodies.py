@@ -68,9 +68,7 @@ class NewMessage(_Given):
 
 
 class _Decided(_Given, tag_field="decision"):
-    """An answer to a question; *reason* is for the model, where it is a no."""
-
-    reason: Annotated[str, msgspec.Meta(max_length=MAX_DENIAL)] | None = None
+    """An answer to a question."""
 
 
 @final
@@ -87,7 +85,9 @@ class ApprovalForAll(_Decided, tag="always"):
 
 @final
 class Denial(_Decided, tag="deny"):
-    """No."""
+    """No; *reason* is for the model."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=MAX_DENIAL)] | None = None
 
 
 NewDecision = ApprovalForOne | ApprovalForAll | Denial

@@ -40,6 +40,8 @@ def body_problem(data: bytes, kind: object, error: Exception) -> str:
     parts = _WITH_PLACE.fullmatch(str(error))
     problem, place = (str(error), "") if parts is None else (parts["problem"], parts["place"] or "")
     where, root = place.removeprefix("."), inspect.type_info(kind)
+    if not place and (field := _UNKNOWN_FIELD.fullmatch(problem)) and (holders := _tags_with(field[1], root)):
+        return f"the body is malformed: {field[1]} goes only with {' or '.join(holders)}"
     known = _wrong_field(problem, where, root, place) or _wrong_value(problem, where, _at(root, place))
     return f"the body is malformed: {known or error}"
 
@@ -56,6 +58,12 @@ def _wrong_field(problem: str, where: str, root: inspect.Type, place: str) -> st
         holder = where or "it"
         return f"{holder} lacks the field {field[1]!r}{', one of ' * bool(values)}{', '.join(values)}"
     return ""
+
+
+def _tags_with(field: str, root: inspect.Type) -> list[str]:
+    """Those of several objects that *root* may be which have *field*, as ``decision 'approve'``."""
+    structs = [each for each in _members(root) if isinstance(each, inspect.StructType) and each.tag_field]
+    return [f"{each.tag_field} {each.tag!r}" for each in structs if field in _fields([each])]
 
 
 def _wrong_value(problem: str, where: str, types: Sequence[Any]) -> str:

@@ -38,8 +38,8 @@ def decision_of(given: NewDecision) -> events.Decision:
             return events.Approve() if arguments is None else events.Approve(arguments=arguments)
         case ApprovalForAll():
             return events.ApproveAlways()
-        case Denial():
-            return events.Deny(given.reason or "")
+        case Denial(reason=reason):
+            return events.Deny(reason or "")
 
 
 async def approve_all(session: Session, answers: Sequence[tuple[str, events.Decision]], by: str) -> None:

@@ -26,6 +26,7 @@ from ...effects.config import ModelSpec
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed, ModelFinished, ModelStreamed
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...effects.messages import Binary
 from ...effects.requests import CallModel
 from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext
@@ -97,6 +98,12 @@ LOAD_FAILURES = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 
 # The status that says as much of a failing server.
 UNAVAILABLE = 503
+
+# Statuses of a request that may be refused for a file in it.
+FILE_STATUSES = frozenset({400, 415, 422})
+
+# Files that an error names, the latest ones.
+MOST_FILES_NAMED = 3
 
 # The share of its time in which the idle alarm is set anew, not at every chunk; it rings that much later.
 RENEW = 0.1
@@ -266,6 +273,9 @@ class HTTPModel:
         # An account without money has a key that is right.
         if ending.failure is Failure.AUTH and (not keys or is_about_key(attempt.status, ending.message)):
             message = f"{message}; {self._endpoint.login}"
+        # A file stays in the conversation, so each later request would be refused for it.
+        if ending.failure is Failure.BAD_REQUEST and attempt.status in FILE_STATUSES:
+            message += files_hint(attempt.request, attempt.scene)
         return attrs.evolve(ending, message=message)
 
     async def _ask(  # noqa: PLR0912  # a call of its own for a part of it is paid for with each request
@@ -382,6 +392,20 @@ class HTTPModel:
             case _:
                 failure, message = Failure.CONNECTION, f"no connection to {url}: {said}"
         return Broken(failure=failure, message=message)
+
+
+def files_hint(request: CallModel, scene: PerformContext) -> str:
+    """Which files go with *request*, for an error that one of them may be the cause of; empty for none."""
+    messages = scene.history.slice(0, request.view.length)
+    parts = [part for message in messages for part in message.parts]
+    files = [part for part in parts if isinstance(part, Binary) and not part.media_type.startswith("text/")]
+    if not files:
+        return ""
+    named = [f"{file.name} ({file.media_type})" if file.name else file.media_type for file in files]
+    shown = shorten(", ".join(dict.fromkeys(named[-MOST_FILES_NAMED:])))
+    return (
+        f"; files are in the conversation: {shown}; if the model takes none such, branch to the run before it"
+    )
 
 
 def _is_load(failed: ModelFailed, status: int) -> bool:

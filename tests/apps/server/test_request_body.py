@@ -159,6 +159,17 @@ async def test_a_file_may_be_larger_than_other_json() -> None:
         ),
         ("/s/questions/q", b"{}", "it lacks the field 'decision', one of approve, always, deny"),
         ("/s/questions/q", b'{"decision": "deny", "why": ""}', "unknown field 'why'; there are: decision, "),
+        (
+            "/s/questions/q",
+            b'{"decision": "deny", "arguments": {}}',
+            "arguments goes only with decision 'approve'",
+        ),
+        ("/s/questions/q", b'{"decision": "always", "arguments": {}}', "goes only with decision 'approve'"),
+        (
+            "/s/questions/q",
+            b'{"decision": "approve", "reason": "x"}',
+            "reason goes only with decision 'deny'",
+        ),
         ("/s/messages", b'{"text": 1}', "Expected `str`, got `int` - at `$.text`"),
     ],
 )

@@ -23,7 +23,7 @@ from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import History, Piece, TextPiece
-from turnwheel.effects.messages import StopReason, user
+from turnwheel.effects.messages import Binary, Message, Role, StopReason, Text, user
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
@@ -297,6 +297,31 @@ async def test_a_key_of_the_callers_client_is_hidden_too() -> None:
     async with Hostile(always(refusal)) as server, httpx.AsyncClient(headers=keys) as client:
         answer = await failed(OpenAIChat(server.url, "", client))
     assert answer.message.startswith("http 403: no: [hidden]; ")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "hint"),
+    [
+        (
+            400,
+            "application/x-evil",
+            "; files are in the conversation: a.exe (application/x-evil); if the model",
+        ),
+        (400, "text/plain", ""),
+        (500, "application/x-evil", ""),
+    ],
+)
+async def test_a_refused_request_with_a_file_names_the_file(status: int, kind: str, hint: str) -> None:
+    refusal = b'HTTP/1.1 %d No\r\ncontent-length: 15\r\n\r\n{"detail":"no"}' % status
+    file = Binary(media_type=kind, data=b"x", name="a.exe")
+    said = Message(role=Role.USER, parts=(Text(text="hi"), file))
+    async with Hostile(always(refusal)) as server:
+        model = OpenAIChat(server.url, "key")
+        answer = await model(REQUEST, attrs.evolve(scene_of(), history=History.of(said)))
+        await model.aclose()
+    assert isinstance(answer, ModelFailed)
+    assert answer.message.startswith(f"http {status}: no{hint}")
+    assert ("files are" in answer.message) == bool(hint)
 
 
 def test_one_performer_serves_several_event_loops() -> None:
