@@ -12,10 +12,10 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import final
+from typing import cast, final
 from urllib.parse import urlsplit
 
 import attrs
@@ -93,6 +93,48 @@ def words(what: str, names: Mapping[str, object]) -> None:
             raise ConfigError(msg)
 
 
+def as_origin(given: object) -> str:
+    """*given* as a browser writes the origin of a page. Raises `ConfigError` for what is none."""
+    with suppress(ValueError):
+        parts = urlsplit(given) if isinstance(given, str) else urlsplit("")
+        host, more = (
+            parts.hostname or "",
+            (parts.path.strip("/"), parts.query, parts.fragment, parts.username),
+        )
+        if parts.scheme and HOST.fullmatch(parts.netloc) and host and not any(more):
+            port = "" if parts.port in {None, DEFAULT_PORTS.get(parts.scheme)} else f":{parts.port}"
+            return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+    msg = f"origin: {given!r:.200} is not one; write scheme and host, such as https://app.example.com"
+    raise ConfigError(msg)
+
+
+def _origins(given: Sequence[str]) -> tuple[str, ...]:
+    return tuple([as_origin(each) for each in _several("origins", given)])
+
+
+def _hosts(given: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_several("hosts", given))
+
+
+def _several(name: str, given: Sequence[str]) -> Sequence[str]:
+    # The letters of a text would be as many origins.
+    if isinstance(given, str):
+        msg = f"{name}: {given!r:.200} is one text; write {name}=[{given!r:.200}]"
+        raise ConfigError(msg)
+    return given
+
+
+def _tokens(given: object) -> dict[str, str]:
+    """The *given* tokens with their tenants. Raises `ConfigError` where they are no mapping of texts."""
+    tokens = cast("dict[object, object]", dict(given) if isinstance(given, Mapping) else {None: None})
+    if not all(isinstance(each, str) for pair in tokens.items() for each in pair):
+        # What was given is not quoted, since it may be a secret.
+        fix = "write tokens={'the secret': 'the tenant'}"
+        msg = f"tokens: {type(given).__name__} does not map secrets to tenants; {fix}"
+        raise ConfigError(msg)
+    return cast("dict[str, str]", tokens)
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Access:
@@ -103,9 +145,9 @@ class Access:
     other servers that may call it.
     """
 
-    tokens: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
+    tokens: Mapping[str, str] = attrs.field(factory=dict, repr=False, converter=_tokens)
+    hosts: tuple[str, ...] = attrs.field(default=(), converter=_hosts)
+    origins: tuple[str, ...] = attrs.field(default=(), converter=_origins)
 
     def __attrs_post_init__(self) -> None:
         words("a tenant", dict.fromkeys(self.tokens.values()))

@@ -14,7 +14,8 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
 
 import msgspec
 from starlette.applications import Starlette
@@ -27,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, TurnwheelError
+from ...engine.agent import Agent
 from ...engine.session.watching import position
 from ...performers.logs import warn
 from ...performers.stores.base import checked_store
@@ -48,7 +50,6 @@ from .step_routes import StepRoutes
 from .takeovers import Takeovers
 
 if TYPE_CHECKING:
-    from ...engine.agent import Agent
     from ...performers.stores.base import Store
 
 HttpAnswer = TypeVar("HttpAnswer", Response, ASGIApp)
@@ -325,6 +326,23 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return _with_nosniff(problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the server; its log has more"))
 
 
+def _check_store(store: object) -> None:
+    """Raise `ConfigError` where *store* is none that is open."""
+    if store is None or isinstance(store, str | Path):
+        example = "MemoryStore()" if store is None else f"SQLiteStore({str(store)!r:.200})"
+        msg = f"store: {store!r:.200} is not an open store; write create_app(agents, {example})"
+        raise ConfigError(msg)
+    checked_store(cast("Store", store))
+
+
+def _check_agents(agents: Mapping[str, object]) -> None:
+    """Raise `ConfigError` where one of *agents* is none."""
+    for agent in agents.values():
+        if not isinstance(agent, Agent):
+            msg = f"agents: {type(agent).__name__} is not an Agent; write agents={{'default': Agent(...)}}"
+            raise ConfigError(msg)
+
+
 def create_app(  # noqa: PLR0913  # settings, each with a default
     agents: Mapping[str, Agent] | Agent,
     store: Store,
@@ -348,9 +366,10 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
 
     Mounted into another app, it needs that app's lifespan: ``async with app.state.server: yield``.
     """
-    checked_store(store)
+    _check_store(store)
     by_name = agents if isinstance(agents, Mapping) else {"default": agents}
-    access = Access(tokens=dict(tokens or {}), hosts=tuple(hosts), origins=tuple(origins))
+    _check_agents(by_name)
+    access = Access(tokens=tokens or {}, hosts=hosts, origins=origins)
     server = AgentServer(
         by_name, store, access=access, limits=limits, beat=heartbeat, resume=resume, turns=turns
     )
@@ -360,11 +379,12 @@ def create_app(  # noqa: PLR0913  # settings, each with a default
         async with server:
             yield
 
-    cors = [Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])]
+    allowed = list(access.origins)
+    cors = [Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"])]
     app = Starlette(
         routes=server.routes(),
         lifespan=lifespan,
-        middleware=cors if origins else [],
+        middleware=cors if allowed else [],
         exception_handlers={HTTPException: _refuse, Exception: _refuse},
     )
     # A path with one slash more is none of ours: a redirect would come before any check.

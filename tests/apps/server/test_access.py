@@ -239,6 +239,79 @@ def test_names_that_could_meet_are_refused(agents: Any, more: Any) -> None:
         create_app(agents, MemoryStore(), **more)
 
 
+WRONG: list[tuple[Any, Any, Any, str]] = [
+    (
+        [scripted()],
+        MemoryStore(),
+        {},
+        "agents: list is not an Agent; write agents={'default': Agent(...)}",
+    ),
+    (
+        scripted(),
+        None,
+        {},
+        "store: None is not an open store; write create_app(agents, MemoryStore())",
+    ),
+    (
+        scripted(),
+        "v1.db",
+        {},
+        "store: 'v1.db' is not an open store; write create_app(agents, SQLiteStore('v1.db'))",
+    ),
+    (
+        scripted(),
+        MemoryStore(),
+        {"tokens": ["x"]},
+        "tokens: list does not map secrets to tenants; write tokens={'the secret': 'the tenant'}",
+    ),
+    (
+        scripted(),
+        MemoryStore(),
+        {"tokens": {"x": None}},
+        "tokens: dict does not map secrets to tenants; write tokens={'the secret': 'the tenant'}",
+    ),
+    (
+        scripted(),
+        MemoryStore(),
+        {"origins": "https://app.example"},
+        "origins: 'https://app.example' is one text; write origins=['https://app.example']",
+    ),
+    *[
+        (
+            scripted(),
+            MemoryStore(),
+            {"origins": [origin]},
+            f"origin: {origin!r} is not one; write scheme and host, such as https://app.example.com",
+        )
+        for origin in ("foo", "*", "null", "https://", "https://app.example/page", "https://*.example", 7)
+    ],
+]
+
+
+@pytest.mark.parametrize(("agents", "store", "more", "says"), WRONG)
+def test_what_no_server_can_be_made_of_is_refused_with_the_fix(
+    agents: Any, store: Any, more: Any, says: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        create_app(agents, store, **more)
+    assert str(refused.value) == says
+
+
+@pytest.mark.parametrize(
+    ("named", "sent"),
+    [
+        ("https://app.example/", "https://app.example"),
+        ("HTTPS://App.Example:443", "https://app.example"),
+        ("http://app.example:8080/", "http://app.example:8080"),
+        ("http://[::1]:4000", "http://[::1]:4000"),
+        ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+    ],
+)
+async def test_an_origin_may_be_named_as_people_write_it(named: str, sent: str) -> None:
+    async with serving(scripted(), origins=[named]) as server:
+        await server.post("/api/sessions", {"id": "s"}, 201, headers={"Origin": sent})
+
+
 def test_a_name_in_the_store_belongs_to_one_tenant_and_agent() -> None:
     spaces = [Namespace(tenant, ("default", "other")) for tenant in ("", "ann", "bob")]
     names = [(space, agent, space.stored(agent, "s")) for space in spaces for agent in space.agents]
