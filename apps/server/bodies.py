@@ -148,7 +148,7 @@ GivenEvent = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=EVENTS_OF_
 class BranchPoint(_Given):
     """The run to go back to; empty for the beginning."""
 
-    run: str = ""
+    run: str
 
 
 @final

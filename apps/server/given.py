@@ -5,9 +5,12 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, cast, get_args
 
+import attrs
+
 from ...effects import events
 from ...effects.errors import CallerError
 from ...effects.records import Change
+from ...effects.spelling import hint
 from ...engine.core.codec import TAG, UNREADABLE, converter, structure
 from ...engine.inspect.fork import Replacement, check_replacement
 from .problems import Refused
@@ -19,6 +22,12 @@ REPLACEMENTS: dict[str, Any] = {
     **{kind.__name__: events.Decision for kind in get_args(events.Decision)},
     **{kind.__name__: Change for kind in get_args(Change)},
 }
+CLASSES: dict[str, type[Any]] = {
+    kind.__name__: kind for union in (events.Event, events.Decision, Change) for kind in get_args(union)
+}
+
+# Characters of a field's name that an error quotes.
+MAX_NAMED = 100
 
 
 def event_of(plain: dict[str, Any], at: float) -> events.Event:
@@ -37,22 +46,42 @@ def _value_of(plain: dict[str, Any], kinds: dict[str, Any], at: float, what: str
         detail = f"{what} must have a type, one of {', '.join(kinds)}; got {str(tag)[:50]!r}"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     timed = {"at": at, **plain} if tag in EVENTS else plain
-    detail = f"{what} is no {tag}: a field is missing, unknown or of another type"
     try:
         made = cast("object", structure(timed, kinds[tag]))
         # The converter makes a text of anything, and a number of a text.
-        same = _says(converter.unstructure(made, kinds[tag]), timed)
+        written = converter.unstructure(made, kinds[tag])
+        same = _says(written, timed)
     except CallerError:
         raise
     # Of the converter's errors only that there is one: they repeat what was sent, which may be long.
     except UNREADABLE as error:
+        detail = f"{what} is no {tag}: {_fault(timed, CLASSES[tag])}"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
     if not same:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        wrong = ", ".join(
+            [key for key, value in timed.items() if key in written and not _says(written[key], value)]
+        )
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"{what} is no {tag}: {wrong} is of another type")
     # An input that no session takes, such as an empty prompt, is not tried either.
     if isinstance(made, events.Post):
         check_replacement(made)
     return made
+
+
+def _fault(given: dict[str, Any], kind: type[Any]) -> str:
+    """What is wrong with *given*, of which no *kind* can be made."""
+    fields = attrs.fields_dict(attrs.resolve_types(kind))
+    if unknown := [key for key in given if key not in {*fields, TAG}]:
+        return f"unknown field {unknown[0][:MAX_NAMED]!r}; {hint(unknown[0], fields)}"
+    missing = [name for name, field in fields.items() if name not in given and field.default is attrs.NOTHING]
+    if missing:
+        return f"it lacks the field {missing[0]!r}"
+    for name in [name for name in fields if name in given]:
+        try:
+            structure(given[name], cast("Any", fields[name].type))
+        except UNREADABLE:
+            return f"{name} is of another type"
+    return "a field is of another type"
 
 
 def _says(written: Any, given: Any) -> bool:  # noqa: ANN401  # what JSON is made of

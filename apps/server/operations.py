@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
@@ -11,6 +11,7 @@ from typing import Any, TypeVar, final
 import attrs
 from starlette.requests import Request
 
+from ...effects.spelling import hint
 from .access import Namespace
 from .problems import Refused
 
@@ -65,6 +66,22 @@ class HttpCall:
             detail = f"{name} must be from {least} to {most}; got {value}"
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         return value
+
+    def word(self, parameter: Parameter) -> str:
+        """The word of *parameter* in the query, empty without one; raises `Refused` for one it cannot be."""
+        given, words = self.request.query_params.get(parameter.name, ""), parameter.schema["enum"]
+        if given not in words:
+            detail = f"{parameter.name} cannot be {given[:50]!r}; {hint(given, filter(None, words))}"
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        return given
+
+    def check_query(self, parameters: Iterable[Parameter]) -> None:
+        """Raise `Refused` where the query has another name than those of *parameters*."""
+        known = [each.name for each in parameters]
+        for name in self.request.query_params:
+            if name not in known:
+                detail = f"unknown parameter {name[:50]!r}; {hint(name, known)}"
+                raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
 
 
 # Answers a call: with what its operation gives, or with an answer of its own form.

@@ -13,6 +13,7 @@ import attrs
 import msgspec
 from starlette.responses import Response
 
+from ...diagrams.picture import LABELS, STATE_CLASSES
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, UnknownCall, UnknownInput, UnknownRequest, UnknownSession
 from ...effects.events import UserSent, UserSteered
@@ -26,7 +27,7 @@ from ...engine.inspect.fork import is_repeat
 from ...engine.inspect.listing import described, listed
 from ...engine.journal.entries import Posted, Titled
 from ...engine.journal.fold import entries_of
-from ...engine.journal.summary import SessionKind
+from ...engine.journal.summary import SessionKind, SessionStatus
 from .bodies import (
     AcceptedBody,
     AgentBody,
@@ -46,7 +47,7 @@ from .list_feed import ListFeed, listed_body
 from .operations import ONE_SESSION, HttpCall, Parameter, operation, whole
 from .problems import Refused
 from .questions import answers_to, decision_of, fate
-from .views import agent_body, session_body
+from .views import NEW, agent_body, session_body
 
 if TYPE_CHECKING:
     from ...engine.inspect.fork import Replacement
@@ -58,10 +59,20 @@ CONFLICT, INVALID = HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY
 
 MOST_LISTED, LISTED = 200, 50
 
+# What a session may be in, those among them that a list tells only by their summary.
+STATES = (NEW, *STATE_CLASSES, *LABELS, SessionStatus.UNFINISHED, SessionStatus.UNREADABLE)
+STATE = Parameter(
+    name="state",
+    about="a label, or the name of a state",
+    schema={"enum": [*dict.fromkeys(map(str, STATES)), ""]},
+)
+CHILDREN = Parameter(
+    name="children", about="no: without the sessions of child agents", schema={"enum": ["yes", "no", ""]}
+)
 LIST_PARAMETERS = (
-    Parameter(name="state", about="a label, or the name of a state"),
+    STATE,
     Parameter(name="q", about="a part of the title or the id"),
-    Parameter(name="children", about="no: without the sessions of child agents"),
+    CHILDREN,
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_LISTED)),
     Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
@@ -125,11 +136,12 @@ class SessionRoutes:
     @operation("GET", "/api/sessions", gives=Listing[SessionBody], parameters=LIST_PARAMETERS)
     async def sessions(self, call: HttpCall) -> Listing[SessionBody]:
         """The sessions, last written first."""
+        call.check_query(LIST_PARAMETERS)
         query = call.request.query_params
         limit, after = call.number("limit", LISTED, 1, MOST_LISTED), query.get("cursor", "")
         stamp = call.number("cursor", 0) if after else None
-        state, text = query.get("state", ""), query.get("q", "").casefold()
-        without_children = query.get("children") == "no"
+        state, text = call.word(STATE), query.get("q", "").casefold()
+        without_children = call.word(CHILDREN) == "no"
         found: list[SessionBody] = []
         while True:
             rows = await listed(self.opens.store, limit, stamp, call.names.prefix)
@@ -209,8 +221,8 @@ class SessionRoutes:
         copied = row is not None and row.about.kind is SessionKind.FORK
         if copied or not begin.made(entries):
             detail = (
-                f"session {name!r} is there already, and another request began it; send a prompt to it with "
-                f"POST /api/sessions/{name}/messages, or choose another id"
+                f"session {name!r} is there already, and this request did not begin it; send a prompt to it "
+                f"with POST /api/sessions/{name}/messages, or choose another id"
             )
             raise Refused(CONFLICT, detail)
 
@@ -413,12 +425,10 @@ class SessionRoutes:
 
     # Branches and forks
 
-    @operation(
-        "POST", f"{ONE_SESSION}/branch", takes=BranchPoint, needed=False, gives=SessionBody, keyed=True
-    )
+    @operation("POST", f"{ONE_SESSION}/branch", takes=BranchPoint, gives=SessionBody, keyed=True)
     async def branch(self, call: HttpCall) -> SessionBody:
         """Go back to the end of an earlier run."""
-        given = call.body or BranchPoint()
+        given: BranchPoint = call.body
         async with self.opens.use(call.names, call.session) as one:
             await one.session.branch(given.run)
             return await self._body(one, call)

@@ -175,7 +175,7 @@ async def test_a_session_that_went_back_is_no_test() -> None:
     async with serving(scripted(says("One."))) as server:
         await server.post("/api/sessions", {"id": "s", "prompt": "One?"}, 201)
         await server.done("s")
-        await server.post("/api/sessions/s/branch")
+        await server.post("/api/sessions/s/branch", {"run": ""})
         assert "went back" in (await server.get("/api/sessions/s/test.py", 409))["detail"]
 
 

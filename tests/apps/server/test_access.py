@@ -43,7 +43,7 @@ HOSTILE: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("POST", "/api/sessions/s/resume", None, BOB, 404),
     ("POST", "/api/sessions/s/control", {"mode": "bypass"}, BOB, 404),
     ("POST", "/api/sessions/s/calls/{c}/cancel", None, BOB, 404),
-    ("POST", "/api/sessions/s/branch", None, BOB, 404),
+    ("POST", "/api/sessions/s/branch", {"run": ""}, BOB, 404),
     ("POST", "/api/sessions/s/fork", {"at": 1}, BOB, 404),
     ("DELETE", "/api/sessions/s/queue/x", None, BOB, 404),
     ("DELETE", "/api/sessions/s", None, BOB, 404),

@@ -337,14 +337,14 @@ async def test_many_keys_of_one_session_cost_each_request_the_same(monkeypatch: 
         for number in range(30):
             for name in ("s", "t"):
                 await server.post(
-                    f"/api/sessions/{name}/branch", None, 200, headers={"Idempotency-Key": f"{number}"}
+                    f"/api/sessions/{name}/branch", {"run": ""}, 200, headers={"Idempotency-Key": f"{number}"}
                 )
         assert max(loaded) <= 2
         # Another session of that name has keys of its own.
         await server.ask("DELETE", "/api/sessions/s", None, 204)
         await server.post("/api/sessions", {"id": "s"}, 201)
         for _ in range(2):
-            await server.post("/api/sessions/s/branch", None, 200, headers={"Idempotency-Key": "5"})
+            await server.post("/api/sessions/s/branch", {"run": ""}, 200, headers={"Idempotency-Key": "5"})
         assert (await store.list(prefix="s.#keys"))[0].length == 2
 
 

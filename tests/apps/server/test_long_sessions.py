@@ -111,7 +111,7 @@ ASKED: Mapping[tuple[str, str], tuple[Any, int]] = {
     ("POST", "/interrupt"): (None, 202),
     ("POST", "/resume"): (None, 202),
     ("POST", "/control"): ({"mode": "plan"}, 200),
-    ("POST", "/branch"): (None, 200),
+    ("POST", "/branch"): ({"run": ""}, 200),
     ("GET", "/questions/{question}/file"): (None, 404),
     ("POST", "/fork"): ({"id": "fork"}, 201),
     ("POST", "/messages"): ({"text": "More"}, 202),

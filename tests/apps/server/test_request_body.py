@@ -170,6 +170,8 @@ async def test_a_file_may_be_larger_than_other_json() -> None:
             b'{"decision": "approve", "reason": "x"}',
             "reason goes only with decision 'deny'",
         ),
+        ("/s/branch", b"{}", "it lacks the field 'run'"),
+        ("/s/branch", b"", "the body is empty; send a JSON object with some of: run"),
         ("/s/messages", b'{"text": 1}', "Expected `str`, got `int` - at `$.text`"),
     ],
 )

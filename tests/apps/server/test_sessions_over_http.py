@@ -208,7 +208,36 @@ async def test_what_is_malformed_is_refused_and_changes_nothing() -> None:
             assert refused["detail"]
         for query in ("limit=0", "limit=x", "cursor=-1", "limit=1000000000000000000000"):
             await server.get(f"/api/sessions?{query}", 422)
+        for query, says in (
+            ("state=streming", "state cannot be 'streming'; did you mean 'streaming'? there are: new, "),
+            ("children=maybe", "children cannot be 'maybe'; there are: yes, no"),
+            ("bogus=1", "unknown parameter 'bogus'; there are: state, q, children, limit, cursor"),
+        ):
+            assert says in (await server.get(f"/api/sessions?{query}", 422))["detail"]
         assert await server.get("/api/sessions/s") == before
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (
+            {"type": "UserSent", "id": "i", "txt": "Hi"},
+            "is no UserSent: unknown field 'txt'; did you mean 'text'?",
+        ),
+        ({"type": "UserSent", "id": "i"}, "is no UserSent: it lacks the field 'text'"),
+        ({"type": "UserSent", "id": "i", "text": 7}, "is no UserSent: text is of another type"),
+        ({"type": "UserSent", "id": "i", "text": "Hi", "at": "x"}, "is no UserSent: at is of another type"),
+        (
+            {"type": "ApprovalGiven", "request": "r", "decision": {"type": "Maybe"}},
+            "is no ApprovalGiven: decision is of another type",
+        ),
+    ],
+)
+async def test_a_malformed_event_is_told_which_field_is_wrong(event: Any, says: str) -> None:
+    async with serving(scripted()) as server:
+        await server.post("/api/sessions", {"id": "s"}, 201)
+        for path, body in (("preview", {"event": event}), ("fork", {"instead": event})):
+            assert says in (await server.post(f"/api/sessions/s/{path}", body, 422))["detail"]
 
 
 async def test_arguments_that_cannot_run_are_refused_with_the_reason() -> None:
