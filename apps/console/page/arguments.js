@@ -39,12 +39,14 @@ function valueView(name, value, fold) {
 
 const countOf = (text) => text.split("\n").length - (text === "" || text.endsWith("\n") ? 1 : 0);
 
+const replacedLines = (count) => (count === 1 ? "Replaces the only line of the file." : count ? `Replaces the ${many(count, "line")} of the file.` : "The file is empty.");
+
 // What happens to the `file` that `after` is written to.
 function replaced({ size: bytes, before, problem }, after) {
   if (problem) return h("p", { class: "replaces" }, `What is at this path could not be read: ${problem}.`);
   if (bytes === null) return h("p", { class: "quiet" }, `A new file of ${many(countOf(after), "line")}.`);
   if (before === null) return h("p", { class: "replaces" }, `Replaces a file of ${size(bytes)}, which is not shown: it is no text, or too large.`);
-  return h("p", { class: "replaces" }, before === after ? "The file has this content already." : `Replaces the ${many(countOf(before), "line")} of the file.`);
+  return h("p", { class: "replaces" }, before === after ? "The file has this content already." : replacedLines(countOf(before)));
 }
 
 // What replaces what, in the place of both.

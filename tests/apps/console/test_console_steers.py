@@ -219,6 +219,20 @@ async def test_long_texts_do_not_push_the_buttons_out_of_a_dialog(
             await dialog.wait_for(state="detached")
 
 
+async def test_a_long_id_stays_in_its_side_of_a_comparison(console: Opens) -> None:
+    async with console(scripted(says("One."))) as opened:
+        page = await opened.page(viewport={"width": 390, "height": 844})
+        await begin(page, "One?")
+        await sees(page, "One.")
+        await page.evaluate("location.hash = location.hash.replace(/#.s.(.*)/, '#/compare/$1/$1')")
+        names = page.locator(".side > header .quiet")
+        await names.nth(1).wait_for()
+        for name in await names.all():
+            place = await name.bounding_box()
+            assert place["x"] >= 0
+            assert place["x"] + place["width"] <= 390
+
+
 async def test_a_run_under_way_has_no_branch(console: Opens) -> None:
     async with console(scripted(PAY, partial=True)) as opened:
         page = await opened.page()
