@@ -61,18 +61,18 @@ MOST_LISTED, LISTED = 200, 50
 
 # What a session may be in, those among them that a list tells only by their summary.
 STATES = (NEW, *STATE_CLASSES, *LABELS, SessionStatus.UNFINISHED, SessionStatus.UNREADABLE)
-STATE = Parameter(
+STATE_FILTER = Parameter(
     name="state",
     about="a label, or the name of a state",
     schema={"enum": [*dict.fromkeys(map(str, STATES)), ""]},
 )
-CHILDREN = Parameter(
+CHILD_FILTER = Parameter(
     name="children", about="no: without the sessions of child agents", schema={"enum": ["yes", "no", ""]}
 )
 LIST_PARAMETERS = (
-    STATE,
+    STATE_FILTER,
     Parameter(name="q", about="a part of the title or the id"),
-    CHILDREN,
+    CHILD_FILTER,
     Parameter(name="limit", about="at most so many", schema=whole(1, MOST_LISTED)),
     Parameter(name="cursor", about="next of the part before", schema=whole(0)),
 )
@@ -140,8 +140,8 @@ class SessionRoutes:
         query = call.request.query_params
         limit, after = call.number("limit", LISTED, 1, MOST_LISTED), query.get("cursor", "")
         stamp = call.number("cursor", 0) if after else None
-        state, text = call.word(STATE), query.get("q", "").casefold()
-        without_children = call.word(CHILDREN) == "no"
+        state, text = call.word(STATE_FILTER), query.get("q", "").casefold()
+        without_children = call.word(CHILD_FILTER) == "no"
         found: list[SessionBody] = []
         while True:
             rows = await listed(self.opens.store, limit, stamp, call.names.prefix)

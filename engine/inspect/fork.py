@@ -163,7 +163,8 @@ async def is_repeat(
     *at* is None for a fork at the end of that time. *instead* is called with the time of the replacement.
     """
     # The last one: a copy of a copy has the entry of the first one, too.
-    *_, (cut, forked) = [(-1, None), *entries_of(Forked, copy)]
+    marks: list[tuple[int, Forked | None]] = [(-1, None), *entries_of(Forked, copy)]
+    cut, forked = marks[-1]
     if forked is None or forked.session != session or at not in {None, cut}:
         return False
     # What the original has now and had not then; an unfinished run is copied at a step that is named.

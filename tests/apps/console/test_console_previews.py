@@ -103,7 +103,8 @@ async def test_what_a_write_takes_away_is_shown_in_its_question(console: Opens, 
         assert str(tmp_path.resolve() / "real.py") in await card.inner_text()
         words = await page.evaluate("""async () => {
             const {argumentsView} = await import('/console/arguments.js');
-            const said = (before) => argumentsView('write', {path: 'a', content: 'b'}, true, {path: 'a', size: 9, before});
+            const args = {path: 'a', content: 'b'};
+            const said = (before) => argumentsView('write', args, true, {path: 'a', size: 9, before});
             return ['one\\n', ''].map((before) => said(before).querySelector('.replaces').textContent);
         }""")
         assert words == ["Replaces the only line of the file.", "The file is empty."]
