@@ -19,6 +19,8 @@ from typing import Any, Generic, TypeVar, final
 
 import attrs
 
+from .forks import renew_in_child
+
 T = TypeVar("T")
 
 # Functions of one pool that run in threads at once.
@@ -179,11 +181,16 @@ class WorkerPool:
 
     def __init__(self, threads: int = MAX_THREADS) -> None:
         self._limit = threads
+        self._abandoned: set[asyncio.Future[Any]] = set()
+        self._renew()
+        renew_in_child(self, WorkerPool._renew)
+
+    def _renew(self) -> None:
+        """Begin without any work, as in a forked child, which has none of the threads."""
         self._lock = threading.Lock()
         # Functions, each by the future of its end, in the order in which they came.
         self._waiting: dict[asyncio.Future[Any], Callable[[], object]] = {}
         self._running: set[asyncio.Future[Any]] = set()
-        self._abandoned: set[asyncio.Future[Any]] = set()
 
     def start(
         self,

@@ -37,6 +37,7 @@ from ...effects.notices import RequestDelayed
 from ...effects.requests import CallModel, Purpose
 from ...states.rules.retry import asked_wait
 from ..base import PerformContext
+from ..forks import renew_in_child
 from ..meters import MeterChange, change, meters_of
 from .shared_refusals import ACCEPTED_AFTER, REMEMBERED, Outlook, SharedRefusal, accepting, asking, closing
 from .wire import Broken
@@ -109,8 +110,13 @@ class Throttle:
             raise ConfigError(msg)
         self._limit = math.inf if limit is None else limit
         self.account = account
-        self._queues: dict[str, ProviderQueue] = {}
         self._numbers = count()
+        self._renew()
+        renew_in_child(self, Throttle._renew)
+
+    def _renew(self) -> None:
+        """Begin without any request, as in a forked child, where those of the parent never end."""
+        self._queues: dict[str, ProviderQueue] = {}
         self.under_way = 0
         # Reentrant: while it is held, the garbage collector may close a forgotten task, which leaves its
         # slot.

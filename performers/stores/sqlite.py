@@ -10,6 +10,10 @@ The disk takes the time, once for each transaction and however little is in it. 
 while the thread was busy share the next one. Each is tried by itself, and one that is refused spoils no
 other. None returns before the transaction is kept; where that fails, all have failed and the file has
 nothing of any.
+
+SQLite keeps locks and lists of open files in the memory of a process, and a forked child would take over
+those of the parent, whose threads it does not have. So before a fork all threads do their jobs to the end,
+close their files and end. After that the parent and the child both open a file anew with their next call.
 """
 
 from __future__ import annotations
@@ -32,7 +36,19 @@ import attrs
 from ...effects.errors import ConfigError, SessionGone, StoreConflict, StoreError
 from .base import Durability, Entries, Mark, SessionInfo, Store
 from .postgres.address import refuse_url
-from .sqlite_records import check_incarnation, lease, leases, meter, number_of, overdue, renew, set_deadline
+from .sqlite_records import (
+    NewCheckpoint,
+    check_incarnation,
+    checkpoints,
+    keep_checkpoint,
+    lease,
+    leases,
+    meter,
+    number_of,
+    overdue,
+    renew,
+    set_deadline,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -66,9 +82,9 @@ class SQLiteStore(Store):
     key is a `JournalError` where it is read. A file is signed from its beginning on, or not at all.
 
     Several stores, in one process or many, may use one file. *now* gives the time, in seconds since the
-    epoch. A relative path is resolved now, and the file is opened with the first call; a process that forks
-    has to do so before that. It is made once: where it is deleted, emptied or replaced under an open store,
-    that is an error and no new beginning.
+    epoch. A relative path is resolved now, and the file is opened with the first call. It is made once: where
+    it is deleted, emptied or replaced under an open store, that is an error and no new beginning. After
+    `os.fork` the parent and the child may both go on with the store.
     """
 
     keeps_leases = True
@@ -99,8 +115,9 @@ class SQLiteStore(Store):
         self._now = now
         self._chain = None if key is None else _chain(key)
         self._closed = False
+        self._file: StoreFile | None = None  # for one thread after the other
         self._jobs: Jobs | None = None  # those of the thread, once there is one
-        self._lock = threading.Lock()  # event loops in several threads may share a store
+        self._end_thread: weakref.finalize[..., Any] | None = None
 
     @property
     def path(self) -> str:
@@ -192,7 +209,7 @@ class SQLiteStore(Store):
 
     async def close(self) -> None:
         """Close the file when the jobs before are done. Closing twice is fine."""
-        with self._lock:
+        with _threads_lock:
             self._closed = True
             jobs, self._jobs = self._jobs, None
         if jobs is not None:
@@ -202,15 +219,33 @@ class SQLiteStore(Store):
 
     async def _do(self, work: StoreWork[T], kind: JobKind = "read") -> T:
         job = StoreJob(work, kind, asyncio.get_running_loop())
-        with self._lock:
+        with _threads_lock:
             if self._closed:
                 msg = f"store {self._path!r} is closed; make a new one to go on"
                 raise StoreError(msg)
             if self._jobs is None:
-                self._jobs = _start(self._path, self._place, self._durability, self._chain)
-                weakref.finalize(self, self._jobs.put, None)  # a store that was never closed ends its thread
+                self._jobs = self._started()
             self._jobs.put(job)
         return await job.result()
+
+    def _started(self) -> Jobs:
+        """What a new thread is handed."""
+        if self._file is None:
+            # Importing sqlite3 takes from 2 ms to 12, and many agents never keep a file.
+            from .sqlite_file import StoreFile  # noqa: PLC0415  # as said
+
+            self._file = StoreFile(self._path, self._place, self._durability, self._chain)
+        jobs = _start(self._file)
+        # A store that was never closed ends its thread.
+        self._end_thread = weakref.finalize(self, jobs.put, None)
+        _in_use.add(self)
+        return jobs
+
+    def _before_fork(self) -> None:
+        """Have the thread end; called with the lock held."""
+        if self._end_thread is not None:
+            self._end_thread()
+        self._jobs = self._end_thread = None
 
 
 # The thread in which the file of a store is used, and the jobs that it is handed.
@@ -258,6 +293,13 @@ class StoreJob(Generic[T]):
 # The threads that have not ended, and what each is handed.
 at_work: dict[threading.Thread, Jobs] = {}
 
+# The stores that have, or had, a thread.
+_in_use: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
+
+# Held to start a thread, and to hand it a job: event loops in several threads may share a store. Of all
+# stores, for a fork. Reentrant: while it is held, the garbage collector may close a forgotten task.
+_threads_lock = threading.RLock()
+
 
 def _chain(key: bytes) -> Chain:
     """The chain of *key*; raises for what is no key."""
@@ -269,13 +311,9 @@ def _chain(key: bytes) -> Chain:
     return Chain(key)
 
 
-def _start(path: str, place: str, durability: Durability, chain: Chain | None) -> Jobs:
-    """A thread that does with the file at *place*, called *path*, what it is handed until that is None."""
-    # Importing sqlite3 takes from 2 ms to 12, and many agents never keep a file.
-    from .sqlite_file import StoreFile  # noqa: PLC0415  # as said
-
+def _start(file: StoreFile) -> Jobs:
+    """A thread that does with *file* what it is handed until that is None."""
     jobs: Jobs = SimpleQueue()
-    file = partial(StoreFile, path, place, durability, chain)
     # A daemon: any other would keep a process from exiting whose host forgot to close its store.
     thread = threading.Thread(target=_serve, args=(jobs, file), name="turnwheel-sqlite", daemon=True)
     at_work[thread] = jobs
@@ -291,8 +329,22 @@ def _finish_all() -> None:
         thread.join()
 
 
-def _serve(jobs: Jobs, make: Callable[[], StoreFile]) -> None:
-    file = make()
+def _before_fork() -> None:
+    """Close all files, and let no thread begin until the fork is over."""
+    _threads_lock.acquire()
+    for store in [*_in_use]:
+        store._before_fork()  # noqa: SLF001  # no caller of a store is to use it
+    for thread in [*at_work]:
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_threads_lock.release, after_in_child=_threads_lock.release
+)
+
+
+def _serve(jobs: Jobs, file: StoreFile) -> None:
     # The jobs stay in the frame of the call, so that none is held on to while it waits for the next.
     while _work_off(jobs, file):
         pass
@@ -598,48 +650,6 @@ def delete(session: str, incarnation: str, db: sqlite3.Connection) -> bool:
     db.execute("delete from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff", found)
     db.execute("delete from sessions where id = ?", found)
     return True
-
-
-@final
-@attrs.frozen
-class NewCheckpoint:
-    """What `SQLiteStore.keep_checkpoint` was asked for."""
-
-    session: str
-    position: int
-    body: bytes
-    first: int
-    incarnation: str
-
-
-def keep_checkpoint(new: NewCheckpoint, chain: Chain | None, db: sqlite3.Connection) -> None:
-    """Keep *new*, and of the others those from its first one on before it."""
-    number, incarnation = number_of(new.session, new.incarnation, db)
-    if number is None:
-        return
-    of_it = "from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff"
-    stays = "key between ?1 << 32 | ?2 and ?1 << 32 | ?3"
-    db.execute(f"delete {of_it} and not ({stays})", (number, new.first, new.position - 1))
-    mac = chain and chain.checkpoint(new.session, incarnation, new.position, new.body)
-    db.execute("insert into checkpoints values (?, ?, ?)", (number << 32 | new.position, new.body, mac))
-
-
-def checkpoints(session: str, incarnation: str, chain: Chain | None, db: sqlite3.Connection) -> list[bytes]:
-    """The checkpoints of *session*, by their positions; empty is one that is not as it was written."""
-    number, there = number_of(session, incarnation, db)
-    rows = db.execute(
-        "select key & 0xffffffff, cast(body as blob), mac from checkpoints"
-        " where key between ?1 << 32 and ?1 << 32 | 0xffffffff order by key",
-        (number,),
-    )
-    if chain is None:
-        return [body for _, body, _ in rows]
-    from ..keys import signs  # noqa: PLC0415  # as in `_chain`
-
-    return [
-        body if signs(mac, chain.checkpoint(session, there, position, body)) else b""
-        for position, body, mac in rows
-    ]
 
 
 def news(sessions: tuple[str, ...], since: Mark | None, db: sqlite3.Connection) -> tuple[Mark, list[str]]:

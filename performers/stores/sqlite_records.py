@@ -1,5 +1,5 @@
 """
-What a file keeps beside the journals, as it is asked of it: leases, deadlines and meters.
+What a file keeps beside the journals, as it is asked of it: leases, deadlines, meters and checkpoints.
 
 Each is a row of its own, by the name of a session or of a meter.
 """
@@ -7,13 +7,17 @@ Each is a row of its own, by the name of a session or of a meter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
+
+import attrs
 
 from ...effects.errors import SessionGone
 from .base import MAX_OVERDUE
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from .chain import Chain
 
 
 def number_of(session: str, incarnation: str, db: sqlite3.Connection) -> tuple[int | None, str]:
@@ -87,3 +91,45 @@ def overdue(moment: float, skip: int, db: sqlite3.Connection) -> list[str]:
     """The sessions whose deadline is *moment* or before, the earliest first, behind *skip*."""
     asked = "select session from deadlines where due <= ? order by due limit ? offset ?"
     return [session for (session,) in db.execute(asked, (moment, MAX_OVERDUE, skip))]
+
+
+@final
+@attrs.frozen
+class NewCheckpoint:
+    """What `SQLiteStore.keep_checkpoint` was asked for."""
+
+    session: str
+    position: int
+    body: bytes
+    first: int
+    incarnation: str
+
+
+def keep_checkpoint(new: NewCheckpoint, chain: Chain | None, db: sqlite3.Connection) -> None:
+    """Keep *new*, and of the others those from its first one on before it."""
+    number, incarnation = number_of(new.session, new.incarnation, db)
+    if number is None:
+        return
+    of_it = "from checkpoints where key between ?1 << 32 and ?1 << 32 | 0xffffffff"
+    stays = "key between ?1 << 32 | ?2 and ?1 << 32 | ?3"
+    db.execute(f"delete {of_it} and not ({stays})", (number, new.first, new.position - 1))
+    mac = chain and chain.checkpoint(new.session, incarnation, new.position, new.body)
+    db.execute("insert into checkpoints values (?, ?, ?)", (number << 32 | new.position, new.body, mac))
+
+
+def checkpoints(session: str, incarnation: str, chain: Chain | None, db: sqlite3.Connection) -> list[bytes]:
+    """The checkpoints of *session*, by their positions; empty is one that is not as it was written."""
+    number, there = number_of(session, incarnation, db)
+    rows = db.execute(
+        "select key & 0xffffffff, cast(body as blob), mac from checkpoints"
+        " where key between ?1 << 32 and ?1 << 32 | 0xffffffff order by key",
+        (number,),
+    )
+    if chain is None:
+        return [body for _, body, _ in rows]
+    from ..keys import signs  # noqa: PLC0415  # for signed files
+
+    return [
+        body if signs(mac, chain.checkpoint(session, there, position, body)) else b""
+        for position, body, mac in rows
+    ]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from uuid import uuid4
 
 from ....effects.errors import ConfigError, SessionGone, StoreError
+from ...forks import renew_in_child
 from ...worker_pool import finish
 from ..base import MAX_OVERDUE, Entries, Hear, Mark, SessionInfo, Store
 from .address import SCHEMES, place_of
@@ -87,7 +88,7 @@ class PostgresStore(Store):
 
     A store has at most so many *connections*, and one more while sessions wait for news. Where one is lost,
     or the server is, a call is sent again for *patience* seconds, and done once. It connects with the first
-    call; a process that forks has to do so before that.
+    call, and in a child of `os.fork` anew.
     """
 
     keeps_leases = True
@@ -121,8 +122,13 @@ class PostgresStore(Store):
         self._settles = patience / 2 + LONGEST_PAUSE
         self._token = uuid4().hex
         self._make: Callable[[str], _StoreParts] = partial(_StoreParts, dsn, schema, connections, patience)
-        self._thread: _StoreThread | None = None
         self._closed = False
+        self._renew()
+        renew_in_child(self, PostgresStore._renew)
+
+    def _renew(self) -> None:
+        """Begin without a thread, as in a forked child, which makes connections of its own."""
+        self._thread: _StoreThread | None = None
         self._lock = threading.Lock()  # event loops in several threads may share a store
 
     def __repr__(self) -> str:
@@ -131,7 +137,7 @@ class PostgresStore(Store):
     @property
     def presence(self) -> str:
         """The name of each connection of this process: see `Store.presence`."""
-        # Not the same in processes that were forked before the first call.
+        # Not the same in forked processes.
         return f"turnwheel {self._token} {os.getpid()}"
 
     async def append(
@@ -457,6 +463,9 @@ class _StoreThread:
 
 # The threads that have not ended.
 at_work: set[_StoreThread] = set()
+
+# A forked child has none of them.
+os.register_at_fork(after_in_child=at_work.clear)
 
 # Seconds for which the end of a process waits for calls that are under way.
 _LEAVE_WITHIN = 5.0
