@@ -68,13 +68,18 @@ def apply_settings(options: dict[str, Any]) -> None:
 
 def _check_narrow(settings: Settings) -> None:
     """Raise `ConfigError` if a file that the person did not name holds keys that do more than narrow."""
-    here = [key for key, source in settings.sources.items() if source == FILE]
-    if found := [key for key in here if not _narrows(key, settings)]:
+    if found := refused_keys(settings):
         msg = (
             f"{FILE}: refused keys {', '.join(found)}, since the file was not named and they do more than "
             f"narrow; check them (turnwheel settings --told) and pass --settings {FILE}"
         )
         raise ConfigError(msg)
+
+
+def refused_keys(settings: Settings) -> list[str]:
+    """Keys of a file that the person did not name that do more than narrow."""
+    here = [key for key, source in settings.sources.items() if source == FILE]
+    return [key for key in here if not _narrows(key, settings)]
 
 
 def _narrows(key: str, settings: Settings) -> bool:

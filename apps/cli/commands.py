@@ -16,7 +16,7 @@ from ...effects.errors import TurnwheelError
 from ...effects.spelling import meant
 from ..extras import needing
 from ..terminal.sanitize import clean
-from .exit_codes import Exit, exit_for_error
+from .exit_codes import Exit, exit_for_error, in_options
 
 
 @final
@@ -75,18 +75,6 @@ SECTIONS: Mapping[str, Sequence[CommandPlace]] = {
     "Settings": (
         CommandPlace("settings", "cli.settings_command", "Show the settings of a run that would begin here."),
     ),
-}
-
-
-# What the library advises in an error, with arguments of `Agent`, and the same with options.
-OPTIONS_FOR: Mapping[str, str] = {
-    " or pass api_key": "",
-    "the base_url (--base-url) of another server": "pass --base-url with the address of another server",
-    "or pass base_url": "or pass --base-url",
-    "or give the base_url of another server": "or pass --base-url with the address of another server",
-    "send() to it, or call resume(takeover=True)": "turnwheel send reaches it; --takeover takes it over",
-    "approve() each, then call resume()": "turnwheel approve or deny each, then turnwheel run --resume",
-    "left unfinished; call resume()": "left unfinished; go on with it by turnwheel run --resume",
 }
 
 
@@ -181,10 +169,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
 def _error_line(error: Exception) -> str:
     """*error* in one line; an exception that is not one of turnwheel's is a bug, and is named as one."""
     if isinstance(error, TurnwheelError):
-        text = str(error)
-        for argument, option in OPTIONS_FOR.items():
-            text = text.replace(argument, option)
-        return clean(text)
+        return clean(in_options(str(error)))
     text = clean(f"{type(error).__name__}: {error}")
     return f"unexpected {text} (TURNWHEEL_DEBUG=1 shows where)"
 

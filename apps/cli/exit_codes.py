@@ -1,4 +1,4 @@
-"""The table of exit codes, which `--help` and docs/cli.md show."""
+"""The table of exit codes, which `--help` and docs/cli.md show, and options in the words of errors."""
 
 from __future__ import annotations
 
@@ -58,3 +58,23 @@ def exit_for_error(error: Exception) -> Exit:
 def table() -> str:
     """The codes and their meanings, one line each."""
     return "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
+
+
+# What the library advises in an error, with arguments of `Agent`, and the same with options.
+OPTIONS_FOR: Mapping[str, str] = {
+    " or pass api_key": "",
+    "the base_url (--base-url) of another server": "pass --base-url with the address of another server",
+    "pass tokens={'the secret': 'the tenant'}": "pass --token SECRET or --token TENANT:SECRET",
+    "or pass base_url": "or pass --base-url",
+    "or give the base_url of another server": "or pass --base-url with the address of another server",
+    "send() to it, or call resume(takeover=True)": "turnwheel send reaches it; --takeover takes it over",
+    "approve() each, then call resume()": "turnwheel approve or deny each, then turnwheel run --resume",
+    "left unfinished; call resume()": "left unfinished; go on with it by turnwheel run --resume",
+}
+
+
+def in_options(text: str) -> str:
+    """*text* of the library with options and commands in place of arguments and methods."""
+    for argument, option in OPTIONS_FOR.items():
+        text = text.replace(argument, option)
+    return text

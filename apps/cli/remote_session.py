@@ -6,13 +6,13 @@ import asyncio
 import shlex
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar, final
 
 import attrs
 
 from ...effects.config import Config, ModelSpec, Steering
-from ...effects.errors import ConfigError, UnknownCall, UnknownRequest
+from ...effects.errors import CallerError, ConfigError, UnknownCall, UnknownRequest
 from ...effects.events import (
     Approve,
     ApproveAlways,
@@ -69,7 +69,13 @@ class RemoteSession:
 
     async def decide(self, name: str, decision: Decision) -> list[str]:
         """Give *decision* to the question *name*, or to all; returns a line about each."""
-        chosen = self._questions(name)
+        try:
+            chosen = self._questions(name)
+        except UnknownRequest as error:
+            if answer := await self._earlier_answer(name):
+                msg = f"the question of call {name!r} is answered: {answer}"
+                raise ConfigError(msg) from error
+            raise
         # Check all questions first, so that an error leaves none of them answered.
         for question in chosen:
             await self.session.check_answer(question.id, decision)
@@ -84,6 +90,13 @@ class RemoteSession:
             for question in chosen
         ]
         return lines if self.session.waiting else [*lines, self._who_goes_on()]
+
+    async def _earlier_answer(self, name: str) -> str:
+        """The latest answer to a question of the call *name*, and who gave it; empty where there is none."""
+        with suppress(CallerError):
+            story = await self.why(name)
+            return next((one.text for one in reversed(story.moments) if one.what == "answered"), "")
+        return ""
 
     def _who_goes_on(self) -> str:
         """What becomes of an input: this command only writes it down."""

@@ -91,10 +91,10 @@ class RunCommand:
                 return await self._done(workspace)
 
     async def _done(self, workspace: Workspace) -> Exit:
-        self._check(workspace)
         if self.options.resume is not None and not self.options.takeover:
             # Before anything is changed or shown: its work is neither lost nor ours.
             await workspace.session.check_free()
+        self._check(workspace)
         await apply_choices(self.options, workspace)
         self._begin(workspace)
         try:
@@ -200,7 +200,8 @@ class RunCommand:
             show_resting(workspace.session, self.options, self.aside)
             self.aside.line(f"go on with: {self._again(workspace)}")
         elif exit_for(result.reason) is not Exit.ENDED:
-            self.aside.say(*ending_line(result))
+            machine = workspace.session.machine
+            self.aside.say(*ending_line(result, None if machine is None else machine.config))
             self.aside.line(f'go on with: {self._again(workspace)} "PROMPT"')
         return exit_for(result.reason)
 

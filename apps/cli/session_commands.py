@@ -11,9 +11,11 @@ from typing import TypeVar
 
 import click
 
-from ...effects.errors import ConfigError, UnknownSession
+from ...effects.errors import ConfigError, SessionOwner, UnknownSession, Workplace
 from ...engine.inspect import archive
 from ...engine.inspect.archive import costs
+from ...engine.inspect.listing import described
+from ...engine.session.lease import decoded
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
@@ -26,6 +28,7 @@ from .remote_commands import SESSION
 from .remote_session import with_session
 from .stores import store, with_store
 from .tables import run_table, usage_table
+from .tables.session_table import UNFINISHED, state_of
 
 T = TypeVar("T")
 
@@ -73,11 +76,13 @@ def runs(store: StorePlace, session: str, *, json_lines: bool) -> None:
 
     Runs on other branches are indented.
     """
-    found = with_session(store, session, Session.runs)
     if json_lines:
-        _print_rows(run_table.as_plain(run) for run in found)
-    else:
-        run_table.listing(found, Screen(sys.stdout))
+        _print_rows(run_table.as_plain(run) for run in with_session(store, session, Session.runs))
+        return
+    found = with_session(store, session, Session.runs)
+    row = with_store(store, lambda kept: described(kept, session))
+    state = UNFINISHED if row is None else state_of(row.about)
+    run_table.listing(found, Screen(sys.stdout), state)
 
 
 @click.command()
@@ -158,14 +163,19 @@ def export(store: StorePlace, session: str, output: Path | None, *, scenario: bo
 @click.command()
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--unfinished", is_flag=True, help="Include sessions that a process is at work on.")
 @store
-def delete(store: StorePlace, sessions: tuple[str, ...], *, yes: bool) -> None:
+def delete(store: StorePlace, sessions: tuple[str, ...], *, yes: bool, unfinished: bool) -> None:
     """Delete sessions, with their children and all their messages; their forks stay."""
 
     async def check(kept: Store) -> None:
         for session in sessions:
             if await kept.info(session) is None:
                 raise UnknownSession(session)
+            if not unfinished and (owner := await _owner(kept, session)) is not None:
+                fix = "interrupt it first, or pass --unfinished to delete it all the same"
+                msg = f"session {session!r} is at work in {owner}; {fix}"
+                raise ConfigError(msg)
 
     async def act(kept: Store) -> list[int]:
         return [await archive.delete(kept, session) for session in sessions]
@@ -178,6 +188,13 @@ def delete(store: StorePlace, sessions: tuple[str, ...], *, yes: bool) -> None:
     for session, count in zip(sessions, with_store(store, act), strict=True):
         children = f" and {number(count - 1, 'child session')}" if count > 1 else ""
         _print(f"deleted {whole_name(session)}{children}")
+
+
+async def _owner(kept: Store, session: str) -> SessionOwner | None:
+    """The process at work on *session*, as far as is known; None where there is none."""
+    # The record and not a `Session`: one that cannot be read can be deleted, too.
+    record = decoded(await kept.lease(session, None, None)) if kept.keeps_leases else None
+    return None if record is None or record.at_work is Workplace.NOWHERE else record.owner
 
 
 @click.command()

@@ -19,14 +19,19 @@ from ...effects.request_extras import HeaderPairs
 from ...performers.stores.postgres.address import DatabaseAddress
 from ...settings import Settings
 from ...settings.keys import ANY_TEXT, NONE_WORD, SECRET, fields_of, is_area
+from ...settings.reading import FILE
 from ..terminal.sanitize import HIDDEN, without_password
 from ..terminal.screen import Screen
+from .apply_settings import refused_keys
 from .build_settings import settings_for
 from .run_options import RunOptions, model_or_none
 from .stores import default_store
 
 TEXT_TABLES = (tuple[tuple[str, str], ...], HeaderPairs)
 """The types of settings that are tables of texts: of globs, of headers."""
+
+REFUSED = f"{FILE}, refused without --settings {FILE}"
+"""The source of a setting that a run refuses, since the person did not name the file."""
 
 FROM_DEFAULT = "default"
 """The source of a setting that no file, variable or preset sets."""
@@ -55,7 +60,8 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     """
     Show the settings of a run that would begin here, with the source of each.
 
-    The output is a file of settings itself, except for secrets.
+    The output is a file of settings itself, except for secrets. A setting that a run refuses is a comment
+    in it, with the way to allow it.
     """
     loaded = Settings.load(file)
     options = RunOptions(
@@ -71,6 +77,9 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     effective = attrs.evolve(settings_for(options, None, base_url=options.base_url), store=options.store)
     if unknown_model:
         effective = attrs.evolve(effective, model=loaded.model)
+    if file is None:
+        refused = dict.fromkeys(refused_keys(loaded), REFUSED)
+        effective = attrs.evolve(effective, sources={**effective.sources, **refused})
     found = [row for row in rows(effective) if not told or row.source != FROM_DEFAULT]
     if json_lines:
         for row in found:
@@ -81,6 +90,8 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
 
 def _show(found: list[SettingRow], screen: Screen) -> None:
     lines = [f"# {row.key}" if row.value is None else f"{row.key} = {row.value}" for row in found]
+    # As a comment: the output is to be a file of the settings that count.
+    lines = [f"# {line}" if row.source == REFUSED else line for line, row in zip(lines, found, strict=True)]
     room = max((len(line) for line in lines if len(line) <= ALIGN_WIDTH), default=0)
     for line, row in zip(lines, found, strict=True):
         screen.line(f"{line:{room}}  # {row.source}", "dim" if row.source == FROM_DEFAULT else "")

@@ -320,6 +320,9 @@ class Session(Displayed):
 
         name = self._environment.new_id() if id is None else id
         session_named(name)
+        if name == self.id:
+            # Before a look at its run, which another name would not change.
+            raise _taken(name)
         # With a step there is no need for rest: a run under way only adds behind the copied entries.
         if at is None:
             async with self._worker.at_rest() as log:
@@ -339,8 +342,7 @@ class Session(Displayed):
         try:
             incarnation = await store.append(name, 0, copied, summary)
         except StoreConflict as conflict:
-            msg = f"session {name!r} already exists; choose another id"
-            raise ConfigError(msg) from conflict
+            raise _taken(name) from conflict
         if found is not None:
             await copy_checkpoints(store, found, name, incarnation)
         # Loaded, so that a caller can look at the copy before it runs.
@@ -672,3 +674,7 @@ class Session(Displayed):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _taken(name: str) -> ConfigError:
+    return ConfigError(f"session {name!r} already exists; choose another id")

@@ -41,6 +41,8 @@ from turnwheel.effects.notices import (
 from turnwheel.engine.core.codec import decode
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal import entries
+from turnwheel.engine.session.lease import decoded, encoded
+from turnwheel.performers.processes import born
 
 pytestmark = pytest.mark.usefixtures("folder")
 CLICK = click.Context(turnwheel)
@@ -374,3 +376,27 @@ def test_what_is_told_in_words_of_its_own_is_there() -> None:
     modules = (notices, records, requests, events, entries)
     there = {kind.__name__ for module in modules for kind in vars(module).values() if isinstance(kind, type)}
     assert set(WORDS) - there == set()
+
+
+def test_a_session_at_work_elsewhere_is_neither_continued_nor_deleted(
+    runs: Runs, model: Callable[..., str]
+) -> None:
+    url = model(WRITES)
+    assert runs("run", "--session", "s", "--base-url", url, "go")[0] == Exit.RESTING
+
+    async def leased() -> None:
+        other = os.getppid()  # a process that lives while the test does
+        record = attrs.evolve(decoded(encoded("", "t", 0.0, 3600.0, "")), pid=other, born=born(other))
+        store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
+        await store.lease("s", None, json.dumps(attrs.asdict(record)).encode())
+        await store.close()
+
+    asyncio.run(leased())
+    at_work = f"session 's' is at work in process {os.getppid()} of "
+    code, _, told = runs("run", "--resume", "s", "--base-url", url, "hi")
+    assert (code, at_work in told) == (Exit.USAGE, True)
+    assert told.rstrip().endswith("turnwheel send reaches it, --takeover takes it over")
+    code, _, told = runs("delete", "--yes", "s")
+    assert (code, at_work in told) == (Exit.USAGE, True)
+    assert told.rstrip().endswith("interrupt it first, or pass --unfinished to delete it all the same")
+    assert runs("delete", "--yes", "--unfinished", "s")[:2] == (0, "deleted s\n")

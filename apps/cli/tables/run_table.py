@@ -11,7 +11,7 @@ from ...terminal.sanitize import clean
 from ...terminal.screen import INDENT, Screen
 from ...terminal.spend_format import cell, figures
 from .columns import show
-from .session_table import age
+from .session_table import UNFINISHED, age
 
 RUN_HEADINGS = ("run", "", "state", "tokens", "cost", "began", "prompt")
 
@@ -64,25 +64,29 @@ def _indented(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tu
         yield from ((depth + 1, run) for run in reversed(runs) if run is not main)
 
 
-def listing(runs: Sequence[RunInfo], screen: Screen) -> None:
-    """Print *runs* in columns."""
+def listing(runs: Sequence[RunInfo], screen: Screen, state: str = UNFINISHED) -> None:
+    """Print *runs* in columns; *state* is that of the session, if its run is unfinished."""
     stands = any(run.current for run in runs)
     rows = [
         (START, "" if stands else HERE, *[""] * (len(RUN_HEADINGS) - 2))
         if run is None
-        else _cells(depth, run)
+        else _cells(depth, run, state if run.current else UNFINISHED)
         for depth, run in branches(runs)
     ]
     show(RUN_HEADINGS, rows, screen, RUN_NUMBERS)
 
 
-def _cells(depth: int, run: RunInfo) -> tuple[str, ...]:
-    """The cells of *run*. A copied run shows no cost, since the original session paid for it."""
+def _cells(depth: int, run: RunInfo, unfinished: str) -> tuple[str, ...]:
+    """
+    The cells of *run*, with *unfinished* as its state before its end.
+
+    A copied run shows no cost, since the original session paid for it.
+    """
     used = ("copied", "") if run.copied else (f"{run.spent.usage.total:,}", cell(run.spent))
     return (
         INDENT * depth + clean(run.run),
         HERE if run.current else HEAD if run.head else "",
-        "unfinished" if run.reason is None else f"done: {run.reason}",
+        unfinished if run.reason is None else f"done: {run.reason}",
         *used,
         age(time.time() - run.at),
         run.prompt,

@@ -17,6 +17,9 @@ SESSION_HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "tit
 SESSION_NUMBERS = ("runs", "tokens", "cost")
 """The right-aligned columns."""
 
+UNFINISHED = "unfinished"
+"""The state of a session, or a run, that is not over and rests on no question."""
+
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
@@ -84,7 +87,7 @@ def state_of(about: SessionSummary) -> str:
         case SessionStatus.IDLE:
             return "at its beginning"
         case SessionStatus.UNFINISHED:
-            return "unfinished"
+            return UNFINISHED
 
 
 def as_plain(one: Listed) -> dict[str, object]:
