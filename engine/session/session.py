@@ -222,6 +222,7 @@ class Session(Displayed):
         """
         Watch the runs of this object from now on; a slow subscriber loses notices and delays no run.
 
+        Runs of other objects of the session, also in this process, are not among them: `watch` has those too.
         While nothing runs here it waits for the next run, and it ends when this object is closed.
         """
         return self._worker.feed.subscribe()
