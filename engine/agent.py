@@ -565,8 +565,14 @@ class Agent(Generic[Deps_co, Output_co]):
         """
         Close the connections to models, and the stores that were given as paths.
 
-        A caller's own *client* and stores stay open. An agent without a path can be used again.
+        A caller's own *client* and stores stay open. An agent without a path can be used again. With one, it
+        first leaves the runs at work in this event loop, unfinished: `Session.resume` goes on with them.
         """
+        if self._opened:
+            # Those that a reader or a tool holds up, and those of other event loops, meet a closed store.
+            with suppress(TimeoutError):
+                async with timeout(ABORT_WITHIN):
+                    await gather(*[drain(0.0) for drain in self._at_work], return_exceptions=True)
         await self._models.aclose()
         for store in self._opened.values():
             await store.close()

@@ -546,6 +546,9 @@ class Worker:
         """Let the running work end, begin nothing more, and let go; see `Session.drain`."""
         loop = asyncio.get_running_loop()
         until = None if within is None else loop.time() + within
+        if self.task is not None and self.task.get_loop() is not loop:
+            # What works in another event loop can be neither told nor awaited from here.
+            raise errors.SessionBusy(self.id, errors.Workplace.HERE)
         # First: a stream that is about to open a run looks at it, and opens none.
         self.drains = True
         if (driver := self.driver) is not None:

@@ -921,3 +921,30 @@ async def test_a_handle_that_is_awaited_says_what_to_write() -> None:
     with pytest.raises(ArgumentError, match=r"then 'await handle\.wait\(\)'"):
         await handle
     assert (await handle.wait()).text == "hi"
+
+
+async def test_closing_the_agent_leaves_the_runs_at_work_for_another_one(tmp_path: Path) -> None:
+    store, began = tmp_path / "agent.db", asyncio.Event()
+
+    @tool(side_effect="read_only")
+    async def look() -> str:
+        """Look."""
+        began.set()
+        return await asyncio.Future[str]()
+
+    model = ScriptedModel(calls(("look", {})))
+    agent = Agent(performers={CallModel: model}, tools=[look], store=store)
+    handle = agent.session("s").start("go")
+    await began.wait()
+    await agent.aclose()
+    result = await handle.wait()
+    assert (result.reason, result.session) == (None, "s")
+
+    @tool(side_effect="read_only", name="look")
+    def look_again() -> str:
+        """Look."""
+        return "seen"
+
+    model = ScriptedModel(says("done"))
+    async with Agent(performers={CallModel: model}, tools=[look_again], store=store) as later:
+        assert (await later.session("s").resume()).text == "done"
