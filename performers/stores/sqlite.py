@@ -333,7 +333,8 @@ def _before_fork() -> None:
     """Close all files, and let no thread begin until the fork is over."""
     _threads_lock.acquire()
     for store in [*_in_use]:
-        store._before_fork()  # noqa: SLF001  # no caller of a store is to use it
+        # Not public: no caller of a store is to use it.
+        store._before_fork()  # noqa: SLF001  # as said  # pyright: ignore[reportPrivateUsage]
     for thread in [*at_work]:
         if thread is not threading.current_thread():
             thread.join()

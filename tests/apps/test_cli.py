@@ -386,7 +386,9 @@ def test_a_session_at_work_elsewhere_is_neither_continued_nor_deleted(
 
     async def leased() -> None:
         other = os.getppid()  # a process that lives while the test does
-        record = attrs.evolve(decoded(encoded("", "t", 0.0, 3600.0, "")), pid=other, born=born(other))
+        record = decoded(encoded("", "t", 0.0, 3600.0, ""))
+        assert record is not None
+        record = attrs.evolve(record, pid=other, born=born(other))
         store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
         await store.lease("s", None, json.dumps(attrs.asdict(record)).encode())
         await store.close()
