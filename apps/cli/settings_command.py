@@ -30,7 +30,7 @@ from .stores import default_store
 TEXT_TABLES = (tuple[tuple[str, str], ...], HeaderPairs)
 """The types of settings that are tables of texts: of globs, of headers."""
 
-REFUSED_HERE = f"{FILE}, refused without --settings {FILE}"
+REFUSED_KEY = f"{FILE}, refused without --settings {FILE}"
 """The source of a setting that a run refuses, since the person did not name the file."""
 
 FROM_DEFAULT = "default"
@@ -78,7 +78,7 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     if unknown_model:
         effective = attrs.evolve(effective, model=loaded.model)
     if file is None:
-        refused = dict.fromkeys(refused_keys(loaded), REFUSED_HERE)
+        refused = dict.fromkeys(refused_keys(loaded), REFUSED_KEY)
         effective = attrs.evolve(effective, sources={**effective.sources, **refused})
     found = [row for row in rows(effective) if not told or row.source != FROM_DEFAULT]
     if json_lines:
@@ -91,7 +91,9 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
 def _show(found: list[SettingRow], screen: Screen) -> None:
     lines = [f"# {row.key}" if row.value is None else f"{row.key} = {row.value}" for row in found]
     # As a comment: the output is to be a file of the settings that count.
-    lines = [f"# {line}" if row.source == REFUSED_HERE else line for line, row in zip(lines, found, strict=True)]
+    lines = [
+        f"# {line}" if row.source == REFUSED_KEY else line for line, row in zip(lines, found, strict=True)
+    ]
     room = max((len(line) for line in lines if len(line) <= ALIGN_WIDTH), default=0)
     for line, row in zip(lines, found, strict=True):
         screen.line(f"{line:{room}}  # {row.source}", "dim" if row.source == FROM_DEFAULT else "")
