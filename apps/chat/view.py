@@ -277,7 +277,8 @@ class ChatFace:
             return
         # By the notice: a run of another process may be over while the session is at the next one already.
         if exit_for(notice.reason) is not Exit.ENDED:
-            self.out.say(*ending_line(notice))
+            machine = self._workspace.session.machine
+            self.out.say(*ending_line(notice, None if machine is None else machine.config))
         self._face.bill(notice.spent)
         self.out.line()
 
