@@ -20,6 +20,7 @@ from ..effects.secrets import as_secrets
 from ..effects.validators import as_file_names, as_text, as_texts, seconds, session_named, spelled
 from ..performers.approvals import Approver, ask, warn_and_refuse
 from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
+from ..performers.callables import is_async, settled
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.logs import FaultLog
@@ -134,6 +135,15 @@ def shown_url(url: str | None) -> str:
 
 def _runner_of(agent: Agent[Any, Any]) -> ToolRunner:
     return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
+
+
+def _awaited(performers: HostPerformers) -> dict[type, Any]:
+    """*performers*, each with an answer that can be awaited."""
+    return {
+        # Whether a lambda returns a coroutine or the answer itself is known once it has done the work.
+        kind: each if is_async(each) or hasattr(each, "resting") else partial(settled, each)
+        for kind, each in performers.items()
+    }
 
 
 def _reader_of(agent: Agent[Any, Any]) -> InstructionReader:
@@ -457,7 +467,7 @@ class Agent(Generic[Deps_co, Output_co]):
         if self.performers:
             from ..performers.models.purposes import with_writers  # noqa: PLC0415  # most agents replace none
 
-            made = with_writers({**found, **self.performers})
+            made = with_writers({**found, **_awaited(self.performers)})
         if self.tools_for is not None:
             known = tuple([tool.name for tool in self.config.tools])
             made[effects.CallModel] = partial(offer, self.tools_for, known, made[effects.CallModel])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import UnionType
@@ -25,6 +24,7 @@ from .. import effects
 from ..effects.config import as_spec
 from ..effects.permissions import as_rule
 from ..effects.spelling import hint
+from ..performers.callables import may_be_awaited, name_of, takes
 from ..performers.hooks import HostHook
 from ..performers.models.rate_limits import RateLimit
 from ..performers.stores.base import Store, checked_store
@@ -204,14 +204,7 @@ def _takes_one(function: object) -> bool:
     """Whether *function* may be called with one argument."""
     if not callable(function) or function in get_args(effects.Decision):
         return False
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        return False
-    except ValueError:
-        # A function of C does not tell what it takes.
-        return True
-    return True
+    return takes(function, 1)
 
 
 def _may_tell_time(clock: object) -> bool:
@@ -369,3 +362,16 @@ def _check_performers(given: HostPerformers) -> None:
         if isinstance(performer, type) or not callable(performer):
             what, fix = "functions or objects to call", "make one, such as ScriptedModel(...)"
             raise _performers_refusal(what, _shown(performer), fix)
+        _check_performer(key, performer)
+
+
+def _check_performer(kind: object, performer: Callable[..., object]) -> None:
+    """Raise `ArgumentError` for a *performer* of a *kind* of request that would fail when it is asked."""
+    name = name_of(performer)
+    fault = "" if may_be_awaited(performer) else "is not async"
+    if not takes(performer, 2):
+        fault = "must take a request and its context"
+    if fault:
+        written = f"write async def {name}(request, context)"
+        msg = f"Agent.performers: {_named(kind)}: {name} {fault}; {written}"
+        raise effects.ArgumentError(msg)

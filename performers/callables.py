@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
+
+# The annotation of what a function returns that is to be awaited.
+_AWAITABLE = re.compile(r"\b(Awaitable|Coroutine|Future|Task)\b")
 
 # Where a word begins in a name such as SearchHTTPLogs.
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -31,6 +35,37 @@ def code_of(function: object) -> Any:  # noqa: ANN401  # any callable
 def is_async(function: object) -> bool:
     """Whether *function* is to be awaited; Python itself says so of no object with an async `__call__`."""
     return inspect.iscoroutinefunction(code_of(function))
+
+
+def may_be_awaited(function: object) -> bool:
+    """Whether what *function* returns may have to be awaited: its code cannot tell, or says so."""
+    if is_async(inspect.unwrap(cast("Any", function))):
+        return True
+    code = code_of(function)
+    if not inspect.isfunction(code) or inspect.isasyncgenfunction(code):
+        # A function of C does not tell.
+        return not inspect.isasyncgenfunction(code)
+    # A lambda may return a coroutine, and so may a function that is annotated to.
+    returned = str(code.__annotations__.get("return", ""))
+    return code.__name__ == "<lambda>" or bool(_AWAITABLE.search(returned))
+
+
+async def settled(function: Callable[..., object], *arguments: object) -> object:
+    """What *function* returns, awaited where that can be."""
+    returned = function(*arguments)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def takes(function: Callable[..., object], count: int) -> bool:
+    """Whether *function* may be called with *count* arguments without names."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:
+        # A function of C does not tell what it takes.
+        return True
+    return True
 
 
 def name_of(function: object) -> str:

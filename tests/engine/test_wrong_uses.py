@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -40,9 +42,10 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects import CallModel, RunEnded, Verdict
+from turnwheel.effects import CallModel, RunEnded, RunTool, ToolFinished, Verdict
 from turnwheel.effects.errors import ArgumentError, ConfigError, StoreError, ToolDefinitionError
 from turnwheel.effects.permissions import as_rule
+from turnwheel.performers import PerformContext, Summarise
 from turnwheel.performers.models.rate_limits import RateLimit
 from turnwheel.testing import ScriptedModel, calls, says
 
@@ -75,6 +78,41 @@ def find(context: ToolContext[Customers], name: str) -> str:
 def bare(amount: int) -> str:
     """Not a tool."""
     return str(amount)
+
+
+def no_coroutine(request: Any, context: PerformContext) -> ToolFinished:
+    return ToolFinished(at=context.clock.now(), request=request.id, content="paid")
+
+
+class InThread:
+    """A performer that is not async."""
+
+    def __call__(self, request: Any, context: PerformContext) -> ToolFinished:
+        return no_coroutine(request, context)
+
+
+async def one_argument(request: Any) -> None:
+    raise AssertionError(request)
+
+
+async def performs(request: Any, context: PerformContext) -> ToolFinished:
+    return no_coroutine(request, context)
+
+
+class Performs:
+    """An async performer that is an object."""
+
+    async def __call__(self, request: Any, context: PerformContext) -> ToolFinished:
+        return no_coroutine(request, context)
+
+
+def forwards(request: Any, context: PerformContext) -> Awaitable[ToolFinished]:
+    return performs(request, context)
+
+
+@functools.wraps(performs)
+def wrapped(*arguments: Any) -> Any:
+    return performs(*arguments)
 
 
 def no_question() -> Approve:
@@ -197,6 +235,31 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         (
             "Agent.performers must be functions or objects to call; got the class ScriptedModel "
             "(make one, such as ScriptedModel(...))"
+        ),
+    ),
+    (
+        lambda: AGENT(performers={RunTool: no_coroutine}),
+        (
+            "Agent.performers: RunTool: no_coroutine is not async; "
+            "write async def no_coroutine(request, context)"
+        ),
+    ),
+    (
+        lambda: AGENT(performers={Summarise: partial(no_coroutine)}),
+        (
+            "Agent.performers: Summarise: no_coroutine is not async; "
+            "write async def no_coroutine(request, context)"
+        ),
+    ),
+    (
+        lambda: AGENT(performers={CallModel: InThread()}),
+        "Agent.performers: CallModel: in_thread is not async; write async def in_thread(request, context)",
+    ),
+    (
+        lambda: AGENT(performers={RunTool: one_argument}),
+        (
+            "Agent.performers: RunTool: one_argument must take a request and its context; "
+            "write async def one_argument(request, context)"
         ),
     ),
     # Tools, hooks and children
@@ -417,6 +480,29 @@ def test_a_wrong_use_is_refused_with_what_to_write_instead(use: Callable[[], Any
     with pytest.raises((ArgumentError, ConfigError, ToolDefinitionError)) as refused:
         use()
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    "performer",
+    [
+        performs,
+        partial(performs),
+        Performs(),
+        Performs().__call__,
+        forwards,
+        wrapped,
+        lambda *arguments: performs(*arguments),  # noqa: PLW0108  # its code does not say that it is async
+        # Its work is done, and so its answer counts.
+        lambda *arguments: no_coroutine(*arguments),  # noqa: PLW0108  # as above
+    ],
+    ids=["function", "partial", "object", "method", "annotated", "wrapper", "lambda", "plain lambda"],
+)
+def test_a_performer_may_be_whatever_returns_an_answer_to_await(performer: Any) -> None:
+    model = ScriptedModel(calls(("look", {})), says("done"), partial=True)
+    agent = Agent(model="scripted", tools=[look], performers={CallModel: model, RunTool: performer})
+    assert agent.run_sync("go").text == "done"
+    (result,) = [each for message in model.seen[-1] for each in message.results]
+    assert result.content == "paid"
 
 
 def test_what_is_obvious_needs_no_name() -> None:
