@@ -25,12 +25,14 @@ class Followed:
     The runs that take the prompts in *waiting*, as the worker tells of them.
 
     With *first* the run that goes on next is one of them, and those of the prompts that are in the queue
-    then. *settled* is called where no such run goes on, or is to come.
+    then. With *unfinished* an unfinished run that is gone on with next is one of them. *settled* is called
+    where no such run goes on, or is to come.
     """
 
     waiting: set[str] = attrs.field(factory=set)
     first: bool = False
     _settled: Callable[[], None] = noop
+    unfinished: bool = False
     # The one that goes on.
     run: str = attrs.field(default="", init=False)
     # How far the latest one came, and the error that ended it, or that none could begin for.
@@ -45,9 +47,12 @@ class Followed:
         self.waiting.add(prompt)
         self.over.clear()
 
-    def begins(self, run: str, taken: Collection[str], queued: Collection[str]) -> None:
-        """*run* has *taken* these prompts; those that are *queued* wait for others."""
-        mine = self.first or not self.waiting.isdisjoint(taken)
+    def begins(
+        self, run: str, taken: Collection[str], queued: Collection[str], *, resumed: bool = False
+    ) -> None:
+        """*run*, new or *resumed*, has *taken* these prompts; those that are *queued* wait for others."""
+        mine = self.first or (self.unfinished and resumed) or not self.waiting.isdisjoint(taken)
+        self.unfinished = False
         if self.first:
             self.first = False
             self.waiting.update(queued)
@@ -98,11 +103,12 @@ class Followed:
         if self.waiting or self.first:
             self.result = None
         self.waiting.clear()
-        self.first = False
+        self.first = self.unfinished = False
         self.settle()
 
     def settle(self) -> None:
         """Say so where no run goes on, or is to come."""
-        if not (self.run or self.waiting or self.first or self.over.is_set()):
+        expected = self.run or self.waiting or self.first or self.unfinished
+        if not (expected or self.over.is_set()):
             self.over.set()
             self._settled()

@@ -43,6 +43,8 @@ class RunReport:
     _feed: Feed
     # The run that is being opened or goes on, until its end is told.
     _run: str = attrs.field(default="", init=False)
+    # Whether it began earlier.
+    _resumed: bool = attrs.field(default=False, init=False)
     # The callers' runs and prompts of which something is still to be told.
     _followed: tuple[Followed, ...] = attrs.field(default=(), init=False)
 
@@ -58,16 +60,16 @@ class RunReport:
             raise errors.UnknownSession(self._log.journal.session)
         return result_of(machine, self._log.journal.session, self._children.waiting)
 
-    def opening(self, run: str) -> None:
-        """*run* is about to be opened, or taken over."""
-        self._run = str(run)
+    def opening(self, run: str, *, resumed: bool = False) -> None:
+        """*run* is about to be opened, or *resumed*."""
+        self._run, self._resumed = str(run), resumed
 
     def opened(self, before: set[str]) -> None:
         """The run is open, or taken over; *before* are the inputs that waited until then."""
         if self._followed:
             queued = self._log.state.waiting
             for each in self._followed:
-                each.begins(self._run, before - queued, queued)
+                each.begins(self._run, before - queued, queued, resumed=self._resumed)
 
     def withdrawn(self, inputs: Collection[str]) -> None:
         """The *inputs* were taken back before a run took them."""

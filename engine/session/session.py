@@ -376,6 +376,7 @@ class Session(Displayed):
         """
         Go on with the run that rests or lost its process, and then with the prompts in the queue.
 
+        The result is that of the unfinished run, also where prompts follow; without one, of the latest run.
         Raises `SessionBusy` where another process is at work on the session, unless *takeover* takes the
         session from it: its open work is then treated as that of a lost process.
         """
@@ -399,19 +400,22 @@ class Session(Displayed):
         await self._worker.lease.keep()
 
     async def _to_the_end(self, prompt: Input | None, *, wait: bool, takeover: bool = False) -> Result:
-        """Work until the queue is empty; the result of the run that took *prompt*, or of the latest."""
+        """Work until the queue is empty; the result of the run of *prompt*, or of the unfinished run."""
         sender = None if prompt is None else prompt.id
-        runs = Followed(set() if sender is None else {sender})
+        runs = Followed(set() if sender is None else {sender}, unfinished=prompt is None)
         self._worker.report.follow(runs)
-        # In the caller's own task, which a cancel stops.
-        await self._worker.work(prompt, wait=wait, takeover=takeover)
+        try:
+            # In the caller's own task, which a cancel stops.
+            await self._worker.work(prompt, wait=wait, takeover=takeover)
+        finally:
+            runs.forget()
         # Closed, or drained before this prompt's turn came. It is in the queue, so nothing is lost.
         closed = self._worker.use is Use.CLOSED and not self._worker.drains
         if closed or sender in [mail.id for mail in self._log.state.prompts]:
             raise SessionClosed(self.id)
         if isinstance(runs.error, UnknownInput):
             raise runs.error
-        # Without a prompt of its own (`resume`) it is the latest run.
+        # A `resume` of a session at rest has none to go on with: it is the latest run.
         return runs.result or self.result()
 
     def start(self, prompt: str | None = None, *, files: Sequence[Binary] = ()) -> Handle:

@@ -343,7 +343,7 @@ class Worker:
         self.report.withdrawn(log.state.withdrawn)
         if unfinished is not None:
             self.lease.went_on()
-            self.report.opening(unfinished.memory.run)
+            self.report.opening(unfinished.memory.run, resumed=True)
             first, events = await take_over(log, unfinished, config, at)
             entry = None
         else:

@@ -153,7 +153,7 @@ def test_others_speak_to_a_process_that_is_at_work_and_dies(crew: Crew) -> None:
     first.process.communicate()  # what is left of it, which is nothing
     third.do("steer", "killed", text="steer: be kind", id="the steer")
     third.do("send", "killed", text="more", id="more")
-    assert fourth.do("resume", "killed")["text"] == "Done: more"
+    assert fourth.do("resume", "killed")["text"] == "Done: job one, steer: be kind"
     found = crew.kept("killed")
     assert outcomes(found) == {"peek": [Outcome.OK], "pay": [Outcome.UNKNOWN], "put": [Outcome.OK]}
     assert found.taken == ["first", "the steer", "more"]

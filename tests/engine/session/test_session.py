@@ -65,6 +65,29 @@ async def test_an_answer_is_taken_up_while_the_stream_is_read(
     assert (session.result().text, one.ran) == ("so be it", ran)
 
 
+async def test_the_result_of_resume_is_that_of_the_unfinished_run(one: House) -> None:
+    session = one.session(calls(("pay", {})), says("paid"), says("B done"), says("C done"))
+    (question,) = (await session.run("A")).waiting
+    await session.send("B")
+    await session.approve(question.id)
+    assert (await session.resume()).text == "paid"
+    # The prompt behind it had its run, too.
+    assert (session.queue, session.result().text) == ((), "B done")
+    # Without an unfinished run it is the latest.
+    await session.send("C")
+    assert (await session.resume()).text == "C done"
+    assert (await session.resume()).text == "C done"
+
+
+async def test_the_result_of_resume_is_of_a_run_that_rests_again(one: House) -> None:
+    session = one.session(calls(("pay", {})), calls(("pay", {})), says("paid"))
+    (question,) = (await session.run("A")).waiting
+    await session.send("B")
+    await session.approve(question.id)
+    result = await session.resume()
+    assert (result.reason, len(result.waiting), len(session.queue)) == (None, 1, 1)
+
+
 async def test_a_run_beside_one_that_rests_is_refused_with_what_it_asks(one: House) -> None:
     session = one.session(calls(("pay", {})))
     (question,) = (await session.run("a")).waiting

@@ -82,7 +82,8 @@ async def test_a_process_with_a_tool_at_work_stops_as_one_that_is_lost(one: Hous
     with pytest.raises(NewerVersion):
         await run
     newer = (await as_newer(one)).process(says("it may have been sent"), says("then"))
-    assert (await newer.resume()).text == "then"
+    assert (await newer.resume()).text == "it may have been sent"
+    assert newer.result().text == "then"
     assert (one.ran, outcomes(newer), newer.queue) == (["send"], [Outcome.UNKNOWN], ())
 
 
