@@ -94,7 +94,7 @@ def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
     draft = Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
         # A summary is a model call too, and nothing could follow it.
-        return draft.to(Thinking(stage=End(reason=reason)))
+        return draft.to(Thinking(stage=End(reason=reason, detail=ctx.limit_detail(reason))))
     if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
         return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
     if state.reason is CompactReason.OVERFLOW and memory.progress.compactions >= TRIES_OF_LARGE:
@@ -165,7 +165,7 @@ def _unpaid(state: Compacting, plan: Plan, short: DoneReason, draft: Draft, ctx:
     if state.reason is CompactReason.THRESHOLD:
         # There is room to answer without it, and for that the budget may do.
         return _failed(state, "the budget does not pay for one", draft, ctx, asked=plan.attempt > 1)
-    return draft.to(Thinking(stage=End(reason=short)))
+    return draft.to(Thinking(stage=End(reason=short, detail=ctx.limit_detail(short))))
 
 
 def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> CompactingStep:

@@ -27,7 +27,7 @@ from ..effects.permissions import PermissionMode
 from ..effects.records import MailKind, SetInstructions, SetThinking, records_in
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
-from .rules.limits import affordable, left
+from .rules.limits import affordable, left, limit_detail
 from .rules.token_estimates import CHARACTERS_PER_TOKEN, history_size, message_size, results_in, saved
 
 # How many inputs are remembered by their id, so that a repeated post is one input.
@@ -410,6 +410,10 @@ class Context:
             # No model has counted this conversation, so its size has neither system prompt nor tools.
             around += [self.system, *[tool.description + tool.schema for tool in self.config.tools]]
         return now.size + sum(map(len, around)) // CHARACTERS_PER_TOKEN
+
+    def limit_detail(self, reason: DoneReason) -> str:
+        """Which limit of the session ends the run for *reason*; see `limits.limit_detail`."""
+        return limit_detail(reason, self.config, self.memory.spent, self.memory.earlier)
 
     def affordable(self, model: ModelSpec, asked: int | None, most: int, least: int) -> int | DoneReason:
         """

@@ -311,7 +311,7 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     # looked for and before a summary is thought of: clearing is free, and may make a summary needless.
     config, memory, model, draft = ctx.config, ctx.memory, ctx.model, Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
-        return draft.to(Thinking(stage=End(reason=reason)))
+        return draft.to(Thinking(stage=End(reason=reason, detail=ctx.limit_detail(reason))))
     # What cannot be answered any more is left for the next run.
     steered = memory.session.mail and memory.waiting(records.MailKind.STEER)
     if steered and not isinstance(_affordable(model, _longest(model, ctx), ctx), DoneReason):
@@ -397,7 +397,7 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
     answer = _affordable(spec, most, ctx)
     # Here and not with the other limits: cleared results may be what makes it payable.
     if isinstance(answer, DoneReason):
-        return draft.to(Thinking(stage=End(reason=answer)))
+        return draft.to(Thinking(stage=End(reason=answer, detail=ctx.limit_detail(answer))))
     if answer < most:
         limit = answer
         # Thinking counts against the answer, and providers refuse a limit that leaves nothing beside it.

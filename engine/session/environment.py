@@ -175,7 +175,11 @@ class Result(Displayed, Generic[Output_co]):
             return self
         if self.reason is None:
             raise RunFailed(self.session, self.run, "", self._unanswered())
-        detail = "; ".join(filter(None, (self.detail, _WAYS_ON.get(self.reason))))
+        way = _WAYS_ON.get(self.reason)
+        if self.detail.startswith("ended by session_limits"):
+            # A further prompt would end in the same way.
+            way = "raise Agent(session_limits=...)"
+        detail = "; ".join(filter(None, (self.detail, way)))
         raise RunFailed(self.session, self.run, self.reason, detail)
 
     def _unanswered(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 import attrs
 
@@ -55,6 +55,40 @@ def may_not_go_on(
         return reason
     # Most sessions have none, and sums are dear where this is asked all the time.
     return None if config.session_limits == NO_LIMITS else check(config.session_limits, earlier + spent)
+
+
+# The field of a limit that ends a run for each reason.
+_FIELDS = {
+    DoneReason.MAX_TURNS: "turns",
+    DoneReason.TOKEN_BUDGET: "tokens",
+    DoneReason.MAX_BUDGET: "usd",
+    DoneReason.TIME_BUDGET: "seconds",
+}
+
+
+def limit_detail(reason: DoneReason, config: Config, spent: Spent, earlier: Spent) -> str:
+    """Which limit of the session ends a run for *reason*; empty where it is the run's own."""
+    name = _FIELDS[reason]
+    own, all_runs = getattr(config.limits, name), getattr(config.session_limits, name)
+    if all_runs is None:
+        return ""
+    used, total = _used(spent, reason), _used(earlier + spent, reason)
+    if own is not None and own - used <= all_runs - total:
+        return ""
+    return f"ended by session_limits=Limits({name}={all_runs})"
+
+
+def _used(spent: Spent, reason: DoneReason) -> Any:  # noqa: ANN401  # of the type of its limit
+    """What *spent* has of the limit behind *reason*."""
+    match reason:
+        case DoneReason.MAX_TURNS:
+            return spent.turns
+        case DoneReason.TOKEN_BUDGET:
+            return spent.usage.total
+        case DoneReason.MAX_BUDGET:
+            return spent.cost
+        case _:
+            return spent.seconds
 
 
 @final

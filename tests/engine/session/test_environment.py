@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import pytest
 
-from turnwheel import Result
+from turnwheel import Agent, Limits, Result
+from turnwheel.effects import CallModel
 from turnwheel.effects.errors import RunFailed
 from turnwheel.effects.notices import DoneReason
 from turnwheel.effects.requests import AskApproval
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.testing import ScriptedModel, calls
 
 ENDED = Result(session="s", run="r", text="It is\nlong.", reason=DoneReason.END_TURN, spent=Spent())
 
@@ -71,6 +75,39 @@ def test_a_run_that_met_a_limit_says_which_to_raise(reason: DoneReason, fix: str
     with pytest.raises(RunFailed) as caught:
         attrs.evolve(ENDED, reason=reason).raise_for_error()
     assert str(caught.value) == f"run 'r' ended with {reason}: {fix}"
+
+
+@pytest.mark.parametrize(
+    ("run", "session", "detail", "fix"),
+    [
+        ({}, {"turns": 1}, "ended by session_limits=Limits(turns=1)", "raise Agent(session_limits=...)"),
+        (
+            {"turns": 9},
+            {"tokens": 1},
+            "ended by session_limits=Limits(tokens=1)",
+            "raise Agent(session_limits=...)",
+        ),
+        # A request that neither pays for: the limit that has less left.
+        (
+            {"tokens": 90},
+            {"tokens": 9},
+            "ended by session_limits=Limits(tokens=9)",
+            "raise Agent(session_limits=...)",
+        ),
+        ({"tokens": 9}, {"tokens": 90}, "", "raise Limits(tokens=...)"),
+        ({"turns": 1}, {"turns": 9}, "", "raise Limits(turns=...), or send a prompt to go on"),
+    ],
+)
+async def test_a_limit_of_the_session_is_told_from_one_of_the_run(
+    run: Mapping[str, int], session: Mapping[str, int], detail: str, fix: str
+) -> None:
+    model = ScriptedModel(calls(("peek", {}), wrong=True), partial=True)
+    limits, total = Limits(**run), Limits(**session)
+    result = await Agent(performers={CallModel: model}, limits=limits, session_limits=total).run("go")
+    assert result.detail == detail
+    with pytest.raises(RunFailed) as caught:
+        result.raise_for_error()
+    assert str(caught.value).endswith(": " + "; ".join(filter(None, (detail, fix))))
 
 
 def test_a_run_that_rests_names_its_questions_and_how_to_answer() -> None:
