@@ -80,7 +80,7 @@ class Background:
         """Answer the queue, where the work that goes on here does not; a failure is logged."""
         if self._attendant is None or self._attendant.done():
             self._attendant = begin(self._attend())
-            self.go_on(self._attendant)
+            self._attendant.add_done_callback(self._attended)
 
     async def _attend(self) -> None:
         worker = self.worker
@@ -97,6 +97,12 @@ class Background:
     def go_on(self, task: asyncio.Task[None]) -> None:
         """Let *task* go on, whose caller left it; a failure is logged."""
         task.add_done_callback(self._warn)
+
+    def _attended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        # The input is stored, and the process at work answers it.
+        if not (isinstance(error, errors.SessionBusy) and error.at_work is errors.Workplace.ELSEWHERE):
+            self._warn(task)
 
     def _warn(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

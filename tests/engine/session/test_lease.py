@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from provers.tasks import turns
+from structlog.testing import capture_logs
 from support.patience import PATIENCE
 from support.plain_store import PlainStore
 from support.session_stage import CHILDREN, House, Tape, Watch, outcomes, said, until
@@ -22,6 +23,7 @@ from turnwheel import Policy, Singleton
 from turnwheel.effects import ConfigError, SessionBusy, StoreConflict, StoreError, Workplace
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
+from turnwheel.engine.session.background import WORKING
 from turnwheel.engine.session.lease import decoded
 from turnwheel.performers.processes import born, machine
 from turnwheel.testing.clocks import ManualClock
@@ -114,6 +116,15 @@ async def test_one_that_has_ended_is_gone_before_its_parent_looks(one: House) ->
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222  # it is over at once
         await left(one, record(pid=process.pid, born=began))
         assert (await one.session(says("mine")).resume()).text == "mine"
+
+
+async def test_an_input_for_a_process_at_work_is_no_fault_of_the_one_that_sends_it(one: House) -> None:
+    await left(one, record())
+    session = one.session()
+    with capture_logs() as logs:
+        await session.send("more", start=True)
+        await until(lambda: not WORKING)
+    assert ([log for log in logs if log["log_level"] == "error"], len(session.queue)) == ([], 1)
 
 
 async def test_one_that_cannot_be_read_is_none(one: House) -> None:
