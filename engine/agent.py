@@ -18,7 +18,7 @@ from .. import effects
 from ..effects.config import as_spec
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_file_names, as_text, as_texts, seconds, session_named, spelled
-from ..performers.approvals import Approver, ask, warn_and_refuse
+from ..performers.approvals import Approver, ask, ask_or_refuse, warn_and_refuse
 from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
 from ..performers.callables import is_async, settled
 from ..performers.hooks import HookRunner, HostHook
@@ -277,8 +277,8 @@ class Agent(Generic[Deps_co, Output_co]):
     where the system has none.
 
     People. *rules* decide calls; *ceiling* is the widest mode that can be set. *approver*, async or not,
-    answers the other questions, or returns None to leave one open. Without an approver a run rests on them;
-    `run`, `run_sync` and `stream` of an agent without a *store* deny them, with a warning in the log.
+    answers the other questions, or returns None to leave one open. A run rests on what is open; `run`,
+    `run_sync` and `stream` of an agent without a *store* deny it, with a warning in the log.
     *titles* says how sessions get titles, *watch* what subscribers get. *secrets* names what is redacted;
     *vault* keeps the values, by default in memory.
 
@@ -391,13 +391,13 @@ class Agent(Generic[Deps_co, Output_co]):
         session_named(name)
         place = as_place(store)
         kept = self.store if place is None else opened(place, self._opened)
-        return self._session(name, kept, {}, named=id is not None)
+        return self._session(name, kept, self._performers, named=id is not None)
 
     def _session(
         self,
         name: str,
         store: Store | None,
-        fallback: Performers,
+        performers: Performers,
         *,
         fresh: bool = False,
         named: bool = False,
@@ -410,9 +410,8 @@ class Agent(Generic[Deps_co, Output_co]):
         redactor = Redactor(name, self.vault, self._secret_names)
         environment = Environment(
             config=self.config,
-            # The fallback is the weakest: a caller's own performer or approver replaces it. Without one, all
-            # sessions share the mapping: thousands of them may wait in one process.
-            performers={**fallback, **self._performers} if fallback else self._performers,
+            # Sessions of an agent share the mapping: thousands of them may wait in one process.
+            performers=performers,
             redactor=redactor,
             clock=clock_of(self.clock, store),
             new_id=_new_id,
@@ -514,10 +513,12 @@ class Agent(Generic[Deps_co, Output_co]):
     async def _once(self) -> AsyncGenerator[Session, None]:
         """A session for one run."""
         # Without a store the session is gone after this call: a question in it could never be answered.
-        fallback: Performers = (
-            {effects.AskApproval: partial(warn_and_refuse, set())} if self.store is None else {}
-        )
-        session = self._session(_new_session(), self.store, fallback, fresh=True)
+        performers = self._performers
+        if self.store is None:
+            asks, told = performers.get(effects.AskApproval), set[str]()
+            refuse = partial(ask_or_refuse, asks, told) if asks else partial(warn_and_refuse, told)
+            performers = {**performers, effects.AskApproval: refuse}
+        session = self._session(_new_session(), self.store, performers, fresh=True)
         try:
             yield session
         except (CancelledError, GeneratorExit):

@@ -13,7 +13,7 @@ import attrs
 
 from .. import effects
 from ..effects import validators
-from .base import PerformContext
+from .base import PerformContext, Performer
 from .callables import is_async
 from .tools.names import misfit
 from .worker_pool import WorkerPool
@@ -72,15 +72,33 @@ async def warn_and_refuse(
     told: set[str], request: effects.AskApproval, scene: PerformContext
 ) -> effects.ApprovalGiven:
     """As `refuse`, with a warning in the log for each tool that is not among those *told* of."""
+    _warn(told, "no person can be asked; give Agent(approver=...)", request, scene)
+    return await refuse(request, scene)
+
+
+async def ask_or_refuse(
+    inner: Performer[effects.AskApproval],
+    told: set[str],
+    request: effects.AskApproval,
+    scene: PerformContext,
+) -> effects.Answer | None:
+    """As *inner*, but a question that it leaves open is denied, as by `warn_and_refuse`."""
+    answer = await inner(request, scene)
+    if answer is None:
+        _warn(told, "the approver left it open, and no other can be asked; have it answer", request, scene)
+        return await refuse(request, scene)
+    return answer
+
+
+def _warn(told: set[str], why: str, request: effects.AskApproval, scene: PerformContext) -> None:
     if request.tool not in told:
         told.add(request.tool)
         scene.faults.failed(
-            "a call was denied, since no person can be asked; give Agent(approver=...), a rule that allows "
-            "it, or run it in agent.session(id, store=...), where the question waits",
+            f"a call was denied, since {why}, a rule that allows it, or run it in "
+            "agent.session(id, store=...), where the question waits",
             tool=request.tool,
             call=request.call,
         )
-    return await refuse(request, scene)
 
 
 def located(

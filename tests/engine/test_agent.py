@@ -366,6 +366,32 @@ async def test_the_log_has_one_warning_of_a_tool_that_no_person_can_allow(
     assert caplog.records == []
 
 
+async def no_answer(_: AskApproval, context: object = None) -> None:
+    """Leave a question open, as an approver or a performer."""
+
+
+@pytest.mark.parametrize(
+    "asks", [{"approver": no_answer}, {"performers": {AskApproval: no_answer}}], ids=["approver", "performer"]
+)
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_question_that_an_approver_leaves_open_needs_a_store(
+    asks: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    kept: bool,
+) -> None:
+    asked = ScriptedModel(calls(("pay", {})), says("could not"), partial=True)
+    performers = {CallModel: asked, **asks.get("performers", {})}
+    store = MemoryStore() if kept else None
+    agent = Agent(**{**asks, "tools": [pay], "store": store, "performers": performers})
+    result = await agent.run("go")
+    # In a store it waits, for `approve` from any process.
+    assert (len(result.waiting), result.text) == ((1, "") if kept else (0, "could not"))
+    assert ["the approver left it open" in each.getMessage() for each in caplog.records] == [True] * (
+        not kept
+    )
+
+
 def deny(tool: str, **where: str) -> Rule:
     return Rule(verdict="deny", tool=tool, where=tuple(where.items()))
 
