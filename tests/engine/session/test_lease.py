@@ -119,7 +119,7 @@ async def test_one_that_has_ended_is_gone_before_its_parent_looks(one: House) ->
 
 
 async def test_an_input_for_a_process_at_work_is_no_fault_of_the_one_that_sends_it(one: House) -> None:
-    await left(one, record())
+    assert await lease_of(one, None, lease := record()) == lease
     session = one.session()
     with capture_logs() as logs:
         await session.send("more", start=True)
