@@ -35,8 +35,8 @@ from .docstring import parse_docstring
 from .forms import placed, read_form
 from .options import ToolOptions, option_problem
 from .process import MAX_OUTPUT, ProcessEnd, run
-from .schema import json_schema
-from .signature import definition_error, is_method, read_parameters
+from .schema import json_schema, with_integers
+from .signature import definition_error, is_method, misnamed, read_parameters
 
 if TYPE_CHECKING:
     from ...effects.permissions import Rule
@@ -270,19 +270,31 @@ class Tool(Generic[P, R_co, Needs_contra]):
         """
         What to call the function with, from the JSON text *arguments* and the *context*.
 
-        Types are taken strictly: ``"5"`` is no number. No text counts as no arguments. Raises `ValueError`
-        with a text for the model.
+        Types are taken strictly: ``"5"`` is no number, but 5.0 is an integer. No text counts as no arguments.
+        Raises `ValueError` with a text for the model.
         """
         struct = self.parameters
         kind: Any = msgspec.structs.fields(struct)[0].type if self.whole else struct
         # Several providers send no text at all for a call without arguments.
         try:
-            decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=read_form)
+            decoded = self._decoded(arguments.strip() or "{}", kind)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
             raise ValueError(self._complaint(error, arguments)) from error
         given = struct.__struct_fields__
         passed: dict[str, object] = {one: decoded if self.whole else getattr(decoded, one) for one in given}
         return passed | dict.fromkeys(self.injected, context)
+
+    def _decoded(self, arguments: str, kind: Any) -> object:  # noqa: ANN401  # a type form
+        try:
+            return msgspec.json.decode(arguments, type=kind, dec_hook=read_form)
+        except msgspec.ValidationError:
+            integers = ""
+            with suppress(ValueError, RecursionError):  # too deep a nesting
+                # 3.0 is an integer to JSON Schema, by which the call was judged, and none to the decoder.
+                integers = with_integers(arguments, self.spec.schema)
+            if integers in {"", arguments}:
+                raise
+            return msgspec.json.decode(integers, type=kind, dec_hook=read_form)
 
     def _complaint(self, error: Exception, arguments: str) -> str:
         """What to tell a model that passed the wrong *arguments*: what is wrong, and what there is."""
@@ -394,6 +406,9 @@ def _made(function: Callable[P, R], schema: Mapping[str, object] | None, options
     if schema is not None and len(struct.__struct_fields__) != 1:
         raise definition_error(function, "it must have one parameter, for all arguments of the schema")
     summary, described = parse_docstring(doc_of(function))
+    if unknown := misnamed(function, described, schema):
+        problem = f"its docstring describes {unknown!r}, which is no parameter"
+        raise definition_error(function, problem)
     text = json_schema(struct, described) if schema is None else json.dumps(schema)
     # No name and no description are those of the function; only no timeout means none.
     told: dict[str, Any] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from types import SimpleNamespace
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -56,6 +56,11 @@ def read_parameters(
         bare = hint.__origin__ if get_origin(hint) is Annotated else hint
         if context in (bare, get_origin(bare)):
             injected.append(parameter.name)
+        elif any(context in (part, get_origin(part)) for part in get_args(bare)):
+            problem = (
+                f"parameter {parameter.name!r} is always filled in; annotate it as ToolContext, without None"
+            )
+            raise definition_error(function, problem)
         else:
             hint, default = _of_field(hint, parameter.default)
             fields.append((parameter.name, _translated(function, parameter.name, hint, translation), default))
@@ -64,6 +69,20 @@ def read_parameters(
     except (TypeError, ValueError) as error:
         raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
     return struct, tuple(injected)
+
+
+def misnamed(function: object, described: Iterable[str], schema: Mapping[str, object] | None) -> str | None:
+    """The first of the *described* names that is no parameter of *function*, and no property of *schema*."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, classmethod):
+        function = function.__func__
+    # The docstring of an object's class may describe what the class takes.
+    if not inspect.isroutine(function):
+        return None
+    properties = cast("Mapping[str, object]", (schema or {}).get("properties", {}))
+    known = {*inspect.signature(function).parameters, *properties}
+    return next((name for name in described if name not in known), None)
 
 
 def is_method(function: object) -> bool:

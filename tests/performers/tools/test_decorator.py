@@ -8,6 +8,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
+from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type, cast
@@ -132,6 +133,33 @@ async def test_a_tool_is_the_function_it_was_and_its_specification() -> None:
 class Wanted(BaseModel):
     count: int = Field(gt=0)
     parts: list[Wanted] = []
+
+
+@attrs.frozen
+class Row:
+    count: int
+
+
+@attrs.frozen
+class Order:
+    cents: int
+    rows: list[Row] = attrs.field(factory=list)
+    by_name: dict[str, int] = attrs.field(factory=dict)
+    size: int | str = 1
+    level: Literal[1, 2] = 1
+    price: Decimal | None = None
+    ratio: float = 0.5
+    more: Any = None
+
+
+@tool
+def pay_order(order: Order) -> None: ...
+
+
+@attrs.frozen
+class Numbered:
+    number: int
+    below: list[Numbered] = attrs.field(factory=list)
 
 
 @tool
@@ -333,6 +361,98 @@ def test_wrong_arguments_are_explained_to_the_model(arguments: str, complaint: s
     with pytest.raises(ValueError, match="Invalid arguments") as caught:
         double.bind(arguments, CONTEXT)
     assert str(caught.value) == f"Invalid arguments for double: {complaint}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bound"),
+    [
+        ('{"cents":5.0}', {"cents": 5}),
+        ('{"cents":5e2,"rows":[{"count":1.0},{"count":2}]}', {"cents": 500, "rows": [Row(1), Row(2)]}),
+        ('{"cents":1,"by_name":{"a":3.0},"size":2.0}', {"cents": 1, "by_name": {"a": 3}, "size": 2}),
+        ('{"cents":1,"level":2.0}', {"cents": 1, "level": 2}),
+        # Other numbers stay as they were written.
+        (
+            '{"cents":1.0,"price":0.10000000000000000001}',
+            {"cents": 1, "price": Decimal("0.10000000000000000001")},
+        ),
+        ('{"cents":1.0,"ratio":2.0,"more":3.0}', {"cents": 1, "ratio": 2.0}),
+    ],
+)
+def test_a_whole_number_is_an_integer_however_it_is_written(arguments: str, bound: dict[str, Any]) -> None:
+    order = pay_order.bind(f'{{"order":{arguments}}}', CONTEXT)["order"]
+    given = {name: getattr(order, name) for name in bound}
+    assert given == bound
+    assert [type(value) for value in given.values()] == [type(value) for value in bound.values()]
+
+
+def test_a_tree_takes_whole_numbers_at_any_depth() -> None:
+    @tool
+    def plant(tree: Numbered) -> None: ...
+
+    assert plant.bind('{"tree":{"number":1.0,"below":[{"number":2.0}]}}', CONTEXT)["tree"] == Numbered(
+        1, [Numbered(2)]
+    )
+
+
+@pytest.mark.parametrize("wrong", ["5.5", "1e400", "-1e30", '"5.0"'])
+def test_what_is_no_whole_number_is_no_integer(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"^Invalid arguments for double: .*number"):
+        double.bind(f'{{"number":{wrong}}}', CONTEXT)
+
+
+@pytest.mark.parametrize("kind", [ToolContext[None] | None, Annotated[ToolContext[None] | None, "where"]])
+def test_a_context_that_may_be_missing_is_refused_with_how_to_write_it(kind: Any) -> None:
+    def look(path: str, context: Any = None) -> None: ...
+
+    look.__annotations__["context"] = kind
+    with pytest.raises(ToolDefinitionError, match=r"'context' .* annotate it as ToolContext, without None$"):
+        tool(look)
+
+
+def test_a_docstring_that_describes_no_parameter_is_refused() -> None:
+    def look(path: str, context: ToolContext[None]) -> None:
+        """
+        Look.
+
+        Args:
+            path: where
+            context: who
+            pth: what
+        """
+
+    def peek(path: str) -> None:
+        """
+        Peek.
+
+        :param pathh: where
+        """
+
+    for function, name in ((look, "pth"), (peek, "pathh")):
+        with pytest.raises(ToolDefinitionError, match=f"docstring describes '{name}', which is no parameter"):
+            tool(function)
+
+
+def test_a_docstring_may_describe_what_is_bound_and_what_a_schema_has() -> None:
+    def look(path: str, depth: int) -> None:
+        """
+        Look.
+
+        Args:
+            path: where
+            depth: how deep
+        """
+
+    def ask(arguments: dict[str, Any]) -> None:
+        """
+        Ask.
+
+        Args:
+            city: where
+        """
+
+    assert "how deep" not in tool(functools.partial(look, depth=2)).spec.schema
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    assert Tool.from_schema(schema, ask).spec.name == "ask"
 
 
 def test_each_wrong_argument_is_explained_and_five_at_most() -> None:
