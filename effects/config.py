@@ -466,7 +466,8 @@ class Limits:
 
     *turns* are completed model responses. *tokens* are input and output of all of them; what is left of them
     and of *usd* bounds the next answer. *seconds* are active time: what model calls, tools and children took;
-    waiting for a person costs nothing.
+    waiting for a person costs nothing. They stop nothing that is under way, which the timeouts of tools and
+    models bound.
     """
 
     turns: int | None = attrs.field(default=None, validator=positive)
