@@ -14,7 +14,7 @@ import attrs
 
 from .errors import Choice
 from .permissions import ArgumentGlobs, Rule, Verdict
-from .validators import as_arguments, as_globs, globs, not_empty, positive, spelled
+from .validators import as_arguments, as_globs, globs, not_empty, of_kind, positive, spelled
 
 
 class Hook(Choice):
@@ -90,8 +90,8 @@ class HookAnswer:
     reason: str = ""
     arguments: str = attrs.field(default="", converter=as_arguments, kw_only=True)
     context: str = attrs.field(default="", kw_only=True)
-    go_on: bool = attrs.field(default=False, kw_only=True)
-    interrupt: bool = attrs.field(default=False, kw_only=True)
+    go_on: bool = attrs.field(default=False, validator=of_kind(bool), kw_only=True)
+    interrupt: bool = attrs.field(default=False, validator=of_kind(bool), kw_only=True)
 
 
 @final

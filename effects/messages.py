@@ -13,6 +13,8 @@ from typing import final
 
 import attrs
 
+from .errors import ArgumentError
+
 
 class Role(StrEnum):
     """Who speaks. A message of role `tool` holds all results of one batch, in call order."""
@@ -21,6 +23,18 @@ class Role(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
+
+
+def _content(data: object) -> bytes:
+    """*data* as bytes that no caller can change."""
+    if isinstance(data, bytes):
+        return data
+    if not isinstance(data, bytearray | memoryview):
+        # Without the value: a file may be long, or a secret.
+        fix = "encode it" if isinstance(data, str) else "read it first"
+        msg = f"Binary.data must be bytes; got {type(data).__name__} ({fix})"
+        raise ArgumentError(msg)
+    return bytes(data)
 
 
 class StopReason(StrEnum):
@@ -96,7 +110,7 @@ class Binary:
     """A picture or a file: *data* is its content, *media_type* such as ``image/png``."""
 
     media_type: str
-    data: bytes
+    data: bytes = attrs.field(converter=_content)
     name: str = ""
 
 

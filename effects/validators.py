@@ -287,7 +287,14 @@ def as_texts(texts: Iterable[str]) -> tuple[str, ...]:
     if isinstance(texts, str) or not isinstance(cast("object", texts), Iterable):
         msg = f"texts must be a list; got {texts!r} (write [{texts!r}])"
         raise ArgumentError(msg)
-    return tuple(texts)
+    every = tuple(texts)
+    for each in cast("tuple[object, ...]", every):
+        if not isinstance(each, str):
+            # A tool, as is usual, where its name is wanted.
+            name = getattr(getattr(each, "spec", None), "name", "")
+            msg = f"texts must be a list of texts; got {each!r:.80} in it" + f" (write {name!r})" * bool(name)
+            raise ArgumentError(msg)
+    return every
 
 
 def as_file_names(names: Iterable[str]) -> tuple[str, ...]:

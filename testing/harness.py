@@ -24,6 +24,7 @@ from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
 from ..engine.core.machine import Machine, ignored
 from ..engine.inspect.transitions import steps
+from ..performers.approvals import approval_event
 from ..states.batch.batch import (
     AllowedInspecting,
     Asked,
@@ -173,8 +174,8 @@ class MachineHarness:
 
     def decide(self, tool: str, decision: events.Decision, by: str = "") -> tuple[Effect, ...]:
         """An approver decides the first open question about *tool*."""
-        request = self._waiting(tool, Asked)
-        return self._happens(events.ApprovalGiven, request=request, decision=decision, by=by)
+        given = approval_event(self._waiting(tool, Asked), decision, self.now, by)
+        return self._happens(events.ApprovalGiven, request=given.request, decision=given.decision, by=by)
 
     def expire(self, tool: str) -> tuple[Effect, ...]:
         """The first open question about *tool* times out."""

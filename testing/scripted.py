@@ -20,6 +20,7 @@ from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed,
 from ..effects.history import CallPiece, Piece, TextPiece
 from ..effects.messages import Message, StopReason
 from ..effects.requests import CallModel, Purpose, RunTool
+from ..effects.spelling import hint
 from ..effects.usage import Usage
 from ..performers.base import PerformContext
 from ..states.rules.model_messages import count
@@ -54,6 +55,9 @@ class Reply:
 
 def says(text: str, stop: StopReason = StopReason.END_TURN, usage: Usage = USAGE) -> Reply:
     """A reply of *text*, streamed word by word."""
+    if not isinstance(cast("object", text), str):
+        msg = f"says: a reply must be text; got {text!r}"
+        raise ArgumentError(msg)
     return Reply(pieces=tuple(map(TextPiece, re.split("(?<= )", text))), stop=stop, usage=usage)
 
 
@@ -88,7 +92,11 @@ def _is_wish(wish: object) -> bool:
 
 def fails(failure: Failure, after: str = "", retry_after: float | None = None) -> Reply:
     """A reply that fails after it has streamed *after*. *retry_after* is in seconds."""
-    return Reply(pieces=_text(after), failure=failure, retry_after=retry_after)
+    kinds = {each.value: each for each in Failure}
+    if failure not in kinds:
+        msg = f"fails: no failure {failure!r}; {hint(str(failure), kinds)}"
+        raise ArgumentError(msg)
+    return Reply(pieces=_text(after), failure=kinds[failure], retry_after=retry_after)
 
 
 def stalls(after: str = "") -> Reply:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 from ...effects.errors import (
+    ArgumentError,
     ConfigError,
     QueueFull,
     SessionBusy,
@@ -44,6 +45,10 @@ class Singleton:
         if max_queue is not None and max_queue < 1:
             msg = f"max_queue must be at least 1; got {max_queue!r} (None for no limit)"
             raise ConfigError(msg)
+        if not hasattr(session, "_log"):
+            fix = "write Singleton(agent.session(id))"
+            msg = f"Singleton.session must be a Session; got {session!r:.80} ({fix})"
+            raise ArgumentError(msg)
         self.session = session
         self._max_queue = max_queue
         self._poll = poll

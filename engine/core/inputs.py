@@ -35,7 +35,7 @@ def _as_files(files: object) -> tuple[effects.Binary, ...]:
         raise effects.ArgumentError(msg)
     for file in cast("list[object]", files):
         # No path is read: the file of a worker on another machine is not that of the caller.
-        if not isinstance(file, effects.Binary) or not isinstance(cast("object", file.data), bytes):
+        if not isinstance(file, effects.Binary):
             msg = f"files must hold Binary(media_type=..., data=bytes); got {file!r:.200} (read a path first)"
             raise effects.ArgumentError(msg)
     return tuple(files)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...effects.errors import ConfigError, JournalError, SessionGone, UnknownCall, UnknownSession
 from ...effects.usage import Spent
 from ...performers.slices import Slices
+from ...performers.stores.base import checked_store
 from ..core.codec import decode
 from ..journal.fold import branch_targets, initial_state, read
 from ..journal.stored_checkpoints import find_state
@@ -207,6 +208,7 @@ async def prune(
 
 async def _steps(store: Store, session: str, since: int, limit: int | None) -> Iterator[ReplayedStep]:
     """The steps of *session* of *store*, from no later than *since* on and to no earlier than their limit."""
+    checked_store(store)
     # A fork says behind the entries that it copied whose they are.
     more = None if limit is None or await _is_copy(store, session) else limit
     found = await find_state(store, session, most=since, more=more) if since else None
@@ -228,6 +230,7 @@ async def _is_copy(store: Store, session: str) -> bool:
 
 
 async def _load(store: Store, session: str, end: int | None = None) -> Sequence[bytes]:
+    checked_store(store)
     entries = await store.load(session, 0, end)
     # A store keeps no empty journal, so a session without an incarnation is not there.
     if not entries.incarnation:

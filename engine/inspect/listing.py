@@ -19,6 +19,7 @@ import msgspec
 
 from ...effects.errors import JournalError, SessionGone, StoreConflict, StoreError, TurnwheelError
 from ...performers.slices import Slices
+from ...performers.stores.base import checked_store
 from ..core.codec import UNREADABLE, decode, encode
 from ..journal.stored_checkpoints import fold_in_slices
 from ..journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
@@ -120,6 +121,7 @@ async def _pages(
     store: Store, limit: int | None, after: int | None, prefix: str
 ) -> AsyncGenerator[list[Listed], None]:
     """The sessions of *store*, as `listed` has them and perhaps a few more, in pages that are not empty."""
+    checked_store(store)
     size = PAGE if limit is None else min(limit, PAGE)
     while infos := await store.list(size, after, prefix):
         # A store in memory answers at once.
@@ -148,6 +150,7 @@ async def latest(store: Store, cwd: str | os.PathLike[str]) -> str | None:
 
 async def described(store: Store, session: str) -> Listed | None:
     """*session* of *store*, as `listed` has it; None where it does not exist."""
+    checked_store(store)
     info = await store.info(session)
     return None if info is None else await _described(store, info)
 

@@ -48,7 +48,11 @@ class Background:
         Where a run goes on here, *prompt* waits for its turn in the queue. Approvals are waited for.
         """
         # First, since it raises where no loop runs: a place in the line would never be left.
-        asyncio.get_running_loop()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            msg = "no running event loop; call start() in an async function"
+            raise RuntimeError(msg) from error
         worker = self.worker
         place, at_work = worker.line.join(), worker.environment.at_work
 

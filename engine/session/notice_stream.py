@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NoReturn, Self, final
+from typing import TYPE_CHECKING, NoReturn, Self, cast, final
 
 from ...effects.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
+    from types import AsyncGeneratorType
 
     from ...effects.notices import Notice
 
@@ -21,7 +22,15 @@ class NoticeStream(ABC):
     __slots__ = ()
 
     def __aiter__(self) -> Self:
+        if self.ended:
+            msg = "this stream has ended, and has no more notices; call stream() again"
+            raise ArgumentError(msg)
         return self
+
+    @property
+    @abstractmethod
+    def ended(self) -> bool:
+        """Whether it was read to its end, or left."""
 
     @abstractmethod
     def __anext__(self) -> Awaitable[Notice]:
@@ -57,6 +66,12 @@ class AgentStream(NoticeStream):
 
     def __init__(self, notices: AsyncGenerator[Notice, None]) -> None:
         self._notices = notices
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was read to its end, or left."""
+        # An asynchronous generator that is over has no frame.
+        return cast("AsyncGeneratorType[Notice, None]", self._notices).ag_frame is None
 
     def __anext__(self) -> Awaitable[Notice]:
         # Not a coroutine of its own, which each delta would pay for.

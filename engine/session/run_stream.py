@@ -116,6 +116,11 @@ class RunStream(NoticeStream):
         self._loop: asyncio.AbstractEventLoop
         self._over = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was read to its end, or left."""
+        return self._over
+
     async def __anext__(self) -> Notice:
         buffer, unread = self._buffer, self._buffer.unread
         while not unread:

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import PurePath
 from typing import Literal, Self, TypeAlias, final
 
 import attrs
@@ -306,6 +307,9 @@ def checked_store(store: Store | None) -> Store | None:
     given: object = store
     if given is None or isinstance(given, Store):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may have no type checker
         return given
+    if isinstance(given, str | PurePath):
+        msg = f"store: {str(given)!r} is no store; write SQLiteStore({str(given)!r})"
+        raise ConfigError(msg)
     msg = (
         f"store: {type(given).__name__} does not derive from turnwheel.performers.Store; "
         "derive it, and set the attributes that say what it keeps"

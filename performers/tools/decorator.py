@@ -340,12 +340,12 @@ class ToolMaker(Protocol):
 
 @overload
 def tool(
-    function: Callable[Concatenate[ToolContext[D], P], R], /
+    function: Callable[Concatenate[ToolContext[D], P], R], /, **options: Unpack[ToolOptions]
 ) -> Tool[Concatenate[ToolContext[D], P], R, D]: ...
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R, object]: ...
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R, object]: ...
 
 
 @overload

@@ -14,7 +14,7 @@ import pytest
 
 from turnwheel import Agent, Approve, Limits, Result, Tool, ToolContext, builtin_tools, tool
 from turnwheel.effects import AskApproval, CallModel
-from turnwheel.effects.errors import ArgumentError
+from turnwheel.effects.errors import ArgumentError, ToolDefinitionError
 from turnwheel.testing import ScriptedModel, calls, says
 
 
@@ -81,6 +81,15 @@ async def test_a_stream_in_a_plain_loop_is_found() -> None:
     stream = Agent().stream("Go")
     with pytest.raises(ArgumentError, match="write 'async for'"):
         list(stream)  # type: ignore[call-overload]  # found  # pyright: ignore[reportArgumentType]  # found
+
+
+def test_a_function_is_made_a_tool_with_options() -> None:
+    made = tool(bare, side_effect="read_only")
+    assert_type(made("a"), str)
+    needs = tool(find.function, side_effect="read_only", name="find_again")
+    assert Agent(model="m", tools=[made, needs], deps=Archive()).tools == (made, needs)
+    with pytest.raises(ToolDefinitionError, match="side_effects"):
+        tool(bare, side_effects="read_only")  # type: ignore[call-overload]  # found  # pyright: ignore[reportCallIssue]  # found
 
 
 def test_a_word_and_its_value_are_both_taken() -> None:

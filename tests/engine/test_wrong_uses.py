@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict, cast
 
 import attrs
 import pytest
@@ -35,6 +35,7 @@ from turnwheel import (
     SetMode,
     SetModel,
     SetThinking,
+    Singleton,
     SQLiteStore,
     Tool,
     ToolContext,
@@ -42,12 +43,13 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects import CallModel, RunEnded, RunTool, ToolFinished, Verdict
+from turnwheel.effects import Binary, CallModel, Failure, RunEnded, RunTool, ToolFinished, Verdict
 from turnwheel.effects.errors import ArgumentError, ConfigError, StoreError, ToolDefinitionError
 from turnwheel.effects.permissions import as_rule
+from turnwheel.engine import export, listed, replay
 from turnwheel.performers import PerformContext, Summarise
 from turnwheel.performers.models.rate_limits import RateLimit
-from turnwheel.testing import ScriptedModel, calls, says
+from turnwheel.testing import MachineHarness, ScriptedModel, call, calls, fails, says
 
 
 @tool(side_effect="read_only")
@@ -131,6 +133,20 @@ def asked() -> Agent:
     return scripted(calls(("pay", {"amount": 5})), says("done"), store=MemoryStore())
 
 
+async def read_again(notices: Any) -> None:
+    async for _ in notices:
+        pass
+    async for _ in notices:
+        raise AssertionError
+
+
+def asks_to_write() -> MachineHarness:
+    """A run that asks whether it may write."""
+    harness = MachineHarness()
+    harness.say(call(0, "write", path="a"))
+    return harness
+
+
 async def waiting() -> tuple[Any, Any]:
     """A session that waits for an answer, and its question."""
     session = asked().session("s")
@@ -156,6 +172,7 @@ HOOK: Any = hook
 CALLS: Any = calls
 SCRIPT: Any = ScriptedModel
 SCRIPTED: Any = scripted
+YES: Any = True
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
@@ -306,6 +323,21 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: CHILD("scout", tools="read"), "ChildSpec.tools must be a list; got 'read' (write ['read'])"),
     (
+        lambda: CHILD("scout", tools=[look]),
+        (
+            "ChildSpec.tools must be a list of texts; "
+            "got <Tool 'look': read_only, takes path> in it (write 'look')"
+        ),
+    ),
+    (
+        lambda: HookAnswer(go_on=cast("Any", "check the tests")),
+        "HookAnswer.go_on must be a bool; got 'check the tests'",
+    ),
+    (
+        lambda: HookAnswer("deny", interrupt=cast("Any", "now")),
+        "HookAnswer.interrupt must be a bool; got 'now'",
+    ),
+    (
         lambda: CHILD("scout", limits={"turns": 3}),
         "ChildSpec.limits must be a Limits; got {'turns': 3}",
     ),
@@ -453,7 +485,41 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         "a stream is not awaited; write 'async for notice in ...', or await run()",
     ),
     (lambda: AGENT().session(7), "the id of a session is text; got 7"),
+    (
+        lambda: asyncio.run(
+            read_again(AGENT(performers={CallModel: ScriptedModel(says("hi"))}).stream("go"))
+        ),
+        "this stream has ended, and has no more notices; call stream() again",
+    ),
+    (
+        lambda: asyncio.run(read_again(scripted(says("hi")).session("s").stream("go"))),
+        "this stream has ended, and has no more notices; call stream() again",
+    ),
+    (
+        lambda: Binary(media_type="text/plain", data=cast("Any", "hunter2")),
+        "Binary.data must be bytes; got str (encode it)",
+    ),
+    (
+        lambda: Binary(media_type="image/png", data=cast("Any", Path("cat.png"))),
+        "Binary.data must be bytes; got PosixPath (read it first)",
+    ),
+    (
+        lambda: Singleton(cast("Any", AGENT())),
+        "Singleton.session must be a Session; got Agent() (write Singleton(agent.session(id)))",
+    ),
     # The store
+    (
+        lambda: asyncio.run(listed(cast("Any", "agent.db"))),
+        "store: 'agent.db' is no store; write SQLiteStore('agent.db')",
+    ),
+    (
+        lambda: asyncio.run(replay(cast("Any", Path("agent.db")), "s").__anext__()),
+        "store: 'agent.db' is no store; write SQLiteStore('agent.db')",
+    ),
+    (
+        lambda: asyncio.run(export(cast("Any", "agent.db"), "s")),
+        "store: 'agent.db' is no store; write SQLiteStore('agent.db')",
+    ),
     (
         lambda: AGENT(store=7),
         (
@@ -466,6 +532,18 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: CALLS("pay", {"amount": 5}),
         "calls: 'pay' is not a pair of a name and arguments; write calls(('pay', {'amount': 5}))",
+    ),
+    (lambda: says(cast("Any", None)), "says: a reply must be text; got None"),
+    (
+        lambda: fails(cast("Any", "boom")),
+        f"fails: no failure 'boom'; there are: {', '.join([each.value for each in Failure])}",
+    ),
+    (
+        lambda: asks_to_write().decide("write", YES),
+        (
+            "decision must be Approve(), ApproveAlways() or Deny(); got bool "
+            "(write Approve() for True, Deny() for False)"
+        ),
     ),
     (lambda: SCRIPT("hello"), "ScriptedModel: 'hello' is not a reply; write says('hello')"),
     (
@@ -503,6 +581,25 @@ def test_a_performer_may_be_whatever_returns_an_answer_to_await(performer: Any) 
     assert agent.run_sync("go").text == "done"
     (result,) = [each for message in model.seen[-1] for each in message.results]
     assert result.content == "paid"
+
+
+def test_bytes_of_any_kind_are_the_content_of_a_file() -> None:
+    data = bytearray(b"abc")
+    file = Binary(media_type="text/plain", data=cast("Any", data))
+    data.clear()
+    assert file == Binary(media_type="text/plain", data=b"abc")
+    assert Binary(media_type="text/plain", data=cast("Any", memoryview(b"abc"))) == file
+
+
+def test_a_failure_of_a_script_may_be_a_word() -> None:
+    assert fails(cast("Any", "rate_limit")) == fails(Failure.RATE_LIMIT)
+
+
+async def test_a_stream_that_was_left_in_its_middle_can_be_read_on() -> None:
+    stream = scripted(says("one two")).session("s").stream("go")
+    async for _ in stream:
+        break
+    assert isinstance([notice async for notice in stream][-1], RunEnded)
 
 
 def test_what_is_obvious_needs_no_name() -> None:

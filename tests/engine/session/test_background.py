@@ -158,7 +158,7 @@ async def test_a_run_without_a_reader_goes_on_to_its_end() -> None:
 
 def test_a_start_where_no_loop_runs_is_refused_and_the_session_works_on() -> None:
     mine = session(says("done"))
-    with pytest.raises(RuntimeError, match="no running event loop"):
+    with pytest.raises(RuntimeError, match=r"no running event loop; call start\(\) in an async"):
         mine.start("go")
     assert asyncio.run(mine.run("go")).text == "done"
 
