@@ -277,24 +277,24 @@ class Tool(Generic[P, R_co, Needs_contra]):
         kind: Any = msgspec.structs.fields(struct)[0].type if self.whole else struct
         # Several providers send no text at all for a call without arguments.
         try:
-            decoded = self._decoded(arguments.strip() or "{}", kind)
-        except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
-            raise ValueError(self._complaint(error, arguments)) from error
+            decoded = msgspec.json.decode(arguments.strip() or "{}", type=kind, dec_hook=read_form)
+        except Exception as error:  # noqa: BLE001  # also what argument types raise, and too deep a nesting
+            decoded = self._decoded_again(arguments, kind, error)
         given = struct.__struct_fields__
         passed: dict[str, object] = {one: decoded if self.whole else getattr(decoded, one) for one in given}
         return passed | dict.fromkeys(self.injected, context)
 
-    def _decoded(self, arguments: str, kind: Any) -> object:  # noqa: ANN401  # a type form
-        try:
-            return msgspec.json.decode(arguments, type=kind, dec_hook=read_form)
-        except msgspec.ValidationError:
-            integers = ""
-            with suppress(ValueError, RecursionError):  # too deep a nesting
+    def _decoded_again(self, arguments: str, kind: Any, error: Exception) -> object:  # noqa: ANN401  # a type form
+        """*arguments*, which the decoder refused with *error*, with 3 for 3.0; or raise `ValueError`."""
+        if isinstance(error, msgspec.ValidationError):
+            with suppress(RecursionError):  # too deep a nesting
                 # 3.0 is an integer to JSON Schema, by which the call was judged, and none to the decoder.
-                integers = with_integers(arguments, self.spec.schema)
-            if integers in {"", arguments}:
-                raise
-            return msgspec.json.decode(integers, type=kind, dec_hook=read_form)
+                arguments = with_integers(arguments.strip() or "{}", self.spec.schema)
+            try:
+                return msgspec.json.decode(arguments, type=kind, dec_hook=read_form)
+            except Exception as still:  # noqa: BLE001  # as in `bind`
+                error = still
+        raise ValueError(self._complaint(error, arguments)) from error
 
     def _complaint(self, error: Exception, arguments: str) -> str:
         """What to tell a model that passed the wrong *arguments*: what is wrong, and what there is."""
