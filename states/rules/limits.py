@@ -58,7 +58,7 @@ def may_not_go_on(
 
 
 # The field of a limit that ends a run for each reason.
-_FIELDS = {
+_LIMIT_FIELDS = {
     DoneReason.MAX_TURNS: "turns",
     DoneReason.TOKEN_BUDGET: "tokens",
     DoneReason.MAX_BUDGET: "usd",
@@ -68,7 +68,7 @@ _FIELDS = {
 
 def limit_detail(reason: DoneReason, config: Config, spent: Spent, earlier: Spent) -> str:
     """Which limit of the session ends a run for *reason*; empty where it is the run's own."""
-    name = _FIELDS[reason]
+    name = _LIMIT_FIELDS[reason]
     own, all_runs = getattr(config.limits, name), getattr(config.session_limits, name)
     if all_runs is None:
         return ""
