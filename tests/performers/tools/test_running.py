@@ -129,7 +129,7 @@ async def test_a_file_that_is_empty_or_too_large_is_left_out_and_takes_no_room(s
 @pytest.mark.parametrize(
     ("media_type", "data", "problem"),
     [
-        ("image/png", "text", "the data of a Binary must be bytes; got str"),
+        ("image/png", "text", "Binary.data must be bytes; got str (encode it)"),
         ("png", b"", "the media type of a Binary must be such as 'image/png'; got 'png'"),
         (None, b"", "the media type of a Binary must be such as 'image/png'; got None"),
     ],
