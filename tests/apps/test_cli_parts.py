@@ -123,7 +123,7 @@ def test_what_is_no_budget_to_think_is_told_what_is_one(text: str) -> None:
 
 def asked(*calls: str) -> Questions:
     """Questions about *calls*, of which each came a second after the one before."""
-    questions = Questions(iter(range(100)).__next__, CallNames(counts=False))
+    questions = Questions(iter(range(100)).__next__, CallNames())
     for call in calls:
         notice = ApprovalRequested(request=f"r-{call}0", call=f"r-{call}", tool="bash", arguments="{}")
         questions.add(notice, None)
