@@ -333,7 +333,8 @@ class ChatFace:
     async def _tick(self) -> None:
         while True:
             self.redraw()
-            await asyncio.sleep(FRAME_SECONDS)
+            # A question may stay open for hours. Next to it only seconds count on.
+            await asyncio.sleep(1.0 if self.questions.open else FRAME_SECONDS)
 
     def redraw(self) -> None:
         """Draw the rows around the prompt again, soon."""
