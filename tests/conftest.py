@@ -29,6 +29,7 @@ from turnwheel.effects.config import (
 from turnwheel.effects.events import Approve
 from turnwheel.effects.history import CallPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec, OnError
+from turnwheel.effects.messages import Binary
 from turnwheel.effects.notices import AgentNoticed, TextDelta
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import GrantRule, SetMode
@@ -145,6 +146,7 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     Config: configs,
     Rule: rules,
     HookSpec: hooks,
+    Binary: st.builds(Binary, media_type=text, data=st.binary(), name=text),
     Approve: st.builds(Approve, arguments=arguments),
     HookAnswer: st.builds(
         HookAnswer,

@@ -397,7 +397,7 @@ def test_a_session_at_work_elsewhere_is_neither_continued_nor_deleted(
     at_work = f"session 's' is at work in process {os.getppid()} of "
     code, _, told = runs("run", "--resume", "s", "--base-url", url, "hi")
     assert (code, at_work in told) == (Exit.USAGE, True)
-    assert told.rstrip().endswith("turnwheel send reaches it, --takeover takes it over")
+    assert told.rstrip().endswith("turnwheel send reaches it; --takeover takes it over")
     code, _, told = runs("delete", "--yes", "s")
     assert (code, at_work in told) == (Exit.USAGE, True)
     assert told.rstrip().endswith("interrupt it first, or pass --unfinished to delete it all the same")

@@ -383,7 +383,8 @@ async def test_a_question_that_an_approver_leaves_open_needs_a_store(
     asked = ScriptedModel(calls(("pay", {})), says("could not"), partial=True)
     performers = {CallModel: asked, **asks.get("performers", {})}
     store = MemoryStore() if kept else None
-    agent = Agent(**{**asks, "tools": [pay], "store": store, "performers": performers})
+    settings: dict[str, Any] = {**asks, "tools": [pay], "store": store, "performers": performers}
+    agent = Agent(**settings)
     result = await agent.run("go")
     # In a store it waits, for `approve` from any process.
     assert (len(result.waiting), result.text) == ((1, "") if kept else (0, "could not"))

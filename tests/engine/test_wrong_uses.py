@@ -504,7 +504,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         "Binary.data must be bytes; got PosixPath (read it first)",
     ),
     (
-        lambda: Singleton(cast("Any", AGENT())),
+        lambda: Singleton(AGENT()),
         "Singleton.session must be a Session; got Agent() (write Singleton(agent.session(id)))",
     ),
     # The store

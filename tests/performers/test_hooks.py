@@ -296,8 +296,14 @@ NO_JSON = "it raised ArgumentError: HookAnswer.arguments must be a dict"
         ),
         (lambda _: answer(reason=5), "its reason must be a str; got 5"),
         (lambda _: answer(context=None), "its context must be a str; got None"),
-        (lambda _: answer(go_on="yes"), "its go_on must be a bool; got 'yes'"),
-        (lambda _: answer(interrupt=1), "its interrupt must be a bool; got 1"),
+        (
+            lambda _: answer(go_on="yes"),
+            "it raised ArgumentError: HookAnswer.go_on must be a bool; got 'yes'",
+        ),
+        (
+            lambda _: answer(interrupt=1),
+            "it raised ArgumentError: HookAnswer.interrupt must be a bool; got 1",
+        ),
         (lambda _: answer(arguments=[1]), f"{NO_JSON}, or the JSON text of one; got list"),
         (lambda _: answer(arguments={"a": {1}}), f"{NO_JSON} that JSON can hold: Object of type set"),
         (lambda _: answer(arguments={"a": float("nan")}), f"{NO_JSON} that JSON can hold: Out of range"),

@@ -336,7 +336,7 @@ async def test_a_child_is_stopped_and_its_parent_goes_on(house: House) -> None:
         (
             Limits(turns=1),
             (says("found"),),
-            "found\n[ended: max_turns]",
+            "found\n[ended: max_turns: ended by session_limits=Limits(turns=1)]",
         ),  # it has nothing left to answer with
     ],
 )
