@@ -103,12 +103,13 @@ async def to_the_end(session: Session, *, asks: bool = True) -> list[str]:
         result = await session.resume()
         if session.machine is not None and not session.machine.memory.run:
             return []  # it went back to its beginning, where nobody has said anything
-        if result.reason is not None:
-            talked = result.reason is not DoneReason.END_TURN or result.text == DONE
-            return [] if talked else [f"a run ended with {result.text!r}"]
-        if asks or not result.waiting:
-            return [f"{session.machine} rests on {result.waiting}, and there is an approver: {asks}"]
-        for question in result.waiting:
+        if result.reason is DoneReason.END_TURN and result.text != DONE:
+            return [f"a run ended with {result.text!r}"]
+        if not session.unfinished and not session.queue:
+            return []
+        if asks or not session.waiting:
+            return [f"{session.machine} rests on {session.waiting}, and there is an approver: {asks}"]
+        for question in session.waiting:
             await session.approve(question.id)
     return [f"{session.machine} is not over after {ROUNDS} rounds"]
 

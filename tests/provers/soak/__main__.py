@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import linecache
 import os
 import shutil
 import sys
@@ -91,6 +92,7 @@ class Rest:
 
 def at_rest(turns: int) -> Rest:
     """What is there now, after so many *turns*, when all that can be has been let go of."""
+    linecache.clearcache()  # the first traceback through a file has all its lines kept
     while gc.collect():
         pass
     return Rest(
