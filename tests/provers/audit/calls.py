@@ -204,18 +204,18 @@ class CallBook:
             case CallSettled():
                 return self._ended(effect, now, around)
             case GrantRule():
-                return self._granted(effect, now, around)
+                return self._granted(effect, around)
             case _:
                 return []
 
-    def _granted(self, grant: GrantRule, now: Transition, around: Around) -> list[str]:
+    def _granted(self, grant: GrantRule, around: Around) -> list[str]:
         """A person allows for good what they were asked about, by the rules that asked."""
         faults = [] if grant.rule == around.asks.rule else [f"{grant.rule} is granted, and nobody did"]
         (call,) = around.asks.yes[:1]
-        case = self._case(self.calls[call], now, around)
-        asking = set() if case is None else set(case.asking)
-        if set(grant.outvotes) != asking:
-            faults.append(f"{grant} outvotes others than {asking}, which ask about {call}")
+        # Settings may have changed since: a person answers what they were asked.
+        asked_by = self.calls[call].asked_by
+        if set(grant.outvotes) != asked_by:
+            faults.append(f"{grant} outvotes others than {set(asked_by)}, which asked about {call}")
         self.granted += (grant,)
         return faults
 
@@ -274,6 +274,7 @@ class CallBook:
         if entry.judged is not None and not entry.news:
             # Judged again when its turn to start came: what hooks said then is over, unless they denied it.
             case = attrs.evolve(case, said=entry.said & {Verdict.DENY})
+        self._note(call, asked_by=case.asked_by)
         if (judged.verdict, True) != (case.verdict, case.rests_on(judged)):
             faults.append(f"{judged} of {entry} is wrong, it is {case.verdict}, in {case}")
         hooks = asked_at(now.config, Hook.PRE_TOOL_USE, entry.name, entry.arguments)

@@ -20,7 +20,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.findings import Finding
 from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.notices import InterruptRequested
-from turnwheel.effects.permissions import Verdict
+from turnwheel.effects.permissions import Rule, Verdict
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.rules.limits import child_prompt
 from turnwheel.states.rules.schema import arguments_of, problem
@@ -47,9 +47,9 @@ class Entry:
 
     *said* are the verdicts of hooks, which have been asked or not (*heard*); *judged* is the last judgement,
     since which there are *news* of hooks or none.
-    It may have been *asked* about and *approved*, be *started*, and have *ended*, with *files*. *lost*: it
-    may have run before, in a process that is gone. *known* is what had been found of it when it was asked
-    about or started, *fresh* what the very last step found, or None.
+    It may have been *asked* about, also by rules (*asked_by*), and *approved*, be *started*, and have
+    *ended*, with *files*. *lost*: it may have run before, in a process that is gone. *known* is what had been
+    found of it when it was asked about or started, *fresh* what the very last step found, or None.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Entry:
     news: bool = False
     judged: CallJudged | None = None
     asked: bool = False
+    asked_by: frozenset[Rule] = frozenset()
     approved: bool = False
     started: bool = False
     lost: bool = False

@@ -97,6 +97,12 @@ class Case:
         """The rules that ask about it, or may."""
         return [rule for rule in (*self._speaking(2), *self._speaking(1)) if rule.verdict is Verdict.ASK]
 
+    @property
+    def asked_by(self) -> frozenset[Rule]:
+        """The rules that a person answers for good, who is asked about it: not one that only may apply."""
+        asking = [rule for rule in self._speaking(2) if rule.verdict is Verdict.ASK]
+        return frozenset([] if self.doubted else [rule for rule in asking if not self._answered(rule)])
+
     def _answered(self, rule: Rule) -> bool:
         """Whether a person has allowed for good all that *rule* asks about in it, when it asked."""
         shells = [
