@@ -18,7 +18,7 @@ import attrs
 from ..effects.errors import ConfigError
 from ..effects.events import ApprovalGiven, Entered
 from ..states.state import State
-from ..states.table import IGNORED, TABLE
+from ..states.table import IGNORED, TABLE, WELCOME
 
 # The name of the overview; a detail has the name of its state.
 OVERVIEW = "machine"
@@ -123,8 +123,8 @@ def labels_of(state: str) -> tuple[str, ...]:
 
 def kind_of(label: str) -> NodeKind:
     """The kind of *label*, which follows from its rows."""
-    # A row that every state has says nothing about this one.
-    events = {row.event for row in TABLE if row.state == label and not row.welcome}
+    # What comes to every state says nothing about this one.
+    events = {row.event for row in TABLE if row.state == label} - set(WELCOME)
     if not events:
         return NodeKind.END
     if ApprovalGiven in events:
