@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, final
@@ -69,7 +70,7 @@ class Long:
 
 @asynccontextmanager
 async def long_session(steps: int) -> AsyncGenerator[Long, None]:
-    """A session with the same run again and again under other names, and a second one."""
+    """A session with the same run again and again under other names and numbers, and a second one."""
     store = MemoryStore()
     async with serving(scripted(*SCRIPT * 2, says("More.")), store) as server:
         await server.post("/api/sessions", {"id": "short", "prompt": "Pay"}, 201)
@@ -78,15 +79,40 @@ async def long_session(steps: int) -> AsyncGenerator[Long, None]:
         await server.done("short")
         stored = partial(server.server.names("").stored, "default")
         run = await store.load(stored("short"))
-        name, number = asked["call"].rpartition("-")[0].encode(), steps // len(run)
-        names = [f"{number:0{len(name)}x}".encode() for number in range(number)]
-        entries = [each.replace(name, new).replace(b"first-prompt", new) for new in names for each in run]
+        name, times = asked["call"].rpartition("-")[0], steps // len(run)
+        copies = [Copy(name, f"{time:0{len(name)}x}", time * highest(name, run)) for time in range(times)]
+        entries = [copy.entry(each) for copy in copies for each in run]
         for session in ("long", "like"):
             await store.append(stored(session), 0, entries)
-        last = names[-1].decode()
-        yield Long(
-            server, asked["call"].replace(name.decode(), last), asked["id"].replace(name.decode(), last)
+        yield Long(server, copies[-1].named(asked["call"]), copies[-1].named(asked["id"]))
+
+
+@final
+@attrs.frozen
+class Copy:
+    """The run *name* once more, as *new*, behind runs whose ids have numbers up to *behind*."""
+
+    name: str
+    new: str
+    behind: int
+
+    def named(self, text: str) -> str:
+        """*text* with the ids of this run."""
+        numbered = re.sub(
+            rf"{self.name}-(\d+)", lambda found: f"{self.new}-{int(found[1]) + self.behind}", text
         )
+        return numbered.replace(self.name, self.new).replace("first-prompt", self.new)
+
+    def entry(self, entry: bytes) -> bytes:
+        """*entry* as it is in this run, which opens where the numbers of those before end."""
+        opened = f'"run":"{self.new}"'
+        copied = self.named(entry.decode())
+        return copied.replace(opened, f'{opened},"next_id":{self.behind + 1}', 1).encode()
+
+
+def highest(name: str, run: Sequence[bytes]) -> int:
+    """The highest number of an id in *run*, whose name is *name*."""
+    return max(int(number) for entry in run for number in re.findall(rf"{name}-(\d+)", entry.decode()))
 
 
 # What is asked of it, by the operation: its body and the status of its answer.
