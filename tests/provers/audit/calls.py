@@ -214,7 +214,7 @@ class CallBook:
         (call,) = around.asks.yes[:1]
         # Settings may have changed since: a person answers what they were asked.
         asked_by = self.calls[call].asked_by
-        if set(grant.outvotes) != asked_by:
+        if frozenset(grant.outvotes) != asked_by:
             faults.append(f"{grant} outvotes others than {set(asked_by)}, which asked about {call}")
         self.granted += (grant,)
         return faults
