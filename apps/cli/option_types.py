@@ -159,4 +159,7 @@ def resolve_question(name: str, calls: Mapping[str, str]) -> str | None:
     """The question that *name* means, by its own id or by its call; *calls* maps questions to calls."""
     by_call = {call: request for request, call in calls.items()}
     call = resolve_name(name, by_call)
-    return resolve_name(name, calls) if call is None else by_call[call]
+    if call is not None:
+        return by_call[call]
+    # No screen shows the number of a question, so one that is no call's is a mistake.
+    return name if name in calls else None
