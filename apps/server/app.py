@@ -282,7 +282,9 @@ class AgentServer:
         by_path: dict[str, dict[str, Callable[[Request], Awaitable[ASGIApp]]]] = {}
         for each in self.operations:
             by_path.setdefault(each.path, {})[each.method] = self.endpoint(each)
-        return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in by_path.items()]
+        # A sender's own id may have a slash, which is decoded before a route is looked for.
+        routes = {path.replace("{input}", "{input:path}"): methods for path, methods in by_path.items()}
+        return [Route(path, _by_method(methods), methods=[*methods]) for path, methods in routes.items()]
 
 
 def _with_nosniff(answer: HttpAnswer) -> HttpAnswer:

@@ -65,6 +65,10 @@ class Input:
         if not self.id:
             msg = f"id must not be empty; got {self.id!r} (leave it out to generate one)"
             raise effects.ConfigError(msg)
+        # In the address of an input a client takes these for a step upwards: to the session, to be deleted.
+        if self.id in {".", ".."}:
+            msg = f"id must not be '.' or '..', which are steps in an address; got {self.id!r}"
+            raise effects.ConfigError(msg)
 
     def sent(self, at: float) -> effects.UserSent:
         """As a prompt for a run of its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from support.http_server import scripted, serving
@@ -302,8 +303,11 @@ async def test_a_prompt_that_waits_is_taken_back_once() -> None:
     async with serving(scripted(PAY, says("Fine."), partial=True)) as server:
         await server.post("/api/sessions", {"id": "s", "prompt": "Pay"}, 201)
         asked = await server.question("s")
-        for name in ("later", "last"):
+        for name in ("a/b?c", "later", "last"):
             await server.post("/api/sessions/s/messages", {"text": name, "mode": "queue", "id": name}, 202)
+        await server.ask("DELETE", f"/api/sessions/s/queue/{quote('a/b?c', safe='')}", None, 200)
+        # An address with it would be that of the session, which would be deleted.
+        await server.post("/api/sessions/s/messages", {"text": "up", "id": ".."}, 422)
         left = await server.ask("DELETE", "/api/sessions/s/queue/later", None, 200)
         assert [mail["id"] for mail in left["queue"]] == ["last"]
         refused = await server.ask("DELETE", "/api/sessions/s/queue/later", None, 409)

@@ -92,6 +92,7 @@ def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> N
     [
         ({"text": " \n"}, r"the prompt is empty; give text or a file"),
         ({"id": ""}, "id must not be empty; got '' .leave it out"),
+        ({"id": ".."}, "id must not be '.' or '..', which are steps in an address; got '..'"),
         ({"text": b"look"}, "the prompt must be text; got b'look'"),
         ({"text": None}, "must be text; got None"),
         ({"id": 7}, "must be text; got 7"),
