@@ -93,7 +93,7 @@ class MailKind(StrEnum):
 @final
 @attrs.frozen(kw_only=True)
 class TakeMail:
-    """Take the inputs with these *ids* out of the mail."""
+    """Take the inputs with these *ids* out of the mail, and none of them in again."""
 
     ids: tuple[str, ...]
 

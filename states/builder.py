@@ -123,8 +123,7 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
         case UserSent() | UserSteered():
             # It is in the mail already: `Memory.receive` puts it there before any handler runs.
             return (InputReceived(id=event.id),)
-        # One that was read meanwhile is in the conversation, and stays there.
-        case InputWithdrawn(input=name) if any(mail.id == name for mail in ctx.memory.session.mail):
+        case InputWithdrawn(input=name) if _unread(name, ctx):
             return dropped(name)
         case ControlReceived(change=change):
             # Refused and not an error. The sender may be another process, which cannot be raised at.
@@ -133,6 +132,13 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
             return (change, SettingChanged(change=change))
         case _:
             return ignore(state, ctx)
+
+
+def _unread(name: str, ctx: Context) -> bool:
+    """Whether the input *name* waits, or is still on its way."""
+    # What was read is in the conversation, and stays there.
+    session = ctx.memory.session
+    return name not in session.received or any(mail.id == name for mail in session.mail)
 
 
 def dropped(name: str) -> tuple[TakeMail, InputDropped]:

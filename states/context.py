@@ -317,7 +317,11 @@ def _fold_session(now: SessionMemory, record: _SessionRecord) -> SessionMemory: 
     match record:
         case records.TakeMail():
             # By id: both lanes share the mail, so what is taken need not stand in front.
-            return attrs.evolve(now, mail=tuple([mail for mail in now.mail if mail.id not in record.ids]))
+            mail = tuple([mail for mail in now.mail if mail.id not in record.ids])
+            # One that was taken back may still be on its way, and is then a repeat.
+            new = [name for name in record.ids if name not in now.received]
+            received = (*now.received, *new)[-RECALL:] if new else now.received
+            return attrs.evolve(now, mail=mail, received=received)
         case records.SetModel():
             return attrs.evolve(now, model=record.model, chosen=_with(now.chosen, "model"))
         case records.SetMode():

@@ -98,25 +98,25 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
         (events.Entered, "thinking.reading", "the session begins; its instructions are read"),
         (events.Entered, "thinking.opening", "the session begins; hooks are asked"),
         (events.Entered, "thinking.prompt", "the run begins"),
-        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
+        (events.InputWithdrawn, "thinking.end", "what it was to begin with was taken back"),
     ),
     "thinking.reading": (
         (events.InstructionsRead, "thinking.opening", "hooks are asked"),
         # Not read again by later runs: a system prompt that changes loses the provider's cache.
         (events.InstructionsRead, "thinking.prompt", "they hold for the whole session"),
         (events.Interrupted, "thinking.end", "the prompt does not come in"),
-        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
+        (events.InputWithdrawn, "thinking.end", "what it was to begin with was taken back"),
     ),
     "thinking.opening": (
         (events.HookAnswered, "thinking.prompt", "the session may begin"),
         (events.HookAnswered, "thinking.end", "it may not; the prompt does not come in"),
         (events.Interrupted, "thinking.end", "the prompt does not come in"),
-        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
+        (events.InputWithdrawn, "thinking.end", "what it was to begin with was taken back"),
     ),
     "thinking.prompt": (
         (events.Entered, "thinking.admitting", "hooks are asked about the prompt"),
         (events.Entered, "thinking.go", "the prompt becomes a message"),
-        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
+        (events.InputWithdrawn, "thinking.end", "what it was to begin with was taken back"),
     ),
     "thinking.steer": (
         (events.Entered, "thinking.admitting", "hooks are asked about what was said"),
@@ -130,7 +130,7 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
         # Hooks have judged all the words together. So they are asked again, about what is left.
         (events.InputWithdrawn, "thinking.prompt", "a prompt, or what came with it, was taken back"),
         (events.InputWithdrawn, "thinking.steer", "something that was said was taken back"),
-        (events.InputWithdrawn, "thinking.end", "nothing is left to begin with"),
+        (events.InputWithdrawn, "thinking.end", "what it was to begin with was taken back"),
     ),
     "thinking.go": (
         (events.Entered, "streaming", "the model is called"),

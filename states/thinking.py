@@ -39,7 +39,7 @@ from .builder import Draft, ask_hooks, dropped, end_reason, hooks_at, ignore, re
 from .context import Context, Memory
 from .rules import compaction, loops, model_messages
 from .rules.hooks import told
-from .rules.inputs import messages, next_prompt
+from .rules.inputs import messages, next_prompt, prompt_group
 from .rules.limits import ROOM_TO_THINK, SMALL_ANSWER, may_not_go_on
 from .rules.token_estimates import saved
 from .state import Compacting, CompactReason, Done, End, Go, Streaming, Thinking
@@ -237,10 +237,13 @@ def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx
 
 
 def _withdrawn(state: Thinking, name: str, ctx: Context) -> ThinkingStep:
-    """The input *name* is dropped, if it waits; a run that is left without any input ends."""
+    """The input *name* is dropped, if it waits; a run that has nothing left to begin with ends."""
     stage, draft = state.stage, Draft(ctx)
     source = stage.source if isinstance(stage, stages.Admitting) else stage
-    ends = isinstance(source, UNREAD) and [mail.id for mail in ctx.memory.session.mail] == [name]
+    mail, policy = ctx.memory.session.mail, ctx.config.policy
+    begun = tuple([mine.id for mine in prompt_group(mail, policy)]) or next_prompt(mail, policy)
+    # What else waits gets runs of its own.
+    ends = isinstance(source, UNREAD) and begun == (name,)
     asked = isinstance(stage, stages.Admitting) and name in stage.ids
     if not (ends or asked):
         return state, received(state, ctx)

@@ -278,7 +278,13 @@ class SessionState:
     @property
     def waiting(self) -> set[str]:
         """The inputs that wait for a run to open: prompts, and steers that came too late for theirs."""
-        return {*[mail.id for mail in self.prompts], *[steer.id for steer in self.late]}
+        waiting = {*[mail.id for mail in self.prompts], *[steer.id for steer in self.late]}
+        return waiting.difference(self.beginning)
+
+    @property
+    def beginning(self) -> tuple[str, ...]:
+        """The inputs that the latest run begins with, and has not read yet."""
+        return () if self.machine is None else _first_prompt(self.machine)
 
     @property
     def spent(self) -> Spent:
@@ -341,6 +347,9 @@ class SessionState:
         # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
         if self.posted:
             self.posted = [posted for posted in self.posted if posted != step.event]
+            if isinstance(step.event, events.InputWithdrawn):
+                gone = step.event.input  # it may still be on its way, and no step takes it any more
+                self.posted = [posted for posted in self.posted if getattr(posted, "id", None) != gone]
         if self.interrupts:
             self.interrupts = [interrupt for interrupt in self.interrupts if interrupt != step.event]
         kinds = [type(effect) for effect in step.effects]

@@ -9,13 +9,13 @@ import attrs
 
 from ...effects import errors
 from ...effects.messages import Outcome, Role
-from ...effects.notices import DoneReason, InputDropped, LeftBecause, RunEnded, RunLeft
+from ...effects.notices import DoneReason, InputDropped, InputTaken, LeftBecause, RunEnded, RunLeft
 from ...states.state import Done
 from .environment import Result
 from .refusals import left_unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from ...effects import Effect
     from ...effects.requests import AskApproval
@@ -64,12 +64,18 @@ class RunReport:
         """*run* is about to be opened, or *resumed*."""
         self._run, self._resumed = str(run), resumed
 
-    def opened(self, before: set[str]) -> None:
-        """The run is open, or taken over; *before* are the inputs that waited until then."""
-        if self._followed:
-            queued = self._log.state.waiting
-            for each in self._followed:
-                each.begins(self._run, before - queued, queued, resumed=self._resumed)
+    def opened(self, first: Iterable[Effect], before: set[str]) -> None:
+        """The run is open, or taken over, with the effects *first*; the inputs *before* waited until then."""
+        if not self._followed:
+            return
+        state, resumed = self._log.state, self._resumed
+        read = [name for effect in first if isinstance(effect, InputTaken) for name in effect.ids]
+        taken, queued = {*read, *state.beginning}, state.waiting
+        if not resumed:
+            # It has dropped them as it began, and tells of none. One that is resumed does so in a step.
+            self.withdrawn(before - taken - queued)
+        for each in self._followed:
+            each.begins(self._run, taken, queued, resumed=resumed)
 
     def withdrawn(self, inputs: Collection[str]) -> None:
         """The *inputs* were taken back before a run took them."""

@@ -367,7 +367,8 @@ class Session(Displayed):
         *id* is the sender's own: a prompt with a known id is not sent again. A resting run's result has no
         reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
         it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished, and
-        `UnknownInput` where the prompt was taken back while it waited.
+        `UnknownInput` where the prompt was taken back while it waited. Taken back once its run has begun, it
+        ends with the reason ``interrupted``.
         """
         self._check_own()
         return await self._to_the_end(self._input(prompt, files, id), wait=wait)

@@ -222,7 +222,7 @@ class SessionLog:
         None where all of them were taken back meanwhile: no run begins then. With *titled*, a session without
         a title gets one from its first prompt.
         """
-        machine = self.state.machine
+        machine, withdrawn = self.state.machine, self.state.withdrawn
         next_id = 1 if machine is None else machine.memory.next_id
         opened = RunOpened(at=at, run=run, config=config, next_id=next_id)
         # The prompt and its run are one append: half the cost, and a crash leaves both or neither.
@@ -240,9 +240,16 @@ class SessionLog:
         written = await self.write(
             entries,
             lambda _: summarize_opened(opened, title, self.state, self.journal.session, left),
-            lambda: prompt is not None or bool(self.state.waiting),
+            lambda: self.state.withdrawn == withdrawn,
         )
-        return self._owned(entries) if written else None
+        if written:
+            return self._owned(entries)
+        # Made anew: neither the run nor its title has anything of what was taken back meanwhile.
+        if prompt is not None and self.state.knows(prompt.id):
+            prompt = None
+        if prompt is None and not self.state.waiting:
+            return None
+        return await self.open_run(run, config, at, prompt, titled=titled)
 
     async def branch(self, run: str, at: float) -> None:
         """
@@ -420,8 +427,7 @@ class SessionLog:
 def withdrawals_of(step: Step, state: SessionState) -> tuple[Event, ...]:
     """The withdrawals that wait in *state* of inputs that *step* takes."""
     taken = {name for effect in step.effects if isinstance(effect, TakeMail) for name in effect.ids}
-    # A withdrawal takes its input itself, and does not apply before the event that brings it.
-    own = step.event.input if isinstance(step.event, InputWithdrawn) else getattr(step.event, "id", "")
-    taken.discard(own)
+    if isinstance(step.event, InputWithdrawn):
+        taken.discard(step.event.input)  # which it takes itself
     posted = [event for event in state.posted if isinstance(event, InputWithdrawn)]
     return tuple([event for event in posted if event.input in taken])

@@ -338,9 +338,7 @@ class Worker:
         if unfinished is not None:
             config = in_sandbox_of(unfinished.config, config)
         events: tuple[Event, ...] = ()
-        waiting = log.state.waiting | ({prompt.id} if prompt else set())
-        # The run drops them as it begins, and tells of none.
-        self.report.withdrawn(log.state.withdrawn)
+        waiting = log.state.waiting | log.state.withdrawn | ({prompt.id} if prompt else set())
         if unfinished is not None:
             self.lease.went_on()
             self.report.opening(unfinished.memory.run, resumed=True)
@@ -357,7 +355,7 @@ class Worker:
             if opened is None:
                 return None
             first, entry = opened, log.begun if log.journal.kept else None
-        self.report.opened(waiting)
+        self.report.opened(first, waiting)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)

@@ -33,10 +33,21 @@ def test_what_was_read_is_not_taken_back() -> None:
     run = MachineHarness()
     run.send("later")
     before = run.machine.memory
-    for name in (PROMPT, "never sent", ""):
-        run.feed(events.InputWithdrawn(at=50.0, input=name))
-        assert run.effects == (notices.Ignored(event="InputWithdrawn", state="streaming"),)
+    run.feed(events.InputWithdrawn(at=50.0, input=PROMPT))
+    assert run.effects == (notices.Ignored(event="InputWithdrawn", state="streaming"),)
     assert run.machine.memory is before
+
+
+@pytest.mark.behaviour("an-input-that-waits-can-be-taken-back")
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
+def test_an_input_whose_withdrawal_comes_first_is_never_taken(place: str) -> None:
+    run = run_at(place)
+    run.feed(events.InputWithdrawn(at=50.0, input="x"))
+    assert run.got(notices.InputDropped) == [notices.InputDropped(id="x")]
+    state, memory = run.machine.state, run.machine.memory
+    run.feed(events.UserSteered(at=51.0, id="x", text="rather left", how=Steering.NOW))
+    assert run.got(notices.Ignored)
+    assert (run.machine.state, run.machine.memory) == (state, memory)
 
 
 @pytest.mark.behaviour("an-input-that-was-taken-back-stays-known")
@@ -89,12 +100,12 @@ def test_a_run_whose_only_prompt_is_taken_back_ends_without_a_message(hook: Hook
     assert ended.detail == "taken back before it came in"
 
 
-def test_a_run_goes_on_with_the_next_prompt_where_its_first_is_taken_back() -> None:
+def test_a_run_without_its_prompt_ends_where_others_wait_for_runs_of_their_own() -> None:
     run = MachineHarness(config(hooks=(GUARD,)))
     run.send("the other")
     run.withdraw(PROMPT)
-    run.answer()
-    assert (run.label, run.talk) == ("streaming", [("user", "the other")])
+    assert (run.reason, run.talk) == ("interrupted", [])
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["the other"]
 
 
 def test_a_steer_that_hooks_are_asked_about_is_dropped_and_the_run_goes_on() -> None:

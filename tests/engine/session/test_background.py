@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.patience import PATIENCE
 
-from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
+from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, hook, tool
 from turnwheel.apps.hosts.singleton import Singleton
 from turnwheel.effects.errors import (
     ConfigError,
@@ -141,6 +141,26 @@ async def _quiet() -> AsyncIterator[None]:
 
 
 # A handle
+
+
+@pytest.mark.parametrize("moment", ["session_start", "user_prompt_submit", "instructions"])
+async def test_each_who_waits_gets_the_answer_to_their_prompt_where_the_run_asks_first(moment: str) -> None:
+    """Until hooks have answered, or instructions are read, a prompt is in the mail as others are."""
+
+    @hook("user_prompt_submit" if moment == "instructions" else moment)
+    async def look(_: object) -> None:
+        await turns(3)
+
+    how: dict[str, Any] = {"instructions": ["AGENTS.md"]} if moment == "instructions" else {"hooks": [look]}
+    agent = Agent(performers={CallModel: ScriptedModel(*ANSWERS)}, store=MemoryStore(), **how)
+    async with agent.session("s") as here:
+        handle = here.start("first")
+        notices, result = await asyncio.gather(read(handle), handle.wait())
+        assert (result.text, text(notices)) == ("answer 1", "answer 1")
+        for name in ("second", "third"):
+            await here.send(name, id=name)
+        assert (await here.run("second", id="second")).text == "answer 2"
+        assert here.result().text == "answer 3"
 
 
 async def test_a_run_without_a_reader_goes_on_to_its_end() -> None:

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from support.session_stage import House, Tape, Watch, said, until
 
-from turnwheel import MemoryStore
+from turnwheel import Agent, DoneReason, MemoryStore, hook
+from turnwheel.effects import CallModel
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import QueueFull, UnknownInput
 from turnwheel.effects.notices import InputDropped, InputReceived
+from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import RunOpened
-from turnwheel.testing.scripted import calls, says
+from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 ANSWERS = [says("one"), says("two"), says("three")]
+
+
+def once_opened(tape: Tape, work: Callable[[], Awaitable[None]]) -> None:
+    """Have *work* done before the next append that opens a run."""
+
+    async def meddle(_: str, entries: Sequence[bytes]) -> None:
+        if any(isinstance(decode_entry(entry), RunOpened) for entry in entries):
+            tape.meddlers.clear()
+            await work()
+
+    tape.meddlers.append(meddle)
 
 
 @pytest.mark.behaviour("an-input-that-waits-can-be-taken-back")
@@ -78,11 +92,7 @@ async def test_no_run_begins_where_the_prompt_is_taken_back_while_it_is_opened(t
     await here.send("later", id="x")
     await there.load()
 
-    async def withdraw(*_: object) -> None:
-        tape.meddlers.clear()
-        await there.withdraw("x")
-
-    tape.meddlers.append(withdraw)
+    once_opened(tape, lambda: there.withdraw("x"))
     assert (await here.resume()).run == before.run
     assert (said(here), here.unfinished, here.queue) == (["go"], False, ())
 
@@ -136,6 +146,102 @@ async def test_who_waits_for_a_prompt_learns_that_it_was_taken_back(house: House
     house.release()
     assert (await first.wait()).text == "one"
     assert said(here) == ["go"]
+
+
+@pytest.mark.behaviour("an-input-that-waits-can-be-taken-back")
+@pytest.mark.parametrize("how", Steering)
+async def test_a_steer_is_taken_back_of_a_run_that_rests(house: House, how: Steering) -> None:
+    here, there = house.process(calls(("pay", {})), *ANSWERS), house.process()
+    await here.run("go")
+    await there.steer("rather left", how, id="s")
+    await there.withdraw("s")
+    await here.resume()
+    # The steer withdraws no question that it never came to.
+    (question,) = here.waiting
+    await here.approve(question.id)
+    assert (await here.resume()).text == "one"
+    assert said(here) == ["go"]
+
+
+@pytest.mark.parametrize("how", [Steering.NOW, Steering.AFTER_TOOL])
+async def test_a_steer_is_taken_back_between_two_looks_of_the_process_at_work(
+    house: House, how: Steering
+) -> None:
+    here, there = house.process(calls(("pay", {})), *ANSWERS), house.process()
+    working = asyncio.ensure_future(here.run("go", wait=True))
+    await until(lambda: here.waiting)
+    await there.steer("rather left", how, id="s")
+    await there.withdraw("s")
+    # Looked at together: the steer would withdraw the question.
+    await there.approve(there.waiting[0].id)
+    assert (await working).text == "one"
+    assert said(here) == ["go"]
+
+
+async def test_a_prompt_that_hooks_are_asked_about_leaves_its_run_to_nobody_else() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    @hook("user_prompt_submit")
+    async def guard(_: object) -> None:
+        asked.set()
+        await answered.wait()
+
+    model = ScriptedModel(*ANSWERS)
+    async with Agent(performers={CallModel: model}, hooks=[guard], store=MemoryStore()).session("s") as here:
+        first = here.start("the first")
+        await asked.wait()
+        second = here.start("the second")
+        await until(lambda: len(here.queue) == 2)
+        await here.withdraw(here.queue[0].id)
+        answered.set()
+        assert (await first.wait()).reason is DoneReason.INTERRUPTED
+        assert (await second.wait()).text == "one"
+        assert said(here) == ["the second"]
+
+
+async def test_who_waits_learns_of_a_withdrawal_while_the_run_is_opened(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.process(calls(("dig", {})), *ANSWERS), house.process()
+    first = here.start("go")
+    await until(lambda: house.ran)
+    second = here.start("taken back")
+    await until(lambda: here.queue)
+    third = here.start("later")
+    await until(lambda: len(here.queue) == 2)
+    name = here.queue[0].id
+    await there.load()
+    once_opened(tape, lambda: there.withdraw(name))
+    house.release()
+    assert (await first.wait()).text == "one"
+    with pytest.raises(UnknownInput, match="taken back"):
+        await second.wait()
+    assert (await third.wait()).text == "two"
+    assert said(here) == ["go", "later"]
+
+
+async def test_a_title_has_nothing_of_what_is_taken_back_while_the_run_is_opened(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.agent(*ANSWERS, titles="inline").session("s"), house.process()
+    await here.send("a secret", id="x")
+    await here.send("later", id="y")
+    await there.load()
+    once_opened(tape, lambda: there.withdraw("x"))
+    await here.resume()
+    assert (said(here), here.title) == (["later"], "later")
+
+
+async def test_a_prompt_sent_and_taken_back_elsewhere_opens_no_run_here(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.process(*ANSWERS), house.process()
+
+    async def both() -> None:
+        await there.send("go", id="x")
+        await there.withdraw("x")
+
+    once_opened(tape, both)
+    with pytest.raises(UnknownInput, match="taken back"):
+        await here.run("go", id="x")
+    assert said(here) == []
 
 
 async def test_a_full_queue_has_room_again_where_prompts_are_taken_back(

@@ -99,9 +99,9 @@ class MailBook:
             case _:
                 return []
 
-    def _dropped(self, event: InputWithdrawn, told: list[Told]) -> list[str]:
-        """What was taken back waited, and is told once."""
-        waited = event.input in _ids(self.waiting)
+    def _dropped(self, event: InputWithdrawn, told: list[Told], now: Transition) -> list[str]:
+        """What was taken back waited, or had not come, and is told once."""
+        waited = event.input in _ids(self.waiting) or event.input not in now.memory.session.received
         self.waiting = tuple([one for one in self.waiting if one.id != event.input])
         # Hooks that were asked about it are asked anew.
         if event.input in _ids(self.asked):
@@ -114,7 +114,7 @@ class MailBook:
         """What is taken is due, is told once, and is in the conversation, refused or dropped."""
         told = [effect for effect in now.effects if isinstance(effect, TOLD)]
         if isinstance(now.event, InputWithdrawn) and taken.ids == (now.event.input,):
-            return self._dropped(now.event, told)
+            return self._dropped(now.event, told, now)
         due = self.asked or self._due(now.config)
         faults = [] if _ids(due) == taken.ids else [f"{taken} takes not what is due, {_ids(due)}"]
         self.asked = ()

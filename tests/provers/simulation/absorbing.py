@@ -60,10 +60,10 @@ def absorbed(run: Booked) -> Iterator[Event]:
         yield from _said(name)
     for call in (NOBODY, *[call for call in ledger.calls.calls if call not in _going_on(machine)]):
         yield CallCancelled(at=AT, call=call)
-    # Of those that came, all that wait no more: they were read, refused or taken back.
-    unread = [mail.id for mail in machine.memory.session.mail if not machine.done]
+    # Of those that came, all that wait no more: they were read or taken back. Another may be on its way.
+    unread = [NOBODY, *[mail.id for mail in machine.memory.session.mail]]
     for name in (NOBODY, *machine.memory.session.received):
-        if name not in unread:
+        if machine.done or name not in unread:
             yield InputWithdrawn(at=AT, input=name)
     if machine.state.open or machine.done:
         yield Entered(at=AT)

@@ -124,7 +124,7 @@ class People:
         return CallCancelled(at=at, call=call)
 
     def withdraw(self, at: float, waiting: Sequence[str]) -> InputWithdrawn:
-        """One of the inputs that are *waiting* is taken back, or one that was never sent."""
+        """One of the inputs that are *waiting* is taken back, or one that has not come."""
         return InputWithdrawn(at=at, input=pick(self._choices, waiting or (f"{self._run}-sender-0",)))
 
     def decision(self, tool: str) -> Decision:

@@ -63,10 +63,9 @@ def stray(
     """
     options: list[Event | None] = [
         CallCancelled(at=at, call="r-0"),
-        InputWithdrawn(at=at, input="r-sender-0"),
         Entered(at=at),
         *_last(journal, Answer),
-        *_last(journal, UserSent | UserSteered | ControlReceived),
+        *_last(journal, UserSent | UserSteered | ControlReceived | InputWithdrawn),
         *[None] * 6,
     ]
     if (event := pick(choices, options)) is not None:
