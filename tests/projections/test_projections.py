@@ -248,7 +248,7 @@ LOOPS = [
 SAMPLES: dict[str, list[Notice]] = {
     "a run": RUN,
     "an answer that broke off is in no message": DROPPED,
-    "an answer breaks off in its thoughts": [*START, ReasoningDelta("let me see"), *DROPPED[len(START) + 2 :]],
+    "an answer breaks off in thought": [*START, ReasoningDelta("let me see"), *DROPPED[len(START) + 2 :]],
     "calls are told as the model writes them, also where their bits alternate": [
         *START,
         TextDelta("So "),

@@ -25,6 +25,7 @@ from turnwheel.effects.errors import (
 )
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
 from turnwheel.effects.history import TextPiece
+from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import Role, StopReason
 from turnwheel.effects.notices import (
     ApprovalRequested,
@@ -143,15 +144,17 @@ async def _quiet() -> AsyncIterator[None]:
 # A handle
 
 
-@pytest.mark.parametrize("moment", ["session_start", "user_prompt_submit", "instructions"])
-async def test_each_who_waits_gets_the_answer_to_their_prompt_where_the_run_asks_first(moment: str) -> None:
+@pytest.mark.parametrize("first", [Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT, "instructions"])
+async def test_each_who_waits_gets_the_answer_to_their_prompt_where_the_run_asks_first(
+    first: Hook | str,
+) -> None:
     """Until hooks have answered, or instructions are read, a prompt is in the mail as others are."""
 
-    @hook("user_prompt_submit" if moment == "instructions" else moment)
+    @hook(first if isinstance(first, Hook) else Hook.STOP)
     async def look(_: object) -> None:
         await turns(3)
 
-    how: dict[str, Any] = {"instructions": ["AGENTS.md"]} if moment == "instructions" else {"hooks": [look]}
+    how: dict[str, Any] = {"hooks": [look]} if isinstance(first, Hook) else {"instructions": ["AGENTS.md"]}
     agent = Agent(performers={CallModel: ScriptedModel(*ANSWERS)}, store=MemoryStore(), **how)
     async with agent.session("s") as here:
         handle = here.start("first")
