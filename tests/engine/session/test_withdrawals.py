@@ -12,9 +12,10 @@ from turnwheel import Agent, DoneReason, MemoryStore, hook
 from turnwheel.effects import CallModel
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import QueueFull, UnknownInput
+from turnwheel.effects.events import UserSteered
 from turnwheel.effects.notices import InputDropped, InputReceived
 from turnwheel.engine.journal.encoding import decode_entry
-from turnwheel.engine.journal.entries import RunOpened
+from turnwheel.engine.journal.entries import Entry, RunOpened, Stepped
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -22,15 +23,23 @@ pytestmark = pytest.mark.usefixtures("quiet")
 ANSWERS = [says("one"), says("two"), says("three")]
 
 
-def once_opened(tape: Tape, work: Callable[[], Awaitable[None]]) -> None:
-    """Have *work* done before the next append that opens a run."""
+def once(tape: Tape, due: Callable[[Entry], bool], work: Callable[[], Awaitable[None]]) -> None:
+    """Have *work* done before the next append with an entry that is *due*."""
 
     async def meddle(_: str, entries: Sequence[bytes]) -> None:
-        if any(isinstance(decode_entry(entry), RunOpened) for entry in entries):
+        if any(due(decode_entry(entry)) for entry in entries):
             tape.meddlers.clear()
             await work()
 
     tape.meddlers.append(meddle)
+
+
+def opens(entry: Entry) -> bool:
+    return isinstance(entry, RunOpened)
+
+
+def steers(entry: Entry) -> bool:
+    return isinstance(entry, Stepped) and isinstance(entry.event, UserSteered)
 
 
 @pytest.mark.behaviour("an-input-that-waits-can-be-taken-back")
@@ -92,7 +101,7 @@ async def test_no_run_begins_where_the_prompt_is_taken_back_while_it_is_opened(t
     await here.send("later", id="x")
     await there.load()
 
-    once_opened(tape, lambda: there.withdraw("x"))
+    once(tape, opens, lambda: there.withdraw("x"))
     assert (await here.resume()).run == before.run
     assert (said(here), here.unfinished, here.queue) == (["go"], False, ())
 
@@ -164,15 +173,22 @@ async def test_a_steer_is_taken_back_of_a_run_that_rests(house: House, how: Stee
 
 
 @pytest.mark.parametrize("how", [Steering.NOW, Steering.AFTER_TOOL])
-async def test_a_steer_is_taken_back_between_two_looks_of_the_process_at_work(
-    house: House, how: Steering
+async def test_a_steer_is_taken_back_while_the_step_that_takes_it_is_written(
+    tape: Tape, how: Steering
 ) -> None:
+    house = House(tape)
     here, there = house.process(calls(("pay", {})), *ANSWERS), house.process()
     working = asyncio.ensure_future(here.run("go", wait=True))
     await until(lambda: here.waiting)
+    taken_back = asyncio.Event()
+
+    async def withdraw() -> None:
+        await there.withdraw("s")
+        taken_back.set()
+
+    once(tape, steers, withdraw)
     await there.steer("rather left", how, id="s")
-    await there.withdraw("s")
-    # Looked at together: the steer would withdraw the question.
+    await taken_back.wait()
     await there.approve(there.waiting[0].id)
     assert (await working).text == "one"
     assert said(here) == ["go"]
@@ -210,7 +226,7 @@ async def test_who_waits_learns_of_a_withdrawal_while_the_run_is_opened(tape: Ta
     await until(lambda: len(here.queue) == 2)
     name = here.queue[0].id
     await there.load()
-    once_opened(tape, lambda: there.withdraw(name))
+    once(tape, opens, lambda: there.withdraw(name))
     house.release()
     assert (await first.wait()).text == "one"
     with pytest.raises(UnknownInput, match="taken back"):
@@ -225,7 +241,7 @@ async def test_a_title_has_nothing_of_what_is_taken_back_while_the_run_is_opened
     await here.send("a secret", id="x")
     await here.send("later", id="y")
     await there.load()
-    once_opened(tape, lambda: there.withdraw("x"))
+    once(tape, opens, lambda: there.withdraw("x"))
     await here.resume()
     assert (said(here), here.title) == (["later"], "later")
 
@@ -238,7 +254,7 @@ async def test_a_prompt_sent_and_taken_back_elsewhere_opens_no_run_here(tape: Ta
         await there.send("go", id="x")
         await there.withdraw("x")
 
-    once_opened(tape, both)
+    once(tape, opens, both)
     with pytest.raises(UnknownInput, match="taken back"):
         await here.run("go", id="x")
     assert said(here) == []
