@@ -256,10 +256,14 @@ class SessionState:
         return tuple([event for event in steers if not self._received(event) and event.id not in withdrawn])
 
     @property
+    def withdrawals(self) -> list[events.InputWithdrawn]:
+        """The withdrawals that no step has applied yet, in the order they came."""
+        return [event for event in self.posted if isinstance(event, events.InputWithdrawn)]
+
+    @property
     def withdrawn(self) -> frozenset[str]:
         """The inputs that were taken back, where no step has applied that yet."""
-        taken_back = [event.input for event in self.posted if isinstance(event, events.InputWithdrawn)]
-        return frozenset(taken_back)
+        return frozenset([event.input for event in self.withdrawals])
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -484,7 +488,7 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         state.machine = forked_run(_machine(state, where), entry.run)
         state.copied_spent = state.machine.memory.spent
         # The run has its own mail here, so what was taken back of it is to be dropped here, too.
-        state.posted = [event for event in state.posted if isinstance(event, events.InputWithdrawn)]
+        state.posted = [*state.withdrawals]
     else:
         over = _machine(state, where, over=True)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.

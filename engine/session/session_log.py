@@ -429,5 +429,4 @@ def withdrawals_of(step: Step, state: SessionState) -> tuple[Event, ...]:
     taken = {name for effect in step.effects if isinstance(effect, TakeMail) for name in effect.ids}
     if isinstance(step.event, InputWithdrawn):
         taken.discard(step.event.input)  # which it takes itself
-    posted = [event for event in state.posted if isinstance(event, InputWithdrawn)]
-    return tuple([event for event in posted if event.input in taken])
+    return tuple([event for event in state.withdrawals if event.input in taken])
