@@ -76,13 +76,13 @@ def runs(store: StorePlace, session: str, *, json_lines: bool) -> None:
 
     Runs on other branches are indented.
     """
+    runs_there = with_session(store, session, Session.runs)
     if json_lines:
-        _print_rows(run_table.as_plain(run) for run in with_session(store, session, Session.runs))
+        _print_rows(run_table.as_plain(run) for run in runs_there)
         return
-    found = with_session(store, session, Session.runs)
     row = with_store(store, lambda kept: described(kept, session))
     state = UNFINISHED if row is None else state_of(row.about)
-    run_table.listing(found, Screen(sys.stdout), state)
+    run_table.listing(runs_there, Screen(sys.stdout), state)
 
 
 @click.command()
