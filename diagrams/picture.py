@@ -123,7 +123,7 @@ def labels_of(state: str) -> tuple[str, ...]:
 
 def kind_of(label: str) -> NodeKind:
     """The kind of *label*, which follows from its rows."""
-    # What comes to every state says nothing about this one.
+    # Events that come to every state say nothing about this one.
     events = {row.event for row in TABLE if row.state == label} - set(WELCOME)
     if not events:
         return NodeKind.END

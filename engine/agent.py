@@ -580,7 +580,7 @@ class Agent(Generic[Deps_co, Output_co]):
         first leaves the runs at work in this event loop, unfinished: `Session.resume` goes on with them.
         """
         if self._opened:
-            # Those that a reader or a tool holds up, and those of other event loops, meet a closed store.
+            # Sessions that a reader or a tool holds up, and those of other event loops, meet a closed store.
             with suppress(TimeoutError):
                 async with timeout(ABORT_WITHIN):
                     await gather(*[drain(0.0) for drain in self._at_work], return_exceptions=True)

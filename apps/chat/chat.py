@@ -336,7 +336,7 @@ class ChatCommand:
 
     async def _taken(self, workspace: Workspace, following: Following) -> None:
         """Leave the run to the process that took it over, of which a notice has told."""
-        # What was typed before was for the run here, and is no reason to take it back.
+        # Lines typed before were for the run here, and are no reason to take it back.
         self._told, self._woken = True, False
         self._news.clear()
         await workspace.session.load()

@@ -44,7 +44,7 @@ class ChatChoices(Protocol):
         ...
 
     def waiting(self) -> Iterable[OfferedText]:
-        """What can be done to the prompts that wait, by their numbers."""
+        """Actions on the prompts that wait, by their numbers."""
         ...
 
     async def sessions(self) -> Iterable[OfferedText]:

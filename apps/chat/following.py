@@ -17,7 +17,7 @@ TURN_SECONDS = 1.0
 
 @final
 class Following:
-    """What other processes do in the session of *workspace*; *show* gets their notices, without deltas."""
+    """The work of other processes in the session of *workspace*; *show* gets its notices, without deltas."""
 
     def __init__(self, workspace: Workspace, show: Callable[[Notice], None]) -> None:
         self._workspace = workspace

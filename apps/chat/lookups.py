@@ -185,7 +185,7 @@ class Lookups:
             yield self._face.names.name(call), ""
 
     def waiting(self) -> Iterable[tuple[str, str]]:
-        """What can be done to the prompts that wait, by their numbers."""
+        """Actions on the prompts that wait, by their numbers."""
         for count, prompt in enumerate(self._workspace.session.queue, 1):
             yield f"drop {count}", prompt.text
             yield f"edit {count}", prompt.text

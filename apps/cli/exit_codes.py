@@ -60,7 +60,7 @@ def table() -> str:
     return "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
 
-# What the library advises in an error, with arguments of `Agent`, and the same with options.
+# Advice of the library in an error, with arguments of `Agent`, and the same with options.
 OPTIONS_FOR: Mapping[str, str] = {
     " or pass api_key": "",
     "the base_url (--base-url) of another server": "pass --base-url with the address of another server",

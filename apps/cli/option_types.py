@@ -161,5 +161,5 @@ def resolve_question(name: str, calls: Mapping[str, str]) -> str | None:
     call = resolve_name(name, by_call)
     if call is not None:
         return by_call[call]
-    # No screen shows the number of a question, so one that is no call's is a mistake.
+    # No screen shows the number of a question: a number that names no call here is a mistake.
     return name if name in calls else None

@@ -128,7 +128,7 @@ def _tokens(given: object) -> dict[str, str]:
     """The *given* tokens with their tenants. Raises `ConfigError` where they are no mapping of texts."""
     tokens = cast("dict[object, object]", dict(given) if isinstance(given, Mapping) else {None: None})
     if not all(isinstance(each, str) for pair in tokens.items() for each in pair):
-        # What was given is not quoted, since it may be a secret.
+        # The value is not quoted, since it may be a secret.
         fix = "write tokens={'the secret': 'the tenant'}"
         msg = f"tokens: {type(given).__name__} does not map secrets to tenants; {fix}"
         raise ConfigError(msg)

@@ -59,7 +59,7 @@ CONFLICT, INVALID = HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY
 
 MOST_LISTED, LISTED = 200, 50
 
-# What a session may be in, those among them that a list tells only by their summary.
+# The states of sessions, with those that only the summary in a list tells.
 STATES = (NEW, *STATE_CLASSES, *LABELS, SessionStatus.UNFINISHED, SessionStatus.UNREADABLE)
 STATE_FILTER = Parameter(
     name="state",

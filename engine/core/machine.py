@@ -470,7 +470,7 @@ def overtaken(machine: Machine, posted: Iterable[Post]) -> dict[str, Post]:
     left = _decidable(machine.state)
     # On a copy, and by the machine itself: a second account of what withdraws a question could differ.
     ahead = Machine(machine.config, machine.state, machine.memory)
-    # What is taken back goes before all else, as in a run: no step takes it.
+    # Withdrawals go before all else, as in a run: no step takes their inputs.
     for event in sorted(posted, key=lambda one: not isinstance(one, InputWithdrawn)):
         if not left:
             break
