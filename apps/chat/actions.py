@@ -162,21 +162,15 @@ class LineActions:
 
     async def _take_back(self, withdrawal: WithdrawLine) -> None:
         session = self._workspace.session
-        waiting = {mail.id: mail for mail in session.queue}
-        if not waiting:
-            msg = "no prompt waits"
-            raise ConfigError(msg)
-        mail = waiting.get(picked(withdrawal.name, [*waiting]))
-        if mail is None:
-            msg = f"no number {withdrawal.name} in the list; it has {len(waiting)}"
-            raise ConfigError(msg)
+        mail = self._lookups.prompt(withdrawal.name)
         if withdrawal.edits and self._prompt is None:
             msg = f"no editor here; take it back with /queue drop {withdrawal.name}, and send another"
             raise ConfigError(msg)
+        # Before the run here tells it as a notice, which has no text.
+        self._face.taken_back.add(mail.id)
         await session.withdraw(mail.id)
-        # A run here tells it as a notice.
-        if not session.running:
-            self._face.aside.line(f"taken back: {one_line(mail.text, self._face.aside.width)}", "dim")
+        label = "taken back: "
+        self._face.aside.line(label + one_line(mail.text, self._face.aside.width - len(label)), "dim")
         if mail.files and withdrawal.edits:
             self._face.aside.line("its files are not put back; attach them again", "warning")
         if withdrawal.edits and self._prompt is not None:

@@ -16,6 +16,7 @@ from ...engine.core.machine import calls_in
 from ...engine.inspect.archive import costs, explain
 from ...engine.inspect.listing import Listed, listed
 from ...engine.journal.summary import SessionKind
+from ...states.context import Mail
 from ..cli.build_settings import switch_problem
 from ..cli.call_report import report_lines
 from ..cli.run_options import is_stand_in
@@ -80,6 +81,8 @@ class Lookups:
         self._workspace = workspace
         self._face = face
         self._base_url = base_url
+        # The numbers of the prompts that were listed.
+        self._seen: dict[str, int] = {}
 
     async def tell(self, asked: str, word: InfoLine) -> None:
         """Show the answer to *word*, which was typed as *asked*."""
@@ -105,8 +108,10 @@ class Lookups:
                 return "\n".join(report_lines(await explain(self._workspace.store, session.id, call)))
             case QueueLine():
                 width = self._face.aside.width - len("99  ")
-                prompts = [one_line(prompt.text, width) for prompt in session.queue]
-                return "\n".join(_numbered(prompts)) or "no prompt waits"
+                prompts = [
+                    f"{number}  {one_line(mail.text, width)}" for number, mail in self._prompts().items()
+                ]
+                return "\n".join(prompts) or "no prompt waits"
             case ModeLine():
                 rows = [(mode, about, mode == self._face.mode) for mode, about in self.modes()]
                 return "\n".join(_choices(rows, self._face.aside.width))
@@ -186,9 +191,33 @@ class Lookups:
 
     def waiting(self) -> Iterable[tuple[str, str]]:
         """Actions on the prompts that wait, by their numbers."""
-        for count, prompt in enumerate(self._workspace.session.queue, 1):
-            yield f"drop {count}", prompt.text
-            yield f"edit {count}", prompt.text
+        for number, mail in self._prompts().items():
+            yield f"drop {number}", mail.text
+            yield f"edit {number}", mail.text
+
+    def prompt(self, number: str) -> Mail:
+        """The prompt that waits with this *number*; `ConfigError` where none does."""
+        waiting = self._prompts()
+        if not waiting:
+            msg = "no prompt waits"
+            raise ConfigError(msg)
+        mail = waiting.get(int(number)) if number.isdecimal() else None
+        if mail is None:
+            numbers = ", ".join(map(str, waiting))
+            msg = f"no prompt {number} waits; /queue lists those that do: {numbers}"
+            raise ConfigError(msg)
+        return mail
+
+    def _prompts(self) -> dict[int, Mail]:
+        """The prompts that wait, by their numbers."""
+        # A number is that of one prompt for as long as any waits: by its place in the list, the one behind
+        # would be taken back where the first was read meanwhile.
+        queue = self._workspace.session.queue
+        if not queue:
+            self._seen.clear()
+        for mail in queue:
+            self._seen.setdefault(mail.id, len(self._seen) + 1)
+        return {self._seen[mail.id]: mail for mail in queue}
 
     async def sessions(self) -> Iterable[tuple[str, str]]:
         """The latest sessions of this directory."""
@@ -208,10 +237,6 @@ def _about(one: Listed) -> str:
     title = one_line(one.about.title, TITLE_COLUMNS)
     words = [f"'{clean(title)}'"] if title else []
     return ", ".join([*words, state_of(one.about), age(time.time() - one.updated)])
-
-
-def _numbered(rows: list[str]) -> Iterable[str]:
-    return [f"{number}  {row}" for number, row in enumerate(rows, 1)]
 
 
 def _choices(rows: list[tuple[str, str, bool]], width: int) -> Iterable[str]:

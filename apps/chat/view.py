@@ -23,6 +23,7 @@ from ...effects.notices import (
     ApprovalResolved,
     ApprovalWithdrawn,
     CallSettled,
+    InputDropped,
     InputReceived,
     Notice,
     RunEnded,
@@ -88,6 +89,8 @@ class ChatFace:
         self.aside = self.out if both else Screen(sys.stderr)
         self.typed = options.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
         self.names = CallNames()
+        # The inputs that were taken back in this chat, which has said so.
+        self.taken_back: set[str] = set()
         """The names of the calls on screen."""
         self.questions = Questions(lambda: asyncio.get_running_loop().time(), self.names)
         self.editing: Question | None = None
@@ -194,6 +197,8 @@ class ChatFace:
                 self.names.name(notice.call)
             self._json.notice(notice)
         else:
+            if isinstance(notice, InputDropped) and notice.id in self.taken_back:
+                return
             (self._transcript or self._face).notice(notice)
         if isinstance(notice, AgentNoticed):
             self._track(notice.notice, notice.call)

@@ -26,7 +26,7 @@ from turnwheel import Approve
 from turnwheel.apps.chat.actions import LineActions, Then
 from turnwheel.apps.chat.attachments import attach, pasted_text
 from turnwheel.apps.chat.call_names import CallNames
-from turnwheel.apps.chat.commands import PromptLine, parse_line
+from turnwheel.apps.chat.commands import PromptLine, QueueLine, parse_line
 from turnwheel.apps.chat.completion import ChatCompleter
 from turnwheel.apps.chat.history import MOST_LINES, ChatHistory
 from turnwheel.apps.chat.lookups import Lookups
@@ -67,6 +67,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.effects.validators import MAX_ATTACHED
 from turnwheel.performers.logs import LOGGER
 from turnwheel.performers.stores.memory import MemoryStore
+from turnwheel.states.context import Mail, MailKind
 
 if TYPE_CHECKING:
     from apps.conftest import Paper
@@ -492,6 +493,36 @@ async def test_edited_arguments_that_are_refused_are_asked_about_again(
     assert err == "invalid arguments for 'bash': denied by the rule 'deny bash'; the question stays open\n"
     assert out.startswith("? bash  #1\n  $ rm x\n")
     assert [question.arguments for question in face.questions.open] == ['{"command": "rm x"}']
+
+
+# The numbers of prompts
+
+
+async def test_a_prompt_keeps_its_number_while_others_before_it_are_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    face = ChatFace(RunOptions(store=Path("x.db")))
+    agent: Any = SimpleNamespace(config=Config(model=ModelSpec(name="m")))
+    session: Any = SimpleNamespace(id="s", queue=())
+    lookups = Lookups(Workspace(store=MemoryStore(), agent=agent, session=session), face, None)
+    one, two, three = [
+        Mail(lane=MailKind.PROMPT, id=text, text=text, at=0.0) for text in ("one", "two", "three")
+    ]
+    with pytest.raises(ConfigError, match="no prompt waits"):
+        lookups.prompt("1")
+    session.queue = (one, two)
+    await lookups.tell("/queue", QueueLine())
+    session.queue = (two, three)
+    assert (lookups.prompt("2"), lookups.prompt("3")) == (two, three)
+    for number in ("1", "4", "two"):
+        with pytest.raises(ConfigError, match=f"no prompt {number} waits; .* those that do: 2, 3"):
+            lookups.prompt(number)
+    await lookups.tell("/queue", QueueLine())
+    assert capsys.readouterr().err == "> /queue\n1  one\n2  two\n\n> /queue\n2  two\n3  three\n\n"
+    session.queue = ()
+    await lookups.tell("/queue", QueueLine())
+    session.queue = (three,)
+    assert lookups.prompt("1") == three
 
 
 # The names of calls
