@@ -10,7 +10,6 @@ type. Only text, thinking and ``tool_use`` are kept. The provider's own tools (`
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +36,7 @@ from ...effects.validators import clean
 from ..base import PerformContext
 from . import encoding
 from .body import STOPS, WHOLE_ENDS, BodyParser
-from .encoding import text_part, to_json
+from .encoding import BEGIN_TEXT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import Object, as_object, first_label, first_text, number, objects, shorten_id
@@ -52,9 +51,6 @@ ANTHROPIC_PREFIX = "anthropic"
 # They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
 ADAPTIVE = (4, 7)
 
-# The user's words where a conversation begins with the model, or with nothing, which the API refuses.
-BEGIN_TEXT = "Begin."
-
 # The user's words where the model spoke last.
 # Newer models refuse to go on with their own words, older ones do where these end in white space.
 CONTINUE_TEXT = "Continue."
@@ -64,7 +60,7 @@ _Said = Text | Reasoning | ToolCall | Binary
 
 _USER, _ASSISTANT = b"user", b"assistant"
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
-_OTHER_WIRE = re.compile(r"[a-z]+:")
+_OTHER_WIRE = re.compile(r"[a-z-]+:")
 
 # The version of the API, which names its shape and not the newest of its features.
 API_VERSION = "2023-06-01"
@@ -395,7 +391,7 @@ def _attached(part: Binary) -> dict[str, Any]:
 
 
 def _base64(kind: str, part: Binary) -> dict[str, str]:
-    return {"type": "base64", "media_type": kind, "data": base64.b64encode(part.data).decode()}
+    return {"type": "base64", "media_type": kind, "data": encoding.in_base64(part)}
 
 
 # An answer: pieces and an ending out of bytes.

@@ -8,7 +8,9 @@ message on does the encoder go back: to the first message that looks different n
 
 from __future__ import annotations
 
+import base64
 import json
+import logging
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -21,15 +23,16 @@ from weakref import WeakKeyDictionary
 import attrs
 import msgspec
 
-from ...effects.config import AUTO_CHOICE, REQUIRED_CHOICE, ModelSpec
+from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, is_cleared_when_old
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
-from ...effects.requests import CallModel, Transcript
+from ...effects.requests import CallModel, Purpose, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
 from ..base import PerformContext
+from ..logs import write
 from .extras import headers_of, object_of, with_extras
-from .lenient_json import SIGNED_ID, decoded
+from .lenient_json import SIGNED_ID, Object, as_object, decoded
 from .wire import HTTPRequest
 
 # The headers of a request that asks for a streamed answer.
@@ -49,11 +52,23 @@ MAX_NAME = 64
 # Where an API takes a word, the steps lie between those that proxies translate the words to.
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
 
+# What to do about a budget of thinking that a server has no form for.
+SAY_HOW = "leave thinking out, or say it in extra_body, or in OpenAIChat(thinking=...)"
+
+# The text of a message without any: most providers refuse an empty one.
+EMPTY_TEXT = "(nothing)"
+
+# The user's words where a conversation begins with the model, or with nothing, which APIs refuse.
+BEGIN_TEXT = "Begin."
+
+# Makes the fields of a body that ask a model for so many tokens of thinking; none where it takes none.
+ThinkingForm = Callable[[str, int], Mapping[str, object]]
+
 # No more headers, or no more fields of a body.
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 # Fields of a body that are no settings.
-OWN_FIELDS = {"messages", "model", "stream", "stream_options", "system", "tool_choice", "tools"}
+OWN_FIELDS = frozenset({"messages", "model", "stream", "stream_options", "system", "tool_choice", "tools"})
 
 # The ids of calls that providers take; all of them take those that are made here.
 CALL_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
@@ -99,6 +114,22 @@ def effort(tokens: int) -> str:
     return next((word for limit, word in EFFORTS if tokens <= limit), "high")
 
 
+def offered_tools(request: CallModel, config: Config) -> tuple[list[ToolSpec], str]:
+    """The tools that *request* names, and the choice of tools that it asks for; empty for the provider's."""
+    names = frozenset(request.tools)
+    tools = [tool for tool in config.tools if tool.name in names]
+    if not tools and request.purpose is Purpose.TURN:
+        # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
+        # listed with a choice of none.
+        return [*config.tools], NO_CHOICE
+    return tools, choice_of(request) if tools else ""
+
+
+def system_text(request: CallModel) -> str:
+    """The system prompt of *request*, and behind it what is said for this request only."""
+    return "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
+
+
 def choice_of(request: CallModel) -> str:
     """The choice of tools that *request* asks for; empty where the tool is not offered."""
     choice = request.tool_choice
@@ -115,7 +146,38 @@ def attachment_note(part: Binary) -> str:
     return f"[attachment {part.name or part.media_type}{'' if part.data else ', which is empty'}]"
 
 
-# Parts of messages that both dialects write alike.
+def said_or_nothing(text: str) -> str:
+    """*text*, or what stands for one that says nothing."""
+    return text if text.strip() else EMPTY_TEXT
+
+
+def plain_text(message: Message) -> str:
+    """All texts of *message*, and the names of what is attached to it."""
+    said = [part for part in message.parts if isinstance(part, Text | Binary)]
+    return "".join([part.text if isinstance(part, Text) else attachment_note(part) for part in said])
+
+
+def text_of_file(part: Binary) -> str | None:
+    """*part* as text where it is empty or holds text; None where its bytes are to be sent."""
+    if not part.data:  # an empty attachment gets the whole request refused
+        return attachment_note(part)
+    kind = media_type(part)
+    if not kind.startswith("text/"):
+        return None
+    return f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}"
+
+
+def in_base64(part: Binary) -> str:
+    """The bytes of *part* as text."""
+    return base64.b64encode(part.data).decode()
+
+
+def data_url(part: Binary) -> str:
+    """*part* as a URL that holds its bytes."""
+    return f"data:{media_type(part) or 'application/octet-stream'};base64,{in_base64(part)}"
+
+
+# Parts of messages that the dialects write alike.
 
 
 def text_part(text: str) -> dict[str, Any]:
@@ -162,6 +224,10 @@ class EncodedConversation(ABC, Generic[P]):
     @abstractmethod
     def add(self, message: Message) -> None:
         """Encode *message* into `buffer`, and move `place` behind it."""
+
+    def opaque_of(self, part: Reasoning | ToolCall) -> Object:
+        """The provider's own fields of *part*, where the model that is asked made them; else none."""
+        return as_object(decoded(part.opaque)) if self.own and part.opaque else {}
 
     def id_of_call(self, call: ToolCall) -> str:
         """The id of *call*, made when it is first met: what is encoded again has the ids it had."""
@@ -228,6 +294,7 @@ class EncodingWire(ABC, Generic[E]):
     """
 
     path: ClassVar[str]
+    own_fields: ClassVar[frozenset[str]] = OWN_FIELDS
 
     _extra: Mapping[str, object] = NONE
 
@@ -236,10 +303,12 @@ class EncodingWire(ABC, Generic[E]):
         self._prefix = f"{prefix}:"
         self._limit = limit
         self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
+        # What was said in the log of a model, each once.
+        self._warned: set[tuple[str, str]] = set()
 
     def adding(self, extra_body: Mapping[str, object]) -> Self:
         """This wire, whose requests have the settings of *extra_body*, too."""
-        if own := sorted(OWN_FIELDS & extra_body.keys()):
+        if own := sorted(self.own_fields & extra_body.keys()):
             msg = f"extra_body must leave the wire's own fields to it; got {own}"
             raise ConfigError(msg)
         self._extra = extra_body
@@ -267,7 +336,7 @@ class EncodingWire(ABC, Generic[E]):
 
     def check(self, spec: ModelSpec) -> None:
         """Raise `ConfigError` where requests to the model of *spec* cannot have one of its settings."""
-        if own := sorted(OWN_FIELDS & object_of(spec.extra_body).keys()):
+        if own := sorted(self.own_fields & object_of(spec.extra_body).keys()):
             msg = f"extra_body of {spec.name!r} must leave the wire's own fields to it; got {own}"
             raise ConfigError(msg)
         headers_of(spec, "")  # a variable that is not set, or does not fit into a header
@@ -278,6 +347,19 @@ class EncodingWire(ABC, Generic[E]):
     def _unsendable(self, spec: ModelSpec, model: str) -> str:  # noqa: ARG002  # those of dialects need both
         """Why requests to *model* cannot have a setting of *spec*; empty where they can have all."""
         return ""
+
+    def _thinking(self, form: ThinkingForm, model: str, tokens: int) -> Mapping[str, object]:
+        """The fields that ask *model* for so many *tokens* of thinking; a warning where there are none."""
+        fields = form(model, tokens)
+        if not fields:
+            self._warn("a budget of thinking is not sent", model, tokens=tokens, fix=SAY_HOW)
+        return fields
+
+    def _warn(self, text: str, model: str, **about: object) -> None:
+        """Say *text* about *model* in the log, once."""
+        if (text, model) not in self._warned:
+            self._warned.add((text, model))
+            write(logging.WARNING, text, {"model": model, **about})
 
     def _with_extras(self, options: dict[str, Any], spec: ModelSpec, scene: PerformContext) -> dict[str, Any]:
         """*options* and the fields that the host, the spec and the session's name add to a body."""

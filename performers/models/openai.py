@@ -8,50 +8,48 @@ judged at its end: by its finish reason, by ``[DONE]``, or by an error in its mi
 
 from __future__ import annotations
 
-import base64
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, final
 
 import attrs
 
-from ...effects.config import AUTO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
+from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
-from ...effects.requests import CallModel, Purpose
+from ...effects.requests import CallModel
 from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
-from ..logs import write
 from . import encoding
 from .body import STOPS, WHOLE_ENDS, BodyParser
 from .call_assembler import CallAssembler, signature_of
-from .encoding import MAX_KEPT, text_part, to_json
+from .encoding import MAX_KEPT, plain_text, said_or_nothing, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import (
     Object,
     as_object,
-    decoded,
     first_text,
     number,
     objects,
     shorten_label,
 )
-from .providers import UNKNOWN_SERVER, ServerQuirks, chat_provider, host_of, quirks_of, reasons
+from .providers import (
+    UNKNOWN_SERVER,
+    ServerQuirks,
+    chat_provider,
+    host_of,
+    quirks_of,
+    reasons,
+    sampling_problem,
+)
 from .transport import Client
 from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 OPENAI_PREFIX = "openai"
-
-# What to do about a budget of thinking that a server has no form for.
-SAY_HOW = "leave thinking out, or say it in extra_body, or in OpenAIChat(thinking=...)"
-
-# The text of a message without any: most providers refuse an empty one.
-EMPTY_TEXT = "(nothing)"
 
 # What a model is made to say where a server lets no user speak right behind a tool.
 BRIDGE = "OK."
@@ -125,14 +123,12 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         self, quirks: ServerQuirks = UNKNOWN_SERVER, prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
         self._quirks = quirks
-        # The models that were asked for thinking in vain, each of which is told once.
-        self._unheard: set[str] = set()
         super().__init__(partial(_EncodedChat, quirks), prefix, keep)
 
     def _body(
         self, request: CallModel, model: str, scene: PerformContext, shown: _EncodedChat, mark: _ChatMark
     ) -> bytes:
-        system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
+        system = encoding.system_text(request)
         head = [b'{"model":', to_json(model), b',"messages":[']
         if system:
             head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
@@ -159,25 +155,13 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         if self._quirks.session:
             options[self._quirks.session] = encoding.told_session(scene)
         if request.thinking is not None:
-            options |= self._thinking(request.thinking, model)
+            options |= self._thinking(self._quirks.thinking, model, request.thinking)
         options = self._with_extras(options, spec, scene)
         given = {name: value for name, value in options.items() if value is not None}
         return [b",", to_json(given)[1:-1]] if given else []
 
     def _unsendable(self, spec: ModelSpec, model: str) -> str:
-        if not reasons(model):
-            return ""
-        wrong = [name for name in ("temperature", "top_p") if getattr(spec, name) is not None]
-        return f"OpenAI's reasoning models take no {wrong[0]}; leave it out" if wrong else ""
-
-    def _thinking(self, tokens: int, model: str) -> Mapping[str, object]:
-        """The fields that ask *model* for so many *tokens* of thinking; a warning where there are none."""
-        fields = self._quirks.thinking(model, tokens)
-        if not fields and model not in self._unheard:
-            self._unheard.add(model)
-            about = {"model": model, "tokens": tokens, "fix": SAY_HOW}
-            write(logging.WARNING, "a budget of thinking is not sent", about)
-        return fields
+        return sampling_problem(spec, model)
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -222,7 +206,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
     def _results(self, message: Message) -> None:
         files: list[dict[str, Any]] = []  # in a user's message of their own: a tool's is text only
         for result in message.results:
-            wire_id, content = self.id_of_result(result), _said(result.content)
+            wire_id, content = self.id_of_result(result), said_or_nothing(result.content)
             self._add({"role": "tool", "tool_call_id": wire_id, "content": content})
             if result.files:
                 files += [text_part(f"Files of {result.name}:"), *map(_attached, result.files)]
@@ -230,7 +214,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
             self._add({"role": "user", "content": files})
 
     def _answer(self, message: Message) -> None:
-        calls, text = [self._call(call) for call in message.calls], _plain(message)
+        calls, text = [self._call(call) for call in message.calls], plain_text(message)
         if not calls and not text.strip():
             return  # an empty message is refused, and says nothing
         value: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
@@ -240,7 +224,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {"name": encoding.tool_name(call.name), "arguments": encoding.arguments_of(call)}
-        return self._opaque(call) | {"id": self.id_of_call(call), "type": "function", "function": function}
+        return self.opaque_of(call) | {"id": self.id_of_call(call), "type": "function", "function": function}
 
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
@@ -262,7 +246,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
             field, value = "thinking_blocks", [encoding.thinking_part(thought) for thought in proven]
         said: dict[str, Any] = {field: value} if field and value else {}
         ids = {call.wire_id: self.id_of_call(call) for call in message.calls}
-        for opaque in map(self._opaque, thoughts):
+        for opaque in map(self.opaque_of, thoughts):
             for detail in objects(opaque.pop("reasoning_details", None)):
                 # It may name the call that it belongs to, which may have another id here.
                 named = {"id": wire_id} if (wire_id := ids.get(first_text(detail, "id"))) else {}
@@ -270,23 +254,11 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
             said |= opaque
         return said
 
-    def _opaque(self, part: Reasoning | ToolCall) -> Object:
-        return as_object(decoded(part.opaque)) if self.own and part.opaque else {}
-
-
-def _said(text: str) -> str:
-    return text if text.strip() else EMPTY_TEXT
-
-
-def _plain(message: Message) -> str:
-    said = [part for part in message.parts if isinstance(part, Text | Binary)]
-    return "".join([part.text if isinstance(part, Text) else encoding.attachment_note(part) for part in said])
-
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
     """A user's or system's content: plain text, or a list of parts where something is attached."""
     if message.role is not Role.USER or not any(isinstance(part, Binary) for part in message.parts):
-        return _said(_plain(message))
+        return said_or_nothing(plain_text(message))
     said = encoding.said_in(message)
     return [text_part(part.text) if isinstance(part, Text) else _attached(part) for part in said]
 
@@ -294,33 +266,27 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 def _attached(part: Binary) -> dict[str, Any]:
     """The part that *part* is: text as text, and what else has no part of its own as a file."""
     kind = encoding.media_type(part)
-    if not part.data:  # an empty attachment gets the whole request refused
-        return text_part(encoding.attachment_note(part))
-    if kind.startswith("text/"):
-        return text_part(f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}")
-    data = base64.b64encode(part.data).decode()
+    if (text := encoding.text_of_file(part)) is not None:
+        return text_part(text)
     if kind in AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": data, "format": AUDIO[kind]}}
-    url = f"data:{kind or 'application/octet-stream'};base64,{data}"
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": encoding.in_base64(part), "format": AUDIO[kind]},
+        }
+    url = encoding.data_url(part)
     if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
     return {"type": "file", "file": {"filename": part.name or "attachment", "file_data": url}}
 
 
 def _tools(request: CallModel, config: Config) -> list[bytes]:
-    names, choice = frozenset(request.tools), b""
-    tools = [tool for tool in config.tools if tool.name in names]
-    if not tools and request.purpose is Purpose.TURN:
-        # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
-        # listed with a choice of none.
-        tools, choice = [*config.tools], b',"tool_choice":"none"'
-    elif tools and (chosen := encoding.choice_of(request)):
-        choice = b',"tool_choice":' + to_json(_tool_choice(chosen))
+    tools, chosen = encoding.offered_tools(request, config)
+    choice = b',"tool_choice":' + to_json(_tool_choice(chosen)) if chosen else b""
     return [choice, b',"tools":[', b",".join(map(_tool, tools)), b"]"] if tools else []
 
 
 def _tool_choice(choice: str) -> object:
-    if choice in {AUTO_CHOICE, REQUIRED_CHOICE}:
+    if choice in {AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}:
         return choice
     return {"type": "function", "function": {"name": choice}}
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 from urllib.parse import urlsplit
 
 import attrs
 
+from ...effects.config import ModelSpec
 from ...effects.errors import ConfigError
 from . import encoding
+from .encoding import ThinkingForm
 from .lenient_json import Object
 
 # Models, by how their names begin, that take a word on how much to think, but no ``max_tokens``, no
@@ -33,9 +35,6 @@ CHAT, MESSAGES = "chat completions", "Messages"
 # The least budget of thinking that Anthropic's API takes, and servers with a field of that form.
 MIN_BUDGET = 1_024
 
-# Makes the fields of a body that ask a model for so many tokens of thinking; none where it takes none.
-ThinkingForm = Callable[[str, int], Mapping[str, object]]
-
 
 def bare_name(model: str) -> str:
     """The name of *model* without its maker in front, as proxies have it, and the mark of a tuned model."""
@@ -46,6 +45,12 @@ def reasons(model: str) -> bool:
     """Whether *model* is one of OpenAI's reasoning models."""
     name = bare_name(model)
     return name.startswith(REASONING_MODELS) and not name.startswith(NON_REASONING)
+
+
+def sampling_problem(spec: ModelSpec, model: str) -> str:
+    """Why *model* takes no setting for drawing words that *spec* has; empty where it takes all."""
+    wrong = [name for name in ("temperature", "top_p") if getattr(spec, name) is not None]
+    return f"OpenAI's reasoning models take no {wrong[0]}; leave it out" if wrong and reasons(model) else ""
 
 
 def no_thinking(_: str, __: int) -> Object:
