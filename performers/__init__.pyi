@@ -22,6 +22,7 @@ from .models.openai import OpenAIChat as OpenAIChat
 from .models.prices import price_of as price_of
 from .models.purposes import MakeTitle as MakeTitle, Summarise as Summarise, Summarised as Summarised
 from .models.rate_limits import RateLimit as RateLimit
+from .models.responses import OpenAIResponses as OpenAIResponses
 from .models.router import Models as Models, wire_of as wire_of
 from .models.wire import (
     AnswerEnd as AnswerEnd,

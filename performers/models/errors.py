@@ -104,8 +104,18 @@ _ERROR_NAMES: dict[Failure, tuple[str, ...]] = {
         "insufficient_quota",  # sent as a 429, but no waiting mends it
     ),
     Failure.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
-    Failure.OVERLOADED: ("engine_overloaded", "overloaded", "overloaded_error"),
-    Failure.TIMEOUT: ("timeout_error",),
+    Failure.OVERLOADED: (
+        *("engine_overloaded", "overloaded", "overloaded_error", "server_is_overloaded"),
+        "slow_down",
+    ),
+    Failure.TIMEOUT: ("timeout_error", "vector_store_timeout"),
+    Failure.BAD_REQUEST: (
+        *("invalid_prompt", "invalid_image", "invalid_image_format", "invalid_base64_image"),
+        *("invalid_image_url", "invalid_image_mode", "image_too_large", "image_too_small"),
+        *("image_parse_error", "image_content_policy_violation", "image_file_too_large"),
+        *("unsupported_image_media_type", "empty_image_file", "failed_to_download_image"),
+        "image_file_not_found",
+    ),
     Failure.CUT: ("tool_use_failed",),  # a model's malformed call, which the provider refuses: ask again
     Failure.NOT_FOUND: ("model_not_found", "not_found_error", "invalid_model", "model_decommissioned"),
 }

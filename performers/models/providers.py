@@ -30,7 +30,7 @@ REASONING_MODELS = ("gpt-5", "o1", "o3", "o4")
 NON_REASONING = ("gpt-5-chat",)
 
 # The wires, as the documentation calls them.
-CHAT, MESSAGES = "chat completions", "Messages"
+CHAT, MESSAGES, RESPONSES = "chat completions", "Messages", "Responses"
 
 # The least budget of thinking that Anthropic's API takes, and servers with a field of that form.
 MIN_BUDGET = 1_024
@@ -74,6 +74,11 @@ def openai_effort(model: str, tokens: int) -> Object:
     return {"reasoning_effort": encoding.effort(tokens)} if reasons(model) else {}
 
 
+def _responses(model: str, tokens: int) -> Object:
+    # A summary is shown while the model thinks; the thinking itself is never told.
+    return {"reasoning": {"effort": encoding.effort(tokens), "summary": "auto"}} if reasons(model) else {}
+
+
 def _budget(_: str, tokens: int) -> Object:
     return {"thinking": {"type": "enabled", "budget_tokens": max(tokens, MIN_BUDGET)}}
 
@@ -106,7 +111,7 @@ _MISTRAL_REASONING = ("mistral-small", "mistral-medium")
 @attrs.frozen
 class ServerQuirks:
     """
-    What the servers of chat completions differ in; the defaults are those of an unknown server.
+    What servers differ in, most of them those of chat completions; the defaults are an unknown server's.
 
     *thoughts* is the field that thinking goes back in: as text, but for ``reasoning_details``, which hold
     signatures, too. Servers that take ``reasoning_content`` get signed or redacted thinking in
@@ -222,6 +227,15 @@ _PROVIDER_ROWS: Sequence[Provider] = (
         keys=("OPENAI_API_KEY",),
         prices="openai",
         quirks=ServerQuirks(thoughts="", betas="", session="prompt_cache_key"),
+    ),
+    # platform.openai.com/docs/api-reference/responses
+    Provider(
+        prefix="openai-responses",
+        address="https://api.openai.com/v1",
+        keys=("OPENAI_API_KEY",),
+        wire=RESPONSES,
+        prices="openai",
+        quirks=ServerQuirks(thoughts="", betas="", session="prompt_cache_key", thinking=_responses),
     ),
     # docs.claude.com/en/api/messages
     Provider(
@@ -389,9 +403,9 @@ def host_of(url: str) -> str:
         return ""
 
 
-# The rows of providers that refuse a request without a key, by their hosts.
+# The rows of providers that refuse a request without a key, by their hosts; the first row of a host counts.
 KNOWN_HOSTS: Mapping[str, Provider] = {
-    host_of(row.address): row for row in _PROVIDER_ROWS if row.needed and row.address
+    host_of(row.address): row for row in reversed(_PROVIDER_ROWS) if row.needed and row.address
 }
 
 

@@ -16,8 +16,9 @@ from ..base import PerformContext, Performer
 from .anthropic import AnthropicMessages
 from .http import HTTPModel
 from .openai import OpenAIChat
-from .providers import MESSAGES, PROVIDERS
+from .providers import MESSAGES, PROVIDERS, RESPONSES
 from .rate_limits import RateLimit, RateLimiter
+from .responses import OpenAIResponses
 from .throttle import MAX_CONCURRENT
 from .transport import Client
 
@@ -26,7 +27,9 @@ WireFactory = Callable[..., HTTPModel]
 
 # What performs the calls of each prefix that comes along.
 WIRES: Mapping[str, WireFactory] = {
-    prefix: AnthropicMessages if row.wire == MESSAGES else partial(OpenAIChat, prefix=prefix)
+    prefix: {MESSAGES: AnthropicMessages, RESPONSES: OpenAIResponses}.get(
+        row.wire, partial(OpenAIChat, prefix=prefix)
+    )
     for prefix, row in PROVIDERS.items()
 }
 
@@ -37,6 +40,7 @@ _ALIASES: Mapping[str, str] = {
     "google_genai": "gemini",
     "claude": "anthropic",
     "gpt": "openai",
+    "openai_responses": "openai-responses",
     "grok": "xai",
     "x-ai": "xai",
     "mistralai": "mistral",

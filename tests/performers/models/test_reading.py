@@ -21,12 +21,14 @@ from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
 from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
 from turnwheel.performers.models.openai import ChatParser, content_pieces
+from turnwheel.performers.models.responses_stream import ResponsesParser
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
 from turnwheel.testing.wire_rules import reading_faults
 
 PARSERS: dict[str, Callable[[], Parser]] = {
     "openai": partial(ChatParser, stops=("END",)),
     "anthropic": MessagesParser,
+    "openai-responses": ResponsesParser,
 }
 each_dialect = pytest.mark.parametrize("dialect", PARSERS)
 
@@ -202,7 +204,7 @@ each_answer = pytest.mark.parametrize(("dialect", "stream", "expected"), answers
 @each_answer
 def test_an_answer_is_read(dialect: str, stream: bytes, expected: list[str]) -> None:
     pieces, ending = read(dialect, stream)
-    assert in_words(merged(pieces), ending) == expected
+    assert "\n".join(in_words(merged(pieces), ending)) == "\n".join(expected)
     calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
     for told in ([call.index for call in calls if call.name], [call.index for call in calls if call.wire_id]):
         assert len(told) == len({*told}), "the name or the id of a call is told twice"
@@ -247,6 +249,9 @@ END = {
     "anthropic": stream_of(
         "anthropic", 'message_delta {"delta": {"stop_reason": "end_turn"}}', "message_stop"
     ),
+    "openai-responses": stream_of(
+        "openai-responses", 'response.completed {"response": {"status": "completed"}}'
+    ),
 }
 BEGUN = {
     "openai": stream_of(
@@ -258,6 +263,11 @@ BEGUN = {
         'content_block_start {"index": 0, "content_block": {"type": "text", "text": "a"}}',
         'content_block_stop {"index": 0}',
     ),
+    "openai-responses": stream_of(
+        "openai-responses",
+        'response.created {"response": {"usage": {"input_tokens": 7}}}',
+        'response.output_text.delta {"item_id": "m", "output_index": 0, "content_index": 0, "delta": "a"}',
+    ),
 }
 TOKENS = [
     b"data: ",
@@ -266,6 +276,8 @@ TOKENS = [
     b"{",
     b"[1]",
     b'{"choices":[',
+    b'{"type":"response.output_item.done","item":{"type":"reasoning","encrypted_content":"e","id":[',
+    b'{"type":"response.completed","response":{"output":[{"type":"function_call"},{"type":"x"},',
     *END.values(),
     *BEGUN.values(),
 ]
@@ -292,7 +304,11 @@ def test_a_whole_answer_outlives_its_connection(dialect: str) -> None:
 @each_dialect
 def test_an_answer_that_stops_early_is_none(dialect: str) -> None:
     stream = BEGUN[dialect] + END[dialect]
-    last = b'"finish_reason": "stop"}]}' if dialect == "openai" else b'"message_stop"}'
+    last = {
+        "openai": b'"finish_reason": "stop"}]}',
+        "anthropic": b'"message_stop"}',
+        "openai-responses": b'"status": "completed"}}',
+    }[dialect]
     whole = stream.index(last) + len(last)
     endings = [read(dialect, stream[:at])[1] for at in range(len(stream))]
     assert [isinstance(ending, Complete) for ending in endings] == [at >= whole for at in range(len(stream))]
