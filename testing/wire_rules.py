@@ -1,9 +1,9 @@
 """
 The rules that real providers enforce, for tests of a wire: an encoder's requests, a parser's reading.
 
-`chat_faults` and `messages_faults` list what OpenAI's chat completions and Anthropic's messages refuse in a
-request, by their references and error messages. They know nothing of turnwheel's encoders, so they hold
-for any encoder. `reading_faults` is for parsers of any dialect.
+`chat_faults`, `responses_faults` and `messages_faults` list what OpenAI's chat completions, OpenAI's Responses
+and Anthropic's messages refuse in a request, by their references and error messages. They know nothing of
+turnwheel's encoders, so they hold for any encoder. `reading_faults` is for parsers of any dialect.
 """
 
 from __future__ import annotations
@@ -134,6 +134,97 @@ def _is_part(part: Object) -> bool:
             return False
 
 
+# OpenAI's Responses
+
+# What belongs to a conversation that the provider stores.
+STORED = ("background", "conversation", "previous_response_id")
+
+
+def responses_faults(body: bytes) -> list[str]:
+    """What a server of Responses refuses in the request *body*, or stores of it; empty if neither."""
+    request, faults = _decoded(body)
+    items = objects(request.get("input"))
+    faults += _common(request, items, "input")
+    if request.get("store") is not False:
+        faults.append("it is stored")
+    faults += [f"it has {name}" for name in STORED if name in request]
+    if not _says(request.get("instructions", "-")):
+        faults.append(f"the instructions are {request.get('instructions')!r}")
+    faults += _responses_order(items)
+    faults += [f"item {n}: {fault}" for n, one in enumerate(items) for fault in _responses_item(one)]
+    ids = [str(item.get("call_id")) for item in items if item.get("type") == "function_call"]
+    faults += _ids(ids, CHAT_ID)
+    faults += _names(tool.get("name") for tool in objects(request.get("tools")))
+    return faults
+
+
+def _responses_order(items: Sequence[Object]) -> Iterator[str]:
+    """Each call has one result, somewhere behind it, and reasoning has something of its answer behind it."""
+    waiting: list[object] = []
+    for number, item in enumerate(items):
+        if item.get("type") == "function_call":
+            waiting.append(item.get("call_id"))
+        if item.get("type") == "function_call_output":
+            if item.get("call_id") not in waiting:
+                yield f"item {number} answers {item.get('call_id')!r}; open are {waiting}"
+            else:
+                waiting.remove(item.get("call_id"))
+        after = items[number + 1] if number + 1 < len(items) else {}
+        if item.get("type") == "reasoning" and (not after or _is_input(after)):
+            yield f"item {number} is reasoning that nothing follows"
+    if waiting:
+        yield f"the calls {waiting} have no results"
+
+
+def _is_input(item: Object) -> bool:
+    return item.get("role") in {"user", "system"} or item.get("type") == "function_call_output"
+
+
+def _responses_item(item: Object) -> Iterator[str]:
+    kind = item.get("type")
+    if kind == "function_call":
+        yield from _names([item.get("name")], once=False)
+        if not _is_object_text(item.get("arguments")):
+            yield f"the arguments {item.get('arguments')!r} are no JSON object"
+    elif kind == "function_call_output":
+        yield from _input_content(item.get("output"))
+    elif kind == "reasoning":
+        if not (item.get("id") and (item.get("encrypted_content") or item.get("content"))):
+            yield "it is reasoning that nobody stored"
+    elif item.get("role") in {"user", "system"}:
+        yield from _input_content(item.get("content"))
+    elif item.get("role") == "assistant":
+        content = item.get("content")
+        parts = [content] if isinstance(content, str) else [_output_text(part) for part in objects(content)]
+        if not parts or not all(map(_says, parts)):
+            yield f"its content is {_shown(content)}"
+    elif not kind or "role" in item:  # others are what the provider did itself, as it came
+        yield f"it is {_shown(item)}"
+
+
+def _output_text(part: Object) -> object:
+    return part.get("text") if part.get("type") == "output_text" else None
+
+
+def _input_content(content: object) -> Iterator[str]:
+    if isinstance(content, list) and content:
+        yield from (f"the part {_shown(part)}" for part in objects(content) if not _is_input_part(part))
+    elif not _says(content):
+        yield f"its content is {content!r}"
+
+
+def _is_input_part(part: Object) -> bool:
+    match part:
+        case {"type": "input_text", "text": text}:
+            return _says(text)
+        case {"type": "input_image", "image_url": url, "detail": str()}:
+            return _is_data_url(url, "data:image/")
+        case {"type": "input_file", "file_data": data, "filename": name}:
+            return _is_data_url(data) and _says(name)
+        case _:
+            return False
+
+
 # Anthropic's messages
 
 
@@ -255,7 +346,7 @@ def _blocks(message: Object) -> list[Object]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
 
 
-# Rules of both
+# Rules of all
 
 
 def _decoded(body: bytes) -> tuple[Object, list[str]]:
@@ -269,13 +360,13 @@ def _refuse(constant: str) -> Any:  # noqa: ANN401  # what the decoder asks for
     raise ValueError(constant)
 
 
-def _common(request: Object, messages: Sequence[Object]) -> Iterator[str]:
+def _common(request: Object, messages: Sequence[Object], field: str = "messages") -> Iterator[str]:
     if not _says(request.get("model")):
         yield f"the model is {request.get('model')!r}"
     if request.get("stream") is not True:
         yield "it is not streamed"
-    if not messages or len(messages) != len(request["messages"]):
-        yield f"the messages are {_shown(request.get('messages'))}"
+    if not messages or len(messages) != len(request[field]):
+        yield f"the {field} {'are' if field == 'messages' else 'is'} {_shown(request.get(field))}"
     if not request.get("tools", True):
         yield "an empty list of tools"
 

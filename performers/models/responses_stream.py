@@ -177,7 +177,7 @@ class ResponsesParser(BodyParser):
         if said is None:
             said = item.texts[place] = _SaidText()
         said.add(bit)
-        if item.kind == "reasoning":
+        if field in {"summary", "content"}:
             item.thought = item.thought or field
             if item.thought == field:
                 # The parts of a summary are paragraphs, each with a heading.

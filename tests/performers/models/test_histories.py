@@ -42,8 +42,9 @@ from turnwheel.performers.models.encoding import (
 )
 from turnwheel.performers.models.openai import ChatWire
 from turnwheel.performers.models.providers import PROVIDERS, ServerQuirks
+from turnwheel.performers.models.responses import ResponsesWire
 from turnwheel.performers.models.wire import Wire
-from turnwheel.testing.wire_rules import MISTRAL_ID, chat_faults, messages_faults
+from turnwheel.testing.wire_rules import MISTRAL_ID, chat_faults, messages_faults, responses_faults
 
 # Histories that a loop can have: every call is answered, and anything may have been said
 
@@ -64,11 +65,24 @@ THOUGHTS = st.builds(
     text=st.sampled_from(["", "hm"]),
     signature=st.sampled_from(["", "s1"]),
     redacted=st.sampled_from(["", "d1"]),
-    opaque=st.sampled_from(["", '{"reasoning_details": [{"id": "call_0"}, {"id": []}]}', "[", "[]"]),
+    opaque=st.sampled_from(
+        [
+            *("", '{"reasoning_details": [{"id": "call_0"}, {"id": []}]}', "[", "[]"),
+            '{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e", "output_index": 0}',
+            '{"type": "message", "id": "m", "phase": "commentary", "output_index": 1}',
+            '{"type": "compaction", "id": "c", "encrypted_content": "e", "output_index": 1}',
+            '{"type": "web_search_call", "id": "ws", "output_index": 5}',
+        ]
+    ),
 )
-OPAQUE = st.sampled_from(["", '{"extra_content": {"google": {"thought_signature": "s1"}}}', '{"id": 1}'])
+OPAQUE = st.sampled_from(
+    [
+        *("", '{"extra_content": {"google": {"thought_signature": "s1"}}}', '{"id": 1}'),
+        '{"type": "function_call", "id": "fc", "output_index": 2}',
+    ]
+)
 CALLS = st.builds(ToolCall, id=st.just(""), wire_id=IDS, name=NAMES, arguments=ARGUMENTS, opaque=OPAQUE)
-MODELS = st.sampled_from(["", "openai:m", "anthropic:claude-x", "other:m"])
+MODELS = st.sampled_from(["", "openai:m", "openai-responses:m", "anthropic:claude-x", "other:m"])
 
 
 @st.composite
@@ -116,7 +130,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 CLAUDES = ["anthropic:claude-sonnet-4-5", "anthropic:claude-opus-4-7"]
 SPECS = st.builds(
     ModelSpec,
-    name=st.sampled_from(["openai:m", "openai:o3", *CLAUDES]),
+    name=st.sampled_from(["openai:m", "openai:o3", "openai-responses:m", *CLAUDES]),
     max_output=st.sampled_from([None, 100, 5_000]),
     temperature=st.sampled_from([None, 0.0, 1.0]),
 )
@@ -147,6 +161,7 @@ WIRES: dict[str, tuple[Callable[[], Wire], Faults]] = {
     "details": (lambda: ChatWire(ServerQuirks("reasoning_details")), chat_faults),
     "mistral": (lambda: ChatWire(PROVIDERS["mistral"].quirks), partial(chat_faults, call_id=MISTRAL_ID)),
     "messages": (MessagesWire, messages_faults),
+    "responses": (ResponsesWire, responses_faults),
 }
 
 
@@ -173,8 +188,13 @@ def test_any_conversation_is_a_request_that_the_provider_takes(
         assert make().encode(plain, scene_of(shown, spec)).body == body
 
 
+def messages_of(body: bytes) -> list[dict[str, Any]]:
+    said: dict[str, list[dict[str, Any]]] = json.loads(body)
+    return said["messages"] if "messages" in said else said["input"]
+
+
 def text_of(body: bytes) -> str:
-    content = json.loads(body)["messages"][-1]["content"]
+    content = messages_of(body)[-1]["content"]
     return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
 
@@ -184,7 +204,7 @@ def summary(length: int, limit: int, model: str) -> CallModel:
     return CallModel(id="r-1", model=model, view=view, **given)
 
 
-@pytest.mark.parametrize("name", ["chat", "messages"])
+@pytest.mark.parametrize("name", ["chat", "messages", "responses"])
 @settings(max_examples=40)
 @given(messages=histories(), spec=SPECS, limit=st.sampled_from([1, 5, 20, 50, 200, 10_000]))
 def test_a_summary_of_any_conversation_can_be_asked_for(
@@ -201,15 +221,16 @@ def test_a_summary_of_any_conversation_can_be_asked_for(
 
 # What is encoded once
 
-each_wire = pytest.mark.parametrize("make", [ChatWire, MessagesWire], ids=["chat", "messages"])
+each_wire = pytest.mark.parametrize(
+    "make", [ChatWire, MessagesWire, ResponsesWire], ids=["chat", "messages", "responses"]
+)
 
 
 def texts(wire: Wire, history: History) -> list[str]:
     spec = ModelSpec(name="m")
     request = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=len(history)))
     contents = [
-        message["content"]
-        for message in json.loads(wire.encode(request, scene_of(history, spec)).body)["messages"]
+        message["content"] for message in messages_of(wire.encode(request, scene_of(history, spec)).body)
     ]
     blocks = [[{"text": each}] if isinstance(each, str) else each for each in contents]
     return [block["text"] for message in blocks for block in message]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnwheel.testing.wire_rules import chat_faults, messages_faults
+from turnwheel.testing.wire_rules import chat_faults, messages_faults, responses_faults
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CHAT: dict[str, Any] = {
@@ -21,6 +21,22 @@ CHAT: dict[str, Any] = {
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "c1", "content": "done"},
+        {"role": "user", "content": "and?"},
+    ],
+}
+RESPONSES: dict[str, Any] = {
+    "model": "m",
+    "instructions": "Be kind.",
+    "stream": True,
+    "store": False,
+    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False}],
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"},
+        {"type": "web_search_call", "id": "ws", "status": "completed"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "so", "annotations": []}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "done"},
         {"role": "user", "content": "and?"},
     ],
 }
@@ -74,11 +90,18 @@ def rows(section: str) -> list[tuple[Steps, object, str]]:
 
 def test_a_good_request_has_no_faults() -> None:
     assert chat_faults(json.dumps(CHAT).encode()) == messages_faults(json.dumps(MESSAGES).encode()) == []
+    assert responses_faults(json.dumps(RESPONSES).encode()) == []
 
 
 @pytest.mark.parametrize(("path", "value", "fault"), rows("chat completions"))
 def test_a_fault_of_a_chat_is_found(path: Steps, value: object, fault: str) -> None:
     assert fault in chat_faults(with_change(CHAT, path, value))
+
+
+@pytest.mark.parametrize(("path", "value", "fault"), rows("responses"))
+def test_a_fault_of_responses_is_found(path: Steps, value: object, fault: str) -> None:
+    found = responses_faults(with_change(RESPONSES, path, value))
+    assert fault in found if fault else found == []
 
 
 @pytest.mark.parametrize(("path", "value", "fault"), rows("the messages API"))
@@ -92,3 +115,4 @@ def test_a_fault_of_messages_is_found(path: Steps, value: object, fault: str) ->
 def test_a_body_that_is_no_request_has_faults(body: bytes) -> None:
     assert chat_faults(body)
     assert messages_faults(body)
+    assert responses_faults(body)
