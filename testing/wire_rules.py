@@ -1,8 +1,8 @@
 """
 The rules that real providers enforce, for tests of a wire: an encoder's requests, a parser's reading.
 
-`chat_faults`, `responses_faults` and `messages_faults` list what OpenAI's chat completions, OpenAI's Responses
-and Anthropic's messages refuse in a request, by their references and error messages. They know nothing of
+`chat_faults`, `responses_faults` and `messages_faults` list what OpenAI's chat completions and Responses and
+Anthropic's messages refuse in a request, by their references and error messages. They know nothing of
 turnwheel's encoders, so they hold for any encoder. `reading_faults` is for parsers of any dialect.
 """
 

@@ -1,8 +1,9 @@
-"""Request bodies of both dialects: they say all that was asked, and nothing that the API refuses."""
+"""Request bodies of all dialects: they say all that was asked, and nothing that the API refuses."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import attrs
 import pytest
 
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
     Binary,
@@ -30,17 +32,31 @@ from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.openai import ChatWire
 from turnwheel.performers.models.providers import PROVIDERS, ServerQuirks
+from turnwheel.performers.models.responses import ResponsesWire
 from turnwheel.performers.models.wire import Wire
-from turnwheel.testing.wire_rules import messages_faults
+from turnwheel.testing.wire_rules import messages_faults, responses_faults
 
 CHAT, CLAUDE = "openai:m", "anthropic:claude-sonnet-4-5"
-BOTH = ("openai", "anthropic")
-each_dialect = pytest.mark.parametrize("dialect", BOTH)
+GPT = "openai-responses:m"
+ASKED = {"openai": CHAT, "anthropic": CLAUDE, "openai-responses": GPT}
+each_dialect = pytest.mark.parametrize("dialect", ASKED)
 PROPERTIES = {"type": "object", "properties": {"p": {"type": "string"}}}
 READ = ToolSpec(name="read", description='Read a "file"', schema=json.dumps(PROPERTIES))
 WRITE = ToolSpec(name="write", schema='{"properties":{}}')
 VIEW = Conversation(revision=0, length=1)
 MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def nothing(_: bytes) -> list[str]:
+    """No faults: some tests send a chat what a loop never makes."""
+    return []
+
+
+ENDPOINTS: dict[type, tuple[str, Callable[[bytes], list[str]]]] = {
+    ChatWire: ("/chat/completions", nothing),
+    MessagesWire: ("/messages", messages_faults),
+    ResponsesWire: ("/responses", responses_faults),
+}
 
 
 def asking(model: str, **fields: Any) -> CallModel:
@@ -61,8 +77,9 @@ def sent(wire: Wire, messages: tuple[Message, ...], asked: CallModel, **config: 
     if isinstance(asked.view, Conversation):
         asked = attrs.evolve(asked, view=Conversation(revision=0, length=len(messages)))
     post = wire.encode(asked, scene_of(History.of(*messages), asked.model, **config))
-    assert post.path == ("/chat/completions" if isinstance(wire, ChatWire) else "/messages")
-    assert isinstance(wire, ChatWire) or messages_faults(post.body) == []
+    path, faults_of = ENDPOINTS[type(wire)]
+    assert post.path == path
+    assert faults_of(post.body) == []
     body: dict[str, Any] = json.loads(post.body)
     return body
 
@@ -84,8 +101,15 @@ def claude(
     return sent(MessagesWire(), messages, asking(model, **asked), **(config or {}))
 
 
+def gpt(
+    *messages: Message, model: str = GPT, config: dict[str, Any] | None = None, **asked: Any
+) -> dict[str, Any]:
+    return sent(ResponsesWire(), messages, asking(model, **asked), **{"tools": (), **(config or {})})
+
+
 def body_for(dialect: str, *messages: Message, **asked: Any) -> dict[str, Any]:
-    return chat(*messages, **asked) if dialect == "openai" else claude(*messages, **asked)
+    ask = {"openai": chat, "anthropic": claude, "openai-responses": gpt}[dialect]
+    return ask(*messages, **asked)
 
 
 def assistant(*parts: Part | str, model: str = CLAUDE, at: float = 0.0) -> Message:
@@ -125,12 +149,13 @@ EVERYTHING = json.loads((Path(__file__).parent / "answers" / "bodies.json").read
 LEFT_OUT = {
     "openai": {"tools", "max_tokens", "temperature", "stop"},
     "anthropic": {"system", "tools", "temperature", "stop_sequences"},
+    "openai-responses": {"instructions", "tools", "max_output_tokens", "temperature"},
 }
 
 
 @each_dialect
 def test_a_body_says_what_was_asked_and_nothing_else(dialect: str) -> None:
-    spec = ModelSpec(name=CHAT if dialect == "openai" else CLAUDE, max_output=100, temperature=0.5)
+    spec = ModelSpec(name=ASKED[dialect], max_output=100, temperature=0.5)
     config = {"model": spec, "stop": ("END",), "tools": (READ, WRITE)}
     said = body_for(dialect, HI, config=config, tools=("read",), system="Be kind.", instructions="Now.")
     assert said == EVERYTHING[dialect]
@@ -139,7 +164,7 @@ def test_a_body_says_what_was_asked_and_nothing_else(dialect: str) -> None:
     expected = {key: value for key, value in said.items() if key not in LEFT_OUT[dialect]}
     if dialect == "openai":
         expected["messages"] = expected["messages"][1:]
-    else:
+    elif dialect == "anthropic":
         expected["max_tokens"] = 16_384  # the API must have one
     assert bare == expected
 
@@ -195,7 +220,8 @@ def test_a_model_that_a_run_was_switched_to_is_asked_its_own_way(dialect: str) -
     }
     for name, expected in ((second, (7, 0.1)), (f"{dialect}:unknown", (100, 0.5))):
         body = body_for(dialect, HI, model=name, config=config)
-        assert (body["max_tokens"], body["temperature"]) == expected
+        limit = body["max_output_tokens" if dialect == "openai-responses" else "max_tokens"]
+        assert (limit, body["temperature"]) == expected
     if dialect == "openai":
         more = {**config, "models": (ModelSpec(name="openai:o3", max_output=7),)}
         assert chat(HI, model="openai:o3", config=more)["max_completion_tokens"] == 7
@@ -208,6 +234,8 @@ def test_a_model_that_a_run_was_switched_to_is_asked_its_own_way(dialect: str) -
         ("openai:m", 100, 7, "max_tokens", 7),
         ("openai:m", None, 7, "max_tokens", 7),
         ("openai:gpt-5", 100, 7, "max_completion_tokens", 7),
+        ("openai-responses:gpt-5", 100, None, "max_output_tokens", 100),
+        ("openai-responses:gpt-5", 100, 7, "max_output_tokens", 7),
         ("anthropic:claude-x", 100, None, "max_tokens", 100),
         ("anthropic:claude-x", 100, 7, "max_tokens", 7),
         ("anthropic:claude-x", None, 7, "max_tokens", 7),
@@ -668,12 +696,188 @@ def test_the_files_of_results_follow_all_results_of_the_batch() -> None:
     assert sent[4]["content"] == [label, PICTURE, PICTURE, label, PICTURE]
 
 
-# What providers would refuse, in both dialects
+# Conversations, as Responses take them
+
+
+def part(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, **fields}
+
+
+def items_of(*messages: Message, model: str = GPT) -> list[dict[str, Any]]:
+    """The items that *model* is sent of *messages*; they all came from `GPT`."""
+    own = [attrs.evolve(message, model=GPT) if message.model else message for message in messages]
+    items: list[dict[str, Any]] = gpt(*own, model=model)["input"]
+    return items
+
+
+def kept(kind: str, at: int, **fields: Any) -> Reasoning:
+    """What the parser keeps of an item."""
+    return Reasoning(text="", opaque=json.dumps({"type": kind, **fields, "output_index": at}))
+
+
+ENCRYPTED = part("reasoning", id="rs", summary=[], encrypted_content="e")
+OWN_CALL = attrs.evolve(CALL, opaque='{"type": "function_call", "id": "fc", "output_index": 2}')
+USED_ITEM = part("function_call", call_id="wa", name="read", arguments='{"p": "x"}')
+OUTPUT = part("function_call_output", call_id="wa", output="got it")
+COMMENT = {"id": "m1", "status": "completed", "phase": "commentary"}
+
+
+def comment(text: str) -> dict[str, Any]:
+    content = [part("output_text", text=text, annotations=[])]
+    return {"role": "assistant", "content": content, "type": "message", **COMMENT}
+
+
+def test_an_answer_goes_back_as_the_items_that_it_was() -> None:
+    thought, note = (
+        kept("reasoning", 0, **{k: v for k, v in ENCRYPTED.items() if k != "type"}),
+        Text(text="I look."),
+    )
+    mark = kept("message", 1, **COMMENT)
+    in_order = assistant(Reasoning(text="hm"), thought, note, mark, OWN_CALL)
+    # A proxy may interleave items, and bring the encrypted reasoning last.
+    interleaved = assistant(Reasoning(text="hm"), note, OWN_CALL, mark, thought)
+    expected = [ENCRYPTED, comment("I look."), USED_ITEM | {"id": "fc"}]
+    for answer in (in_order, interleaved):
+        assert items_of(HI, answer, results(CALL))[1:] == [*expected, OUTPUT]
+
+
+def test_another_model_is_sent_what_was_said_and_nothing_that_is_encrypted() -> None:
+    answer = assistant(kept("reasoning", 0, id="rs"), "I look.", kept("message", 1, **COMMENT), OWN_CALL)
+    for model in ("openai-responses:n", "openai:m"):
+        items = items_of(HI, answer, results(CALL), model=model)
+        assert items[1:] == [{"role": "assistant", "content": "I look."}, USED_ITEM, OUTPUT]
+    # And no other wire is, in either direction.
+    own = attrs.evolve(answer, model=GPT)
+    spoken = chat(HI, own, results(CALL))["messages"][1]
+    assert spoken.keys() == {"role", "content", "tool_calls"}
+    assert spoken["tool_calls"][0].keys() == {"id", "type", "function"}
+    blocks = claude(HI, own, results(CALL))["messages"][1]["content"]
+    assert [block["type"] for block in blocks] == ["text", "tool_use"]
+    for other in (CHAT, CLAUDE):
+        foreign = assistant(SIGNED, HIDDEN, "ok", model=other)
+        assert gpt(HI, foreign, HI)["input"][1] == {"role": "assistant", "content": "ok"}
+
+
+def test_reasoning_that_nothing_follows_is_not_sent() -> None:
+    # An answer that was cut while the model thought, or whose calls were left out.
+    thought = kept("reasoning", 0, id="rs", encrypted_content="e")
+    later = kept("reasoning", 2, id="r2", encrypted_content="e")
+    answer = assistant(thought, "ok", later)
+    assert [item.get("type") for item in items_of(HI, answer, GO)] == [None, "reasoning", None, None]
+
+
+def test_a_compaction_of_the_providers_stands_for_what_came_before() -> None:
+    compaction = kept("compaction", 0, id="c", encrypted_content="e")
+    messages = [HI, OK, GO, assistant(compaction, "so", kept("message", 1, id="m")), user("and?")]
+    items = items_of(*messages)
+    assert [item.get("type", item.get("role")) for item in items] == ["compaction", "message", "user"]
+    assert items[0] == part("compaction", id="c", encrypted_content="e")
+    # Another model cannot read it, so it is sent the conversation.
+    other = items_of(*messages, model="openai-responses:n")
+    assert [item["content"] for item in other] == ["hi", "ok", "go", "so", "and?"]
+
+
+def test_a_compaction_behind_a_call_leaves_the_call_in() -> None:
+    # Else its result would have no call.
+    compaction = kept("compaction", 3, id="c", encrypted_content="e")
+    items = items_of(HI, assistant(OWN_CALL, compaction), results(CALL))
+    assert [item.get("type", "said") for item in items] == [
+        *("said", "function_call", "compaction", "function_call_output")
+    ]
+
+
+def test_the_files_of_a_result_are_in_its_output() -> None:
+    files = (PNG, Binary(media_type="audio/wav", data=b"R", name="a.wav"))
+    items = items_of(HI, assistant(CALL), results(result(CALL, "see", Outcome.OK, *files)))
+    assert items[-1]["output"] == [
+        part("input_text", text="see"),
+        part("input_image", image_url="data:image/png;base64,iVA=", detail="auto"),
+        part("input_text", text="[attachment a.wav]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "sent"),
+    [
+        (PNG, part("input_image", image_url="data:image/png;base64,iVA=", detail="auto")),
+        (PDF, part("input_file", filename="a.pdf", file_data="data:application/pdf;base64,JQ==")),
+        (Binary(media_type="text/csv", data=b"a,b", name="a.csv"), part("input_text", text="a.csv:\na,b")),
+        (EMPTY_PNG, part("input_text", text="[attachment image/png, which is empty]")),
+        (
+            Binary(media_type="", data=b"%"),
+            part("input_file", filename="attachment", file_data="data:application/octet-stream;base64,JQ=="),
+        ),
+    ],
+)
+def test_a_user_may_attach_files_to_responses(file: Binary, sent: dict[str, Any]) -> None:
+    assert items_of(user("see", files=(file,)))[0]["content"] == [part("input_text", text="see"), sent]
+
+
+def test_an_input_without_items_is_a_word_of_the_users() -> None:
+    assert gpt(assistant(" "), system="be kind")["input"] == [{"role": "user", "content": "Begin."}]
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "expected"),
+    [
+        ("gpt-5", 5_000, {"reasoning": {"effort": "medium", "summary": "auto"}}),
+        ("gpt-5", None, {}),
+        ("gpt-4.1", 5_000, {"temperature": 0.5}),
+    ],
+)
+def test_a_reasoning_model_is_asked_for_a_summary_along_with_an_effort(
+    name: str, tokens: int | None, expected: dict[str, Any]
+) -> None:
+    model = f"openai-responses:{name}"
+    spec = {"model": ModelSpec(name=model, temperature=0.5)}
+    body = gpt(HI, model=model, config=spec, thinking=tokens)
+    assert {key: body[key] for key in ("reasoning", "temperature") if key in body} == expected
+
+
+def test_what_else_is_included_is_asked_for_besides_the_encrypted_reasoning() -> None:
+    for extra, expected in (
+        (
+            {"include": ["web_search_call.action.sources"]},
+            ["reasoning.encrypted_content", "web_search_call.action.sources"],
+        ),
+        ({"include": None}, None),
+        ({}, ["reasoning.encrypted_content"]),
+    ):
+        config = {"model": ModelSpec(name=GPT, extra_body=extra)}
+        assert gpt(HI, config=config).get("include") == expected
+
+
+@pytest.mark.parametrize("field", ["store", "previous_response_id", "background", "conversation", "input"])
+def test_nothing_makes_the_provider_store_a_conversation(field: str) -> None:
+    with pytest.raises(ConfigError, match=f"own fields to it; got \\['{field}'\\]"):
+        ResponsesWire().check(ModelSpec(name=GPT, extra_body={field: True}))
+    with pytest.raises(ConfigError, match=f"own fields to it; got \\['{field}'\\]"):
+        ResponsesWire().adding({field: True})
+
+
+def test_tools_are_chosen_by_word_or_by_name() -> None:
+    config = {"tools": (READ,)}
+    for choice, expected in (
+        ("required", "required"),
+        ("auto", "auto"),
+        ("read", part("function", name="read")),
+        ("gone", None),
+    ):
+        body = gpt(HI, config=config, tools=("read",), tool_choice=choice)
+        assert body.get("tool_choice") == expected
+    assert gpt(HI, config=config)["tool_choice"] == "none"
+
+
+# What providers would refuse, in all dialects
 
 
 def calls_in(body: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    found: list[tuple[str, str, Any]] = []
-    for message in body["messages"]:
+    found: list[tuple[str, str, Any]] = [
+        (item["call_id"], item["name"], json.loads(item["arguments"]))
+        for item in body.get("input", ())
+        if item.get("type") == "function_call"
+    ]
+    for message in body.get("messages", ()):
         for each in message.get("tool_calls", ()):
             function = each["function"]
             found.append((each["id"], function["name"], json.loads(function["arguments"])))
@@ -691,6 +895,9 @@ def test_ids_are_unique_on_the_wire(dialect: str) -> None:
     body = body_for(dialect, HI, *history)
     if dialect == "openai":
         answered = [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
+    elif dialect == "openai-responses":
+        outputs = [item for item in body["input"] if item.get("type") == "function_call_output"]
+        answered = [output["call_id"] for output in outputs]
     else:
         blocks = [block for message in body["messages"] for block in message["content"]]
         answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
