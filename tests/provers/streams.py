@@ -1,5 +1,5 @@
 """
-Answers as providers send them, in both dialects, for servers of a test: streamed, in one piece, or refused.
+Answers as providers send them, in all dialects, for servers of a test: streamed, in one piece, or refused.
 
 >>> said = Said(text=("Hel", "lo"))
 >>> b"".join(DIALECTS["openai"].events(said))
@@ -13,9 +13,10 @@ from typing import Any, final
 
 import attrs
 
-from turnwheel.performers import AnthropicMessages, HTTPModel, OpenAIChat
+from turnwheel.performers import AnthropicMessages, HTTPModel, OpenAIChat, OpenAIResponses
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.openai import ChatParser
+from turnwheel.performers.models.responses_stream import ResponsesParser
 from turnwheel.performers.models.wire import Parser
 
 DONE = b"data: [DONE]\n\n"
@@ -199,7 +200,85 @@ def messages_error(kind: str, message: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-# Both
+# Responses
+
+
+def responses_items(said: Said) -> list[dict[str, Any]]:
+    """The items of *said*, as they are when they are done."""
+    items: list[dict[str, Any]] = []
+    if said.thinking:
+        summary = [{"type": "summary_text", "text": "".join(said.thinking)}]
+        items.append({"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "ZQ=="})
+    if said.text:
+        content = [{"type": "output_text", "text": "".join(said.text), "annotations": []}]
+        about = {"id": "msg_1", "status": "completed", "role": "assistant"}
+        items.append({"type": "message", **about, "content": content})
+    for number, wish in enumerate(said.calls):
+        about = {"id": f"fc_{number}", "call_id": wish.id, "name": wish.name, "status": "completed"}
+        items.append({"type": "function_call", **about, "arguments": "".join(wish.arguments)})
+    return items
+
+
+def responses_deltas(said: Said, item: dict[str, Any]) -> list[dict[str, Any]]:
+    """The deltas of *item*."""
+    match item:
+        case {"type": "reasoning"}:
+            kind, bits = "reasoning_summary_text", said.thinking
+        case {"type": "message"}:
+            kind, bits = "output_text", said.text
+        case _:
+            kind, bits = "function_call_arguments", said.calls[int(item["id"].removeprefix("fc_"))].arguments
+    return [{"type": f"response.{kind}.delta", "item_id": item["id"], "delta": bit} for bit in bits]
+
+
+def responses_events(said: Said) -> list[bytes]:
+    """*said* as a stream of responses, event by event."""
+    empty = {"summary": [], "encrypted_content": "", "content": [], "arguments": "", "status": "in_progress"}
+    events: list[dict[str, Any]] = []
+    for index, item in enumerate(responses_items(said)):
+        begun = {**item, **{name: value for name, value in empty.items() if name in item}}
+        place = {"output_index": index}
+        events.append({"type": "response.output_item.added", **place, "item": begun})
+        deltas = [{**delta, **place} for delta in responses_deltas(said, item)]
+        events += [
+            *deltas,
+            *[{**delta, "type": _done(delta["type"]), "delta": None} for delta in deltas[-1:]],
+        ]
+        events.append({"type": "response.output_item.done", **place, "item": item})
+    whole = responses_answer(said)
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    return [
+        _named({"type": "response.created", "response": begun}),
+        *map(_named, events),
+        _named({"type": f"response.{whole['status']}", "response": whole}),
+    ]
+
+
+def _done(kind: str) -> str:
+    """The type of the event that ends the deltas of *kind*."""
+    return f"{kind.removesuffix('delta')}done"
+
+
+def responses_answer(said: Said) -> dict[str, Any]:
+    """*said* as the object that a stream ends with."""
+    used = {"input_tokens": said.read, "output_tokens": said.wrote, "total_tokens": said.read + said.wrote}
+    why = {"incomplete_details": {"reason": "max_output_tokens"}} if said.cut else {}
+    status = "incomplete" if said.cut else "completed"
+    about = {"id": "resp_1", "object": "response", "status": status, **why}
+    return {**about, "output": responses_items(said), "usage": used}
+
+
+def responses_whole(said: Said) -> bytes:
+    """*said* as one object."""
+    return json.dumps(responses_answer(said)).encode()
+
+
+def responses_error(kind: str, message: str) -> dict[str, Any]:
+    """An error, as the body of a refusal or in the middle of a stream."""
+    return {"type": "error", "error": {"message": message, "type": kind, "param": None, "code": kind}}
+
+
+# All
 
 
 @final
@@ -251,9 +330,18 @@ DIALECTS = {
             error=messages_error,
             begun=2,
         ),
+        Dialect(
+            name="openai-responses",
+            performer=OpenAIResponses,
+            parser=ResponsesParser,
+            events=responses_events,
+            whole=responses_whole,
+            error=responses_error,
+            begun=1,
+        ),
     )
 }
-"""Both dialects, by the prefix of their models."""
+"""All dialects, by the prefix of their models."""
 
 SPEECHES = (
     Said(text=("Hel", "lo", ", world")),

@@ -117,8 +117,10 @@ def test_recorded_bodies_take_part(tmp_path: Path) -> None:
     below = tmp_path / "below"
     below.mkdir()
     stream, other = b'data: {"choices":[]}\n\n', b"event: message_start\n\n"
+    responses = b'data: {"type":"response.created"}\n\n'
     (below / "one.sse").write_bytes(stream)
     (tmp_path / "two.sse").write_bytes(other)
+    (tmp_path / "three.sse").write_bytes(responses)
     (tmp_path / "three.error.json").write_text(json.dumps({"status": 400, "body_text": "no"}))
     (tmp_path / "three.meta.json").write_text("{}")
     own = {reader: len(bodies(reader, None)) for reader in READERS}
@@ -126,6 +128,7 @@ def test_recorded_bodies_take_part(tmp_path: Path) -> None:
     assert {reader: found for reader, found in more.items() if found} == {
         "openai": (stream,),
         "anthropic": (other,),
+        "openai-responses": (responses,),
         "refusal": (b"no",),
     }
 

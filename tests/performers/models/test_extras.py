@@ -93,7 +93,7 @@ async def asked(server: Server, session: str = "s-1", **more: Any) -> ModelFaile
 @pytest.mark.parametrize("prefix", PROVIDERS)
 async def test_sampling_is_sent_by_the_names_of_the_server(prefix: str) -> None:
     server = Server()
-    seed: dict[str, Any] = {} if prefix == "anthropic" else {"seed": 7}
+    seed: dict[str, Any] = {} if prefix in {"anthropic", "openai-responses"} else {"seed": 7}
     settings: dict[str, Any] = {"name": f"{prefix}:m", "temperature": 0.5, "top_p": 0.9} | seed
     await asked(server, **settings)
     body = server.bodies[0]
@@ -115,6 +115,8 @@ async def test_sampling_is_sent_by_the_names_of_the_server(prefix: str) -> None:
         ),
         ({"name": "litellm:openai/o3", "top_p": 0.5}, "take no top_p; leave it out"),
         ({"name": "anthropic:m", "seed": 1}, "Anthropic's Messages have no seed"),
+        ({"name": "openai-responses:m", "seed": 1}, "OpenAI's Responses have no seed"),
+        ({"name": "openai-responses:gpt-5", "top_p": 0.5}, "reasoning models take no top_p"),
         ({"name": "anthropic:claude-opus-4-7", "temperature": 1.0}, "takes no temperature where it thinks"),
         ({"name": "anthropic:m", "thinking": 2_000, "temperature": 1.0}, "takes no temperature where it"),
         ({"name": "anthropic:m", "thinking": 2_000, "tool_choice": "required"}, "cannot think before a call"),
@@ -190,7 +192,7 @@ async def test_no_tools_are_offered_where_none_may_be_called() -> None:
 # Headers and fields
 
 
-@pytest.mark.parametrize("name", ["openai:m", "anthropic:m"])
+@pytest.mark.parametrize("name", ["openai:m", "anthropic:m", "openai-responses:m"])
 async def test_headers_and_fields_go_along(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_KEY", "a-key-of-the-gateway")
     server = Server(text="bad key a-key-of-the-gateway")
@@ -299,7 +301,7 @@ async def test_a_setting_names_the_place_of_the_sessions_name(
     field: str, session: str, header: str, found: dict[str, Any]
 ) -> None:
     server, tags = Server(), {"metadata": {"tags": ["t"]}}
-    for name in ("openai:m", "anthropic:m"):
+    for name in ("openai:m", "anthropic:m", "openai-responses:m"):
         await asked(server, session, name=name, session_field=field, extra_body=tags)
     for headers, body in zip(server.headers, server.bodies, strict=True):
         assert headers.get("helicone-session-id", "") == header

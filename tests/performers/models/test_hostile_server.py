@@ -192,7 +192,7 @@ HEAVY = [
 ]
 
 
-@pytest.mark.parametrize("dialect", ["anthropic", "openai"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_attack_takes_bounded_memory(dialect: str) -> None:
     command = [sys.executable, str(Path(__file__).parent / "hostile_child.py"), dialect, *HEAVY]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

@@ -31,6 +31,7 @@ from turnwheel.performers.models import http, transport
 from turnwheel.performers.models.anthropic import AnthropicMessages
 from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import ChatParser, OpenAIChat
+from turnwheel.performers.models.responses import OpenAIResponses
 
 Emitted = Event | PassThroughNotice
 
@@ -113,7 +114,7 @@ async def test_an_answer_is_streamed_and_finished() -> None:
 class Provider:
     """How one kind of provider is asked: where, with which header for the key, and where the key is kept."""
 
-    performer: type[OpenAIChat | AnthropicMessages]
+    performer: type[OpenAIChat | AnthropicMessages | OpenAIResponses]
     path: str
     header: str
     variable: str
@@ -121,6 +122,7 @@ class Provider:
 
 PROVIDERS = {
     "openai": Provider(OpenAIChat, "/chat/completions", "authorization: Bearer ", "OPENAI_API_KEY"),
+    "responses": Provider(OpenAIResponses, "/responses", "authorization: Bearer ", "OPENAI_API_KEY"),
     "anthropic": Provider(AnthropicMessages, "/messages", "x-api-key: ", "ANTHROPIC_API_KEY"),
 }
 each_provider = pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
@@ -139,7 +141,8 @@ async def test_a_request_is_what_the_api_expects(provider: Provider) -> None:
     first, *headers = lines_of(server.asked[0])
     assert first == f"POST /v1{provider.path} HTTP/1.1"
     assert "content-type: application/json" in headers
-    assert [message["role"] for message in json.loads(server.asked[0].body)["messages"]] == ["user"]
+    body = json.loads(server.asked[0].body)
+    assert [message["role"] for message in body.get("messages") or body["input"]] == ["user"]
     ours = {"anthropic-version: 2023-06-01"} if provider.performer is AnthropicMessages else set[str]()
     assert {line for line in headers if line.startswith("anthropic-")} == ours
     assert [line for line in headers if line.endswith("key")] == [f"{provider.header}key"]

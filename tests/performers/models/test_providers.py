@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 import structlog
@@ -21,7 +22,7 @@ from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.openai import ChatWire, OpenAIChat
 from turnwheel.performers.models.prices import price_of
-from turnwheel.performers.models.providers import MESSAGES, PROVIDERS, Provider
+from turnwheel.performers.models.providers import MESSAGES, PROVIDERS, RESPONSES, Provider
 from turnwheel.performers.models.router import WIRES, Models, wire_of
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "providers.md").read_text("utf-8")
@@ -35,6 +36,7 @@ EFFORT: dict[str, Any] = {"reasoning_effort": "medium"}
 BUDGET: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 5_000}}
 THINKING: dict[str, tuple[str, dict[str, Any]]] = {
     "openai": ("gpt-5", EFFORT),
+    "openai-responses": ("gpt-5", {"reasoning": {"effort": "medium", "summary": "auto"}}),
     "anthropic": ("claude-sonnet-4-5", BUDGET),
     "gemini": (
         "gemini-2.5-pro",
@@ -109,7 +111,7 @@ def test_the_page_has_the_rows_of_the_table() -> None:
     found = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in PAGE.splitlines()
-        if re.match(r"\| `\w+:` \|", line)
+        if re.match(r"\| `[\w-]+:` \|", line)
     ]
     expected = [
         [
@@ -140,7 +142,9 @@ async def test_a_prefix_has_an_address_and_a_key(row: Provider, monkeypatch: pyt
         await sent(Models(row.prefix, client=client), f"{row.prefix}:maker/m:free")
     (url,), (headers,), (body,) = seen.urls, seen.headers, seen.bodies
     address = row.address or "https://mine.openai.azure.com/openai/v1"
-    assert url == address + ("/messages" if row.wire == MESSAGES else "/chat/completions")
+    assert url == address + {MESSAGES: "/messages", RESPONSES: "/responses"}.get(
+        row.wire, "/chat/completions"
+    )
     assert body["model"] == "maker/m:free"
     key = headers.get(row.key_header, "").removeprefix("Bearer ")
     assert key == ("key-of-the-environment" if row.keys else "")
@@ -221,6 +225,7 @@ def log() -> Iterator[list[Any]]:
     ("prefix", "model"),
     [
         ("openai", "openai:qwen3:8b"),
+        ("openai-responses", "openai-responses:qwen3:8b"),
         ("lmstudio", "lmstudio:qwen3-8b"),
         ("groq", "groq:qwen/qwen3-32b"),
         ("mistral", "mistral:codestral-latest"),
@@ -247,6 +252,19 @@ def test_only_mistral_is_not_asked_for_usage_which_comes_unasked() -> None:
         for prefix, row in PROVIDERS.items()
     }
     assert [prefix for prefix, asks in asked.items() if not asks] == ["mistral"]
+
+
+async def test_stop_sequences_are_not_sent_where_there_are_none_and_that_is_told_once(log: list[Any]) -> None:
+    seen = Sent()
+    request = CallModel(id="r-1", model="openai-responses:m", view=Conversation(revision=0, length=1))
+    scene = scene_of(request.model)
+    stopping = attrs.evolve(scene, config=attrs.evolve(scene.config, stop=("END",)))
+    async with seen.client() as client:
+        models = Models("openai-responses", base_url="http://there/v1", client=client)
+        for each in (scene, stopping, stopping):
+            await models(request, each)
+    assert ["stop" in body for body in seen.bodies] == [False] * 3
+    assert [(line["log_level"], line["model"], line["stop"]) for line in log] == [("warning", "m", ["END"])]
 
 
 async def test_features_are_asked_for_by_name_at_providers_that_pass_them_on() -> None:

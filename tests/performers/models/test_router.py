@@ -43,6 +43,7 @@ from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import ChatWire, OpenAIChat
 from turnwheel.performers.models.providers import PROVIDERS
 from turnwheel.performers.models.rate_limits import RateLimit
+from turnwheel.performers.models.responses import OpenAIResponses, ResponsesWire
 from turnwheel.performers.models.router import WIRES, Models, WireFactory, wire_of
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Wire
 from turnwheel.performers.stores.memory import MemoryStore
@@ -101,6 +102,7 @@ class Seen:
     ("model", "wire"),
     [
         ("openai:gpt-5", "openai"),
+        ("openai-responses:gpt-5", "openai-responses"),
         ("anthropic:claude-x", "anthropic"),
         ("openai:ft:gpt-4.1:org::id", "openai"),
         ("gpt-5", None),
@@ -161,9 +163,8 @@ async def test_the_settings_are_for_the_first_models_wire(default: str) -> None:
         await models.aclose()
         assert not client.is_closed
     assert [body["model"] for _, body in seen.requests] == ["m", "m", "qwen3:8b"]
-    assert {url.removesuffix("/chat/completions").removesuffix("/messages") for url, _ in seen.requests} == {
-        "http://there/v1"
-    }
+    paths = r"/(chat/completions|messages|responses)$"
+    assert {re.sub(paths, "", url) for url, _ in seen.requests} == {"http://there/v1"}
     names = ("authorization", "x-api-key", "api-key")
     keys = [next(headers[name] for name in names if name in headers) for headers in seen.headers]
     assert set(keys) <= {"Bearer secret", "secret"}
@@ -206,6 +207,7 @@ async def test_a_server_is_told_more_in_the_form_it_takes(
     ("wire", "field"),
     [
         (ChatWire(PROVIDERS["openai"].quirks), "prompt_cache_key"),
+        (ResponsesWire(), "prompt_cache_key"),
         (ChatWire(PROVIDERS["openrouter"].quirks), "session_id"),
         (ChatWire(PROVIDERS["mistral"].quirks), ""),
         (ChatWire(), ""),
@@ -528,10 +530,12 @@ def test_a_model_is_ready_where_a_key_is_given_or_none_is_needed(name: str) -> N
         (OpenAIChat, None, "no API key for https://api.openai.com/v1; set OPENAI_API_KEY or"),
         (OpenAIChat, "https://openrouter.ai/api/v1/", "no API key for https://openrouter.ai/api/v1;"),
         (AnthropicMessages, None, "no API key for https://api.anthropic.com"),
+        (OpenAIResponses, None, "no API key for https://api.openai.com/v1; set OPENAI_API_KEY or"),
+        (OpenAIResponses, "https://openrouter.ai/api/v1/", "no API key for https://openrouter.ai/api/v1;"),
     ],
 )
 def test_a_provider_that_answers_none_without_a_key_is_not_asked_without(
-    kind: type[OpenAIChat | AnthropicMessages], url: str | None, problem: str
+    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages], url: str | None, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(problem)):
         kind(url, "").ready()

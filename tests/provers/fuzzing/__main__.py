@@ -136,7 +136,8 @@ def _recorded(folder: Path | None) -> tuple[tuple[str, bytes], ...]:
     for path in sorted(() if folder is None else folder.rglob("*")):
         if path.suffix == ".sse":
             body = path.read_bytes()
-            found.append(("openai" if b'"choices"' in body else "anthropic", body))
+            dialects = ((b'"choices"', "openai"), (b'"response.', "openai-responses"))
+            found.append((next((name for mark, name in dialects if mark in body), "anthropic"), body))
         elif path.name.endswith(".error.json"):
             found.append(("refusal", json.loads(path.read_text("utf-8"))["body_text"].encode()))
     return tuple([(name, body) for name, body in found if len(body) <= LARGEST])

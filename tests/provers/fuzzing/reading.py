@@ -37,8 +37,9 @@ from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.errors import refusal
 from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
 from turnwheel.performers.models.openai import ChatWire
+from turnwheel.performers.models.responses import ResponsesWire
 from turnwheel.performers.models.wire import Complete
-from turnwheel.testing.wire_rules import chat_faults, messages_faults
+from turnwheel.testing.wire_rules import chat_faults, messages_faults, responses_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -53,6 +54,9 @@ READING = 2_000
 
 MESSAGE = 1_200
 """Characters that the message of a failure may have."""
+
+JUDGES = ((ChatWire, chat_faults), (MessagesWire, messages_faults), (ResponsesWire, responses_faults))
+"""Each wire, and what its provider would refuse in a request of it."""
 
 ROUNDS = 6
 """Calls that are answered to see what comes next; more are only looked at."""
@@ -248,8 +252,7 @@ def sent_faults(machine: Machine) -> list[str]:
         view=Conversation(revision=history.revision, length=len(history)),
         tools=(LOOK.name,),
     )
-    chat, messages = ChatWire().encode(request, scene), MessagesWire().encode(request, scene)
-    return [*chat_faults(chat.body), *messages_faults(messages.body)]
+    return [fault for wire, faults_of in JUDGES for fault in faults_of(wire().encode(request, scene).body)]
 
 
 # Refusals
