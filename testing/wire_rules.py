@@ -190,7 +190,7 @@ def _responses_item(item: Object) -> Iterator[str]:
         yield from _input_content(item.get("output"))
     elif kind == "reasoning":
         if not (item.get("id") and (item.get("encrypted_content") or item.get("content"))):
-            yield "it is reasoning that nobody stored"
+            yield "it is reasoning without encrypted content"
     elif item.get("role") in {"user", "system"}:
         yield from _input_content(item.get("content"))
     elif item.get("role") == "assistant":

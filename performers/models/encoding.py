@@ -122,12 +122,15 @@ def offered_tools(request: CallModel, config: Config) -> tuple[list[ToolSpec], s
         # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
         # listed with a choice of none.
         return [*config.tools], NO_CHOICE
-    return tools, choice_of(request) if tools else ""
+    return tools, choice_of(request) if tools and request.tool_choice else ""
 
 
 def system_text(request: CallModel) -> str:
     """The system prompt of *request*, and behind it what is said for this request only."""
-    return "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
+    system, more = request.system, request.instructions
+    if not more.strip():
+        return system if system.strip() else ""
+    return f"{system}\n\n{more}" if system.strip() else more
 
 
 def choice_of(request: CallModel) -> str:

@@ -38,7 +38,7 @@ DELTAS: Mapping[str, tuple[str, str, str]] = {
 }
 
 # The ends of a stream, and the status of the answer that each means.
-ENDS: Mapping[str, str] = {
+END_STATUSES: Mapping[str, str] = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
     "response.failed": "failed",
@@ -46,7 +46,7 @@ ENDS: Mapping[str, str] = {
 }
 
 # Why an answer is incomplete; all other reasons are `UNKNOWN`.
-REASONS: Mapping[str, StopReason] = {
+INCOMPLETE_REASONS: Mapping[str, StopReason] = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
 }
@@ -130,8 +130,8 @@ class ResponsesParser(BodyParser):
             self._answered = True
             sent = as_object(chunk.get("item"))
             self._read_item(self._item_of(chunk, sent), sent, pieces)
-        elif kind in ENDS:
-            self._finish(as_object(chunk.get("response")), ENDS[kind], pieces)
+        elif kind in END_STATUSES:
+            self._finish(as_object(chunk.get("response")), END_STATUSES[kind], pieces)
         elif kind == "error" or (chunk.get("error") and not kind):
             self._fail(stream_error(chunk))
         elif chunk.get("object") == "response":  # the answer in one piece
@@ -252,7 +252,7 @@ class ResponsesParser(BodyParser):
         self._answered = True
         self._count(response, final=True)
         told = first_text(response, "status")
-        status = told if told in ENDS.values() else status
+        status = told if told in END_STATUSES.values() else status
         if status == "failed" or response.get("error"):
             self._fail(stream_error(response.get("error") or {}))
             return
@@ -269,7 +269,7 @@ class ResponsesParser(BodyParser):
     def _reason_of(self, response: Object, status: str) -> StopReason:
         if status == "incomplete":
             details = as_object(response.get("incomplete_details"))
-            return REASONS.get(first_text(details, "reason"), StopReason.UNKNOWN)
+            return INCOMPLETE_REASONS.get(first_text(details, "reason"), StopReason.UNKNOWN)
         if self._refused:
             return StopReason.REFUSAL
         return StopReason.TOOL_USE if self._calls else StopReason.END_TURN
