@@ -145,7 +145,7 @@ class ResponsesParser(BodyParser):
     def _item_of(self, chunk: Object, sent: Object) -> _OpenItem:
         """The item that *chunk* is about, or a new one; *sent* is what it holds of the item."""
         wire_id, kind = first_text(chunk, "item_id") or first_text(sent, "id"), first_text(sent, "type")
-        index = chunk.get(AT)
+        index: Any = chunk.get(AT)
         item = self._by_id.get(wire_id)
         if item is None and index.__class__ is int:
             item = self._by_index.get(index)

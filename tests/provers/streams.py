@@ -242,7 +242,7 @@ def responses_events(said: Said) -> list[bytes]:
         deltas = [{**delta, **place} for delta in responses_deltas(said, item)]
         events += [
             *deltas,
-            *[{**delta, "type": _done(delta["type"]), "delta": None} for delta in deltas[-1:]],
+            *[{**delta, "type": _done(str(delta["type"])), "delta": None} for delta in deltas[-1:]],
         ]
         events.append({"type": "response.output_item.done", **place, "item": item})
     whole = responses_answer(said)
