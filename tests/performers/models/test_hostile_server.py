@@ -22,7 +22,7 @@ from typing import Any
 import attrs
 import httpx
 import pytest
-from provers.hostile_server.attacks import SECRET, Attack, attacks, hello
+from provers.hostile_server.attacks import SECRET, Attack, attacks, called, hello
 from provers.hostile_server.server import END, STREAM, Answer, Hostile, Line, chunked
 from provers.streams import DIALECTS, Dialect, event
 
@@ -125,6 +125,9 @@ AIOHTTP = {
 }
 """Where it is stricter or milder than httpx, which takes more headers, and what stands behind an answer."""
 
+LAST_EVENT = {"a hundred names of a megabyte", f"{called('9' * 5_000)} tokens"}
+"""What voids an event that is too large or has such a number: of Responses the one that ends the answer."""
+
 
 @each_dialect
 @pytest.mark.parametrize("attack", attacks(), ids=lambda attack: attack.name)
@@ -144,6 +147,8 @@ async def test_an_attack_ends_in_an_answer_or_a_failure_with_a_name(
         notices = await told(session, "hi")
         outcome, detail = outcome_of(session), session.result().detail
         told_apart = AIOHTTP.get(attack.name, frozenset()) if client == "aiohttp" else frozenset()
+        if dialect.name == "openai-responses" and attack.name in LAST_EVENT:
+            told_apart = frozenset({"cut"})
         assert outcome in attack.ends | told_apart
         assert attack.says in detail or told_apart
         tries = tries_of(outcome, notices) if retries else 1

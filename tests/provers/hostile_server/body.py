@@ -208,8 +208,8 @@ SIZES = (
     attack("an id of a megabyte", said(Said(calls=(Wish(id="x" * MEGABYTE),))), ANSWER),
     attack("a name of a megabyte", said(Said(calls=(Wish(name="x" * MEGABYTE),))), ANSWER),
     attack(
-        "a hundred names of 20,000 characters",
-        said(Said(calls=tuple([Wish(id=f"{n}", name="x" * 20_000) for n in range(99)]))),
+        "a hundred names of a megabyte",
+        said(Said(calls=tuple([Wish(id=f"{n}", name="x" * 70_000) for n in range(99)]))),
         ANSWER,
         heavy=True,
     ),
@@ -325,8 +325,7 @@ JSON = (
 
 FIELDS = (
     *[
-        # A number that no decoder takes voids its event, which may be the one that ends the answer.
-        attack(f"{called(used)} tokens", numbered(used), *(ANY if len(used) > 1_000 else (ANSWER,)))
+        attack(f"{called(used)} tokens", numbered(used), ANSWER)
         for used in (
             "-5",
             "1e30",
