@@ -63,11 +63,12 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
+from turnwheel.effects.records import MailKind
 from turnwheel.effects.usage import Usage
 from turnwheel.effects.validators import MAX_ATTACHED
 from turnwheel.performers.logs import LOGGER
 from turnwheel.performers.stores.memory import MemoryStore
-from turnwheel.states.context import Mail, MailKind
+from turnwheel.states.context import Mail
 
 if TYPE_CHECKING:
     from apps.conftest import Paper
