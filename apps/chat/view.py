@@ -89,9 +89,9 @@ class ChatFace:
         self.aside = self.out if both else Screen(sys.stderr)
         self.typed = options.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
         self.names = CallNames()
-        # The inputs that were taken back in this chat, which has said so.
-        self.taken_back: set[str] = set()
         """The names of the calls on screen."""
+        self.taken_back: set[str] = set()
+        """The inputs that were taken back in this chat, which has said so."""
         self.questions = Questions(lambda: asyncio.get_running_loop().time(), self.names)
         self.editing: Question | None = None
         """The question whose arguments are on the line."""
