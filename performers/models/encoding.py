@@ -26,7 +26,18 @@ import msgspec
 from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, is_cleared_when_old
-from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
+from ...effects.messages import (
+    Binary,
+    Finish,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    user,
+)
 from ...effects.requests import CallModel, Purpose, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
 from ..base import PerformContext
@@ -114,15 +125,26 @@ def effort(tokens: int) -> str:
     return next((word for limit, word in EFFORTS if tokens <= limit), "high")
 
 
-def offered_tools(request: CallModel, config: Config) -> tuple[list[ToolSpec], str]:
-    """The tools that *request* names, and the choice of tools that it asks for; empty for the provider's."""
+def tool_fields(
+    request: CallModel, config: Config, tool: Callable[[ToolSpec], bytes], named: Callable[[str], Object]
+) -> list[bytes]:
+    """
+    The fields of a body for the tools of *request*, in the form that OpenAI's wires share.
+
+    *tool* encodes each, and *named* is the choice of the tool with that name.
+    """
     names = frozenset(request.tools)
-    tools = [tool for tool in config.tools if tool.name in names]
+    tools = [each for each in config.tools if each.name in names]
+    choice = choice_of(request) if tools and request.tool_choice else ""
     if not tools and request.purpose is Purpose.TURN:
-        # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
+        # All are withdrawn. Some proxies refuse calls in a conversation where no tool is offered, so they are
         # listed with a choice of none.
-        return [*config.tools], NO_CHOICE
-    return tools, choice_of(request) if tools and request.tool_choice else ""
+        tools, choice = [*config.tools], NO_CHOICE
+    if not tools:
+        return []
+    word = choice in {AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}
+    chosen = b',"tool_choice":' + to_json(choice if word else named(choice)) if choice else b""
+    return [chosen, b',"tools":[', b",".join(map(tool, tools)), b"]"]
 
 
 def system_text(request: CallModel) -> str:
@@ -156,8 +178,21 @@ def said_or_nothing(text: str) -> str:
 
 def plain_text(message: Message) -> str:
     """All texts of *message*, and the names of what is attached to it."""
-    said = [part for part in message.parts if isinstance(part, Text | Binary)]
-    return "".join([part.text if isinstance(part, Text) else attachment_note(part) for part in said])
+    parts = [part for part in message.parts if isinstance(part, Text | Binary)]
+    return "".join([part.text if isinstance(part, Text) else attachment_note(part) for part in parts])
+
+
+def content_of(
+    message: Message, text: Callable[[str], Object], attached: Callable[[Binary], Object]
+) -> str | list[Object]:
+    """
+    A user's or system's content, in the form that OpenAI's wires share.
+
+    It is plain text, or a list of parts by *text* and *attached* where something is attached.
+    """
+    if message.role is not Role.USER or not any(isinstance(part, Binary) for part in message.parts):
+        return said_or_nothing(plain_text(message))
+    return [text(part.text) if isinstance(part, Text) else attached(part) for part in said_in(message)]
 
 
 def text_of_file(part: Binary) -> str | None:

@@ -14,10 +14,10 @@ from typing import Any, Unpack, final
 
 import attrs
 
-from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
+from ...effects.config import ModelSpec, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import Piece, ReasoningPiece, TextPiece
-from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
+from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, ToolCall
 from ...effects.requests import CallModel
 from ...effects.usage import Usage
 from ...effects.validators import clean
@@ -132,7 +132,11 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         head = [b'{"model":', to_json(model), b',"messages":[']
         if system:
             head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
-        tail = [b"]", *_tools(request, scene.config), *self._options(request, model, scene)]
+        tail = [
+            b"]",
+            *encoding.tool_fields(request, scene.config, _tool, _chosen),
+            *self._options(request, model, scene),
+        ]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
         if not self._quirks.stream_options:
             end = b',"stream":true}'
@@ -191,7 +195,9 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
         elif message.role is Role.TOOL:
             self._results(message)
         else:
-            self._add({"role": message.role.value, "content": _content(message)})
+            self._add(
+                {"role": message.role.value, "content": encoding.content_of(message, text_part, _attached)}
+            )
 
     def _add(self, value: dict[str, Any]) -> None:
         role: str = value["role"]
@@ -255,14 +261,6 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
         return said
 
 
-def _content(message: Message) -> str | list[dict[str, Any]]:
-    """A user's or system's content: plain text, or a list of parts where something is attached."""
-    if message.role is not Role.USER or not any(isinstance(part, Binary) for part in message.parts):
-        return said_or_nothing(plain_text(message))
-    said = encoding.said_in(message)
-    return [text_part(part.text) if isinstance(part, Text) else _attached(part) for part in said]
-
-
 def _attached(part: Binary) -> dict[str, Any]:
     """The part that *part* is: text as text, and what else has no part of its own as a file."""
     kind = encoding.media_type(part)
@@ -279,16 +277,8 @@ def _attached(part: Binary) -> dict[str, Any]:
     return {"type": "file", "file": {"filename": part.name or "attachment", "file_data": url}}
 
 
-def _tools(request: CallModel, config: Config) -> list[bytes]:
-    tools, chosen = encoding.offered_tools(request, config)
-    choice = b',"tool_choice":' + to_json(_tool_choice(chosen)) if chosen else b""
-    return [choice, b',"tools":[', b",".join(map(_tool, tools)), b"]"] if tools else []
-
-
-def _tool_choice(choice: str) -> object:
-    if choice in {AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}:
-        return choice
-    return {"type": "function", "function": {"name": choice}}
+def _chosen(name: str) -> Object:
+    return {"type": "function", "function": {"name": name}}
 
 
 def _tool(tool: ToolSpec) -> bytes:

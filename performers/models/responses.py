@@ -14,7 +14,7 @@ from typing import Any, Unpack, final
 
 import attrs
 
-from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
+from ...effects.config import ModelSpec, ToolSpec
 from ...effects.messages import Binary, Message, Reasoning, Role, Text, ToolCall, ToolResult
 from ...effects.requests import CallModel
 from ..base import PerformContext
@@ -105,7 +105,11 @@ class ResponsesWire(encoding.EncodingWire["_EncodedInput"]):
         system = encoding.system_text(request)
         head = [b'{"model":', to_json(model)]
         head += [b',"instructions":', to_json(system)] if system else []
-        tail = [*_tools(request, scene.config), b",", to_json(self._options(request, model, scene))[1:-1]]
+        tail = [
+            *encoding.tool_fields(request, scene.config, _tool, _chosen),
+            b",",
+            to_json(self._options(request, model, scene))[1:-1],
+        ]
         end = b',"store":false,"stream":true,"stream_options":{"include_obfuscation":false}}'
         with memoryview(shown.buffer) as buffer, buffer[mark.begin : mark.end] as items:
             return b"".join([*head, b',"input":[', items if mark.end else _BEGIN, b"]", *tail, end])
@@ -175,7 +179,7 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
             return self._answer(message)
         if message.role is Role.TOOL:
             return [self._result(result) for result in message.results]
-        return [{"role": message.role.value, "content": _content(message)}]
+        return [{"role": message.role.value, "content": encoding.content_of(message, _input_text, _attached)}]
 
     def _result(self, result: ToolResult) -> Object:
         text = said_or_nothing(result.content)
@@ -255,14 +259,6 @@ def _text_of(item: Object) -> str:
     return content if isinstance(content, str) else "".join([part["text"] for part in content])
 
 
-def _content(message: Message) -> str | list[Object]:
-    """A user's or system's content: plain text, or a list of parts where something is attached."""
-    if message.role is not Role.USER or not any(isinstance(part, Binary) for part in message.parts):
-        return said_or_nothing(encoding.plain_text(message))
-    said = encoding.said_in(message)
-    return [_input_text(part.text) if isinstance(part, Text) else _attached(part) for part in said]
-
-
 def _input_text(text: str) -> Object:
     return {"type": "input_text", "text": text}
 
@@ -280,16 +276,8 @@ def _attached(part: Binary) -> Object:
     return {"type": "input_file", "filename": name, "file_data": encoding.data_url(part)}
 
 
-def _tools(request: CallModel, config: Config) -> list[bytes]:
-    tools, chosen = encoding.offered_tools(request, config)
-    choice = b',"tool_choice":' + to_json(_tool_choice(chosen)) if chosen else b""
-    return [choice, b',"tools":[', b",".join(map(_tool, tools)), b"]"] if tools else []
-
-
-def _tool_choice(choice: str) -> object:
-    if choice in {AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}:
-        return choice
-    return {"type": "function", "name": choice}
+def _chosen(name: str) -> Object:
+    return {"type": "function", "name": name}
 
 
 def _tool(tool: ToolSpec) -> bytes:
