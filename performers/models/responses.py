@@ -189,16 +189,16 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
     def _answer(self, message: Message) -> list[Object]:
         """The items of *message*, in the order in which the model began them, where that is known."""
         placed: list[_Placed] = []
-        said: _Placed | None = None  # of the texts so far, whose own fields come behind them
+        message_item: _Placed | None = None  # the message so far, whose own fields come behind it
         at = -1
         for part in message.parts:
             match part:
                 case Text() | Binary():
                     text = part.text if isinstance(part, Text) else encoding.attachment_note(part)
-                    if said is None:
-                        said = _Placed(at, {"role": "assistant", "content": ""})
-                        placed.append(said)
-                    said.item["content"] += text
+                    if message_item is None:
+                        message_item = _Placed(at, {"role": "assistant", "content": ""})
+                        placed.append(message_item)
+                    message_item.item["content"] += text
                 case ToolCall():
                     own = self._own(part)
                     at = own.at if own.item.get("type") == "function_call" else at
@@ -208,9 +208,9 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
                     if own.item.get("type") != "message":
                         at = own.at
                         placed.append(own)
-                    elif said is not None:
-                        said.complete(own)
-                        said = None
+                    elif message_item is not None:
+                        message_item.complete(own)
+                        message_item = None
                 case _:
                     pass
         placed.sort(key=lambda each: each.at)

@@ -74,8 +74,7 @@ class _SaidText:
         """What *whole* has behind what was told; nothing where it says something else."""
         if len(whole) <= self.size:
             return ""
-        said = "".join(self.bits)
-        return whole[self.size :] if whole.startswith(said) else ""
+        return whole[self.size :] if whole.startswith("".join(self.bits)) else ""
 
 
 @final
@@ -173,15 +172,15 @@ class ResponsesParser(BodyParser):
     def _add(self, item: _OpenItem, field: str, part: object, bit: str, pieces: list[Piece]) -> None:
         """Tell *bit*, which comes next in *part* of *field* of *item*."""
         place = (field, part if isinstance(part, int) else 0)
-        said = item.texts.get(place)
-        if said is None:
-            said = item.texts[place] = _SaidText()
-        said.add(bit)
+        text = item.texts.get(place)
+        if text is None:
+            text = item.texts[place] = _SaidText()
+        text.add(bit)
         if field in {"summary", "content"}:
             item.thought = item.thought or field
             if item.thought == field:
                 # The parts of a summary are paragraphs, each with a heading.
-                begins = field == "summary" and len(item.texts) > 1 and len(said.bits) == 1
+                begins = field == "summary" and len(item.texts) > 1 and len(text.bits) == 1
                 pieces.append(ReasoningPiece(f"\n\n{bit}" if begins else bit))
         elif field == "arguments":
             if item.number is not None and item.named:
@@ -192,8 +191,8 @@ class ResponsesParser(BodyParser):
 
     def _complete(self, item: _OpenItem, field: str, part: int, whole: str, pieces: list[Piece]) -> None:
         """Tell of *whole*, a text of *item*, what was not told yet."""
-        said = item.texts.get((field, part))
-        if rest := said.rest_of(whole) if said is not None else whole:
+        text = item.texts.get((field, part))
+        if rest := text.rest_of(whole) if text is not None else whole:
             self._add(item, field, part, rest, pieces)
 
     def _name(self, item: _OpenItem, sent: Object, pieces: list[Piece], *, final: bool = False) -> None:
@@ -251,8 +250,8 @@ class ResponsesParser(BodyParser):
     def _finish(self, response: Object, status: str, pieces: list[Piece]) -> None:
         self._answered = True
         self._count(response, final=True)
-        told = first_text(response, "status")
-        status = told if told in END_STATUSES.values() else status
+        own_status = first_text(response, "status")
+        status = own_status if own_status in END_STATUSES.values() else status
         if status == "failed" or response.get("error"):
             self._fail(stream_error(response.get("error") or {}))
             return
@@ -287,5 +286,5 @@ def _begins_anew(chunk: Object, item: _OpenItem, wire_id: str) -> bool:
 
 def _kept(item: _OpenItem, kind: str, sent: Object, fields: tuple[str, ...]) -> str:
     """What goes back of *item*, besides what its pieces say: *fields* of *sent*, and its place."""
-    given = {field: sent[field] for field in fields if sent.get(field)}
-    return to_json({"type": kind, **given, AT: item.at}).decode()
+    own_fields = {field: sent[field] for field in fields if sent.get(field)}
+    return to_json({"type": kind, **own_fields, AT: item.at}).decode()
