@@ -10,6 +10,7 @@ Every error of this library, by whose fault it is.
             UnknownRequest     (LookupError) no open question has this id
             UnknownCall        (LookupError) no call under way has this id
             UnknownInput       (LookupError) no input that waits has this id
+            InputConflict      (ValueError) another input of the session has this id
             UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way, or was left
             SessionNotRead     (RuntimeError) the journal of the session was not read yet
@@ -140,6 +141,20 @@ class UnknownInput(CallerError, LookupError):
     def __str__(self) -> str:
         problem = "does not wait any more: it was read or taken back" if self.known else "does not wait"
         return f"input {self.input!r} {problem}; waiting: {_listed(self.waiting)}"
+
+
+@final
+class InputConflict(CallerError, ValueError):
+    """Another input of *session* has the id *input*: it has another text, or other files."""
+
+    def __init__(self, session: str, input: str) -> None:  # noqa: A002  # the word of the field
+        self.session = session
+        self.input = input
+        super().__init__(session, input)
+
+    def __str__(self) -> str:
+        problem = f"another input was sent with the id {self.input!r}, and not this one"
+        return f"session {self.session!r}: {problem}; choose another id"
 
 
 @final

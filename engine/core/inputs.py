@@ -81,10 +81,8 @@ class Input:
 
 def steer_input(
     steer: Input, how: effects.Steering, state: SessionState, at: float, *, always: bool
-) -> effects.UserSent | effects.UserSteered | None:
-    """*steer* into the unfinished run; a prompt where there is none, unless *always*; None for a known id."""
-    if state.knows(steer.id):
-        return None
+) -> effects.UserSent | effects.UserSteered:
+    """*steer* into the unfinished run; a prompt where there is none, unless *always*."""
     # The run may have ended while the person typed. The text is not lost then: it opens the next one.
     return steer.steered(at, how) if always or state.unfinished else steer.sent(at)
 

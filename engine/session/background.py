@@ -74,7 +74,7 @@ class Background:
         await worker.line.turn(place)
         if prompt is not None and worker.use in RUNNING:
             # The worker of that run answers it, too.
-            await worker.send(prompt, place)
+            await worker.send(prompt, lambda: prompt.sent(worker.environment.clock.now()), place)
             self.attend()
         else:
             # It waits for approvals: a run in the background has no caller who would resume it.

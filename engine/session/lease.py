@@ -34,6 +34,7 @@ from ...performers.stores.absence import Absence
 from ...performers.worker_pool import finish
 
 if TYPE_CHECKING:
+    from ...performers.stores.base import Store
     from ..journal.journal import Journal
     from .environment import Environment
 
@@ -96,6 +97,13 @@ def decoded(data: bytes | None) -> LeaseRecord | None:
             **{each.name: known[each.name] for each in attrs.fields(LeaseRecord) if each.name in known}
         )
     return None
+
+
+async def owner_of(store: Store, session: str) -> SessionOwner | None:
+    """The process at work on *session* of *store*, as far as is known; None where there is none."""
+    # The record and not a `Session`: one that cannot be read has an owner, too.
+    record = decoded(await store.lease(session, None, None)) if store.keeps_leases else None
+    return None if record is None or record.at_work is Workplace.NOWHERE else record.owner
 
 
 def encoded(worker: str, token: str, since: float, seconds: float, presence: str) -> bytes:

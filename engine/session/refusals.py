@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects import errors
+from ...effects.events import ControlReceived
 from ...states.context import INPUTS
 from ...states.rules.hooks import guards
+from ..journal.entries import Posted
+from ..journal.fold import entries_of
 
 if TYPE_CHECKING:
     from ...effects.events import Post
@@ -65,6 +68,17 @@ def check_run(log: SessionLog, environment: Environment, prompt: Input | None) -
     if prompt is not None and (environment.task is None or prompt.id != environment.task.id):
         raise left_unfinished(log)
     check_tools(log, machine, environment)
+
+
+async def check_repeat(log: SessionLog, repeat: Input) -> None:
+    """Raise `InputConflict` where the input of *log* with the id of *repeat* is another one."""
+    for _, entry in entries_of(Posted, await log.journal.load()):
+        event = entry.event
+        # Of several with one id the first counts.
+        if isinstance(event, INPUTS) and event.id == repeat.id:
+            if isinstance(event, ControlReceived) or (event.text, event.files) != (repeat.text, repeat.files):
+                raise errors.InputConflict(log.journal.session, repeat.id)
+            return
 
 
 def left_unfinished(log: SessionLog) -> errors.SessionBusy:

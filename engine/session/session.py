@@ -40,7 +40,7 @@ from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...effects.validators import clean, session_named
 from ...performers.approvals import approval_event
-from ...performers.base import look_at, noop
+from ...performers.base import look_at
 from ...performers.slices import Slices
 from ..core.inputs import Input, cancel_event, check_question, control_event, steer_input, withdraw_event
 from ..journal.entries import Titled
@@ -366,9 +366,9 @@ class Session(Displayed):
         Each prompt in the queue gets a run of its own, earlier ones before this; the result is this prompt's.
         *id* is the sender's own: a prompt with a known id is not sent again. A resting run's result has no
         reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
-        it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished, and
-        `UnknownInput` where the prompt was taken back while it waited. Taken back once its run has begun, it
-        ends with the reason ``interrupted``.
+        it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished, `InputConflict`
+        where *id* is that of another prompt, and `UnknownInput` where the prompt was taken back while it
+        waited. Taken back once its run has begun, it ends with the reason ``interrupted``.
         """
         self._check_own()
         return await self._to_the_end(self._input(prompt, files, id), wait=wait)
@@ -491,12 +491,19 @@ class Session(Displayed):
         Queue a prompt for a run of its own, and return its id (*id*, where given).
 
         The process that runs the session answers it; without one, `resume` or `stream` will. With *start* an
-        idle session begins the run here, in the background. A prompt with a known id is not sent again.
-        *sender* names the person and the channel, in free words.
+        idle session begins the run here, in the background. A prompt with a known id is not sent again;
+        raises `InputConflict` where that was another one. *sender* names the person and the channel, in free
+        words.
         """
         # Outside the callback: where it is tried again, the prompt has to keep its id.
         prompt = self._input(text, files, id, sender)
-        await self._worker.send(prompt, check=self._check_wanted if start else noop)
+
+        def event() -> UserSent:
+            if start:
+                self._check_wanted()
+            return prompt.sent(self._now())
+
+        await self._worker.send(prompt, event)
         if start:
             self._background.attend()
         return prompt.id
@@ -511,10 +518,10 @@ class Session(Displayed):
         start: bool = False,
     ) -> str:
         """
-        Steer the unfinished run with *text*; *how* says when the model reads it. Returns its id, as `send`.
+        Steer the unfinished run with *text*; *how* says when the model reads it. Returns its id.
 
-        Without *how* the policy's holds. Where no run is unfinished it is a prompt, and *start* is as in
-        `send`.
+        Without *how* the policy's holds. Where no run is unfinished it is a prompt. A known *id*, and
+        *start*, are as in `send`.
         """
         steer = self._input(text, files, id)
         # The mode is fixed when it is sent: the policy may change before it is read.
@@ -522,13 +529,13 @@ class Session(Displayed):
         # A steer that comes before a child has begun must not become a prompt: the parent gave the task.
         always = bool(self._environment.config.agent)
 
-        def said() -> UserSent | UserSteered | None:
+        def said() -> UserSent | UserSteered:
             event = steer_input(steer, when, self._log.state, self._now(), always=always)
             if start and isinstance(event, UserSent):
                 self._check_wanted()
             return event
 
-        await self._worker.post(said)
+        await self._worker.send(steer, said)
         if start:
             self._background.attend()
         return steer.id

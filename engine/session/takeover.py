@@ -10,6 +10,7 @@ from ...effects.events import ApprovalGiven, ControlReceived
 from ...effects.notices import ApprovalRequested
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
+from ..core.machine import deadlines_in, in_sandbox_of, with_restrictions
 from ..core.recovery import recover
 from ..journal.entries import TakenOver
 
@@ -18,7 +19,28 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...effects.events import Event
     from ..core.machine import Machine
+    from .environment import Environment
     from .session_log import SessionLog
+
+
+def waits_for_answers(log: SessionLog, environment: Environment) -> bool:
+    """
+    Whether the run of *log* can go on with a person's answer alone, and *environment* would change nothing.
+
+    It is not so once a deadline has passed, nor where a performer here asks for the answers.
+    """
+    state, machine = log.state, log.state.machine
+    if machine is None or not state.unfinished or state.posted or AskApproval in environment.performers:
+        return False
+    now = environment.clock.now()
+    questions = {question.id for question in state.questions}
+    deadlines = {timer.request for timer in deadlines_in(machine.state) if timer.due > now}
+    restricted = with_restrictions(environment.config, machine.config, environment.lifted)
+    return (
+        bool(questions)
+        and questions | deadlines >= {*machine.state.open}
+        and machine.under(in_sandbox_of(machine.config, restricted))
+    )
 
 
 async def take_over(

@@ -27,9 +27,17 @@ import attrs
 
 from ...effects import errors
 from ...effects.events import Event, Interrupted, Post, UserSent
-from ...effects.notices import InputDropped, LeftBecause, Notice, RunEnded, Warned, notices_in
+from ...effects.notices import (
+    ApprovalRequested,
+    InputDropped,
+    LeftBecause,
+    Notice,
+    RunEnded,
+    Warned,
+    notices_in,
+)
 from ...effects.requests import RunAgent
-from ...performers.base import look_at, noop
+from ...performers.base import look_at
 from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
@@ -42,9 +50,9 @@ from .environment import OnHostError, Titles
 from .feed import Feed
 from .lease import SessionLease
 from .polled import Polled
-from .refusals import check_reader, check_run, left_unfinished
+from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
-from .takeover import take_over
+from .takeover import take_over, waits_for_answers
 from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
 from .waiting_line import WaitingLine
 
@@ -199,7 +207,7 @@ class Worker:
         error: BaseException | None = None
         rests = False
         try:
-            begun = await self._first(prompt, place, takeover=takeover)
+            begun = await self._first(prompt, place, wait=wait, takeover=takeover)
             while begun is not None:
                 rests = await self._drive(*begun, wait=wait)
                 begun = await self._next(begun[0])
@@ -268,10 +276,10 @@ class Worker:
         await self._free.wait()
 
     async def _first(
-        self, prompt: Input | None, place: asyncio.Event | None, *, takeover: bool
+        self, prompt: Input | None, place: asyncio.Event | None, *, wait: bool, takeover: bool
     ) -> Begun | None:
         """The driver of the run that is opened or taken over; None where there is none."""
-        log = self.log
+        log, environment = self.log, self.environment
         # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
         async with self._lock:
             # From here on the lock keeps the order.
@@ -286,8 +294,14 @@ class Worker:
                 await self.lease.take(takeover=takeover)
             await self._read()
             check_run(self.log, self.environment, prompt)
-            event = None if prompt is None else await _posted(log, self.environment, prompt)
-            if log.state.unfinished or _due(self.log, self.environment) is None:
+            if prompt is not None and environment.task is None and log.state.knows(prompt.id):
+                await check_repeat(log, prompt)
+            # A process that waits for the answers would lose the run to this one, which cannot go on with it.
+            if prompt is None and not (wait or takeover) and waits_for_answers(log, environment):
+                await self._show_questions()
+                return None
+            event = None if prompt is None else await _posted(log, environment, prompt)
+            if log.state.unfinished or _due(log, environment) is None:
                 return await self._open(event)
         return await self._open_when_due()
 
@@ -373,6 +387,14 @@ class Worker:
         self._ran = True
         return driver, (*first, *_lifted(environment, before, config))
 
+    async def _show_questions(self) -> None:
+        """Publish the open questions, of which a reader here has seen no notice."""
+        asked = [ApprovalRequested.of(question) for question in self.log.state.questions]
+        if self.feed.used:
+            await self.feed.pass_on(asked, None)
+        if self._buffer is not None:
+            self._buffer.put(asked)
+
     async def _drive(self, driver: Driver, first: tuple[Effect, ...], *, wait: bool) -> bool:
         """Drive the run of *driver*; whether it rests at the end."""
 
@@ -448,18 +470,27 @@ class Worker:
         await self.add(entry, place)
 
     async def send(
-        self, prompt: Input, place: asyncio.Event | None = None, check: Callable[[], None] = noop
+        self,
+        sent: Input,
+        event: Callable[[], Post],
+        place: asyncio.Event | None = None,
     ) -> None:
-        """Journal *prompt* for a run of its own, unless it is known; *check* may refuse it."""
+        """
+        Journal the input *sent* as the *event* that is made of the present state, unless its id is known.
 
-        def sent() -> UserSent | None:
+        Raises `InputConflict` where the id is that of another input.
+        """
+        repeated = False
+
+        def posted() -> Post | None:
+            nonlocal repeated
             # A sender that got no answer sends again: the id makes that safe, across processes and crashes.
-            if self.log.state.knows(prompt.id):
-                return None
-            check()
-            return prompt.sent(self.environment.clock.now())
+            repeated = self.log.state.knows(sent.id)
+            return None if repeated else event()
 
-        await self.post(sent, place)
+        await self.post(posted, place)
+        if repeated:
+            await check_repeat(self.log, sent)
 
     def interrupted(self, event: Interrupted) -> bool:
         """Post *event* to the driver; whether there is one that goes on until it is applied."""

@@ -476,7 +476,7 @@ async def inbox(world: World) -> None:
     for name, text, sender in (
         ("a", "first", "chat"),
         ("b", "second", "chat"),
-        ("b", "twice", "chat"),
+        ("b", "second", "chat"),
         ("c", "third", "mail"),
     ):
         await session.send(text, id=name, sender=sender)

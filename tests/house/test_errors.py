@@ -40,6 +40,10 @@ SAID = [
         "no open question 'r-1': a steer came before and closes it; open: none",
     ),
     (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
+    (
+        errors.InputConflict("s", "p-1"),
+        "session 's': another input was sent with the id 'p-1', and not this one; choose another id",
+    ),
     (errors.UnknownInput("p-1", ("p-2",)), "input 'p-1' does not wait; waiting: 'p-2'"),
     (
         errors.UnknownInput("p-1", (), known=True),

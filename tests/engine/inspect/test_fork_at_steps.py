@@ -16,12 +16,12 @@ from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import Request, RunTool
 from turnwheel.engine.inspect.archive import bisect
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
-from turnwheel.engine.journal.entries import Branched, RunOpened, Stepped, TakenOver
+from turnwheel.engine.journal.entries import Branched, RunOpened, Stepped
 
 FORK = "fork"
 
 MOVES = RunOpened | Stepped | Branched
-"""The entries by which something happens to a machine that is set up as it was."""
+"""The entries by which two sessions can part: a takeover with other settings is none of them."""
 
 
 async def beside(world: World) -> World:
@@ -48,12 +48,6 @@ def made(steps: list[ReplayedStep]) -> Iterator[str]:
                 yield call.id
 
 
-def moves(step: ReplayedStep) -> bool:
-    """Whether something happens to the machine at *step*, by which two sessions could part."""
-    entry = step.entry
-    return isinstance(entry, MOVES) or (isinstance(entry, TakenOver) and entry.config is not None)
-
-
 async def parts_at(world: World) -> int | None:
     """The number of the first step at which the session and its fork part."""
     found = await bisect(world.store.kept, SESSION, FORK)
@@ -70,7 +64,7 @@ async def faults(world: World, at: int, concurrency: Concurrency = Concurrency.S
     other = await beside(world)
     agent = other.agent(concurrency)
     async with await agent.session(SESSION).fork(FORK, at=at) as fork:
-        there = next((step.number for step in then[at:] if moves(step)), None)
+        there = next((step.number for step in then[at:] if isinstance(step.entry, MOVES)), None)
         parts = await parts_at(other)
         found = [] if parts == there else [f"forked at {at}, it parts at {parts}, and not at {there}"]
         found += await to_the_end(fork)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.session_stage import House, until
+from support.session_stage import House, outcomes, until
 
 from turnwheel import Approve, Deny, MemoryStore, Policy, Rule, Session, SQLiteStore
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import (
     ConfigError,
+    InputConflict,
     JournalError,
     SessionBusy,
     SessionClosed,
@@ -32,7 +33,7 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
-from turnwheel.effects.messages import Outcome
+from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.notices import ApprovalRequested, DoneReason, RunEnded, ToolStarted
 from turnwheel.effects.requests import RunTool
 from turnwheel.engine.journal.encoding import encode_entry
@@ -44,6 +45,7 @@ from turnwheel.performers.hooks import HookCall, hook
 from turnwheel.states import confirming, executing, streaming, thinking
 from turnwheel.states.context import Context
 from turnwheel.states.rules.history_check import history_faults
+from turnwheel.testing.clocks import ManualClock
 from turnwheel.testing.scripted import calls, says, stalls
 
 
@@ -391,3 +393,62 @@ async def test_there_is_one_log_line_per_step_and_none_unless_asked(
         (6, "ModelFinished", "done"),
     ]
     assert {("s", run)} == {(line["session"], line["run"]) for line in lines}
+
+
+@pytest.mark.parametrize("timed", [False, True])
+async def test_a_resume_that_can_do_nothing_leaves_the_run_to_the_process_that_waits(
+    one: House, *, timed: bool
+) -> None:
+    policy, clock = Policy(answer_within=3600.0 if timed else None), ManualClock(100.0)
+    waits = one.process(calls(("pay", {})), says("paid"), policy=policy, clock=clock)
+    under_way = asyncio.ensure_future(waits.run("go", wait=True))
+    second = one.process(policy=policy, clock=clock)
+    await until(lambda: waits.resting)
+    # It gives the lease up when it looks next.
+    while True:
+        with suppress(SessionBusy):
+            await second.check_free()
+            break
+        await asyncio.sleep(0)
+    length = len(await one.store.load("s"))
+    (question,) = (await second.resume()).waiting
+    (asked,) = [notice async for notice in second.stream() if isinstance(notice, ApprovalRequested)]
+    assert (asked.request, len(await one.store.load("s"))) == (question.id, length)
+    # The answer of the one is read by the other, which still has the run.
+    await second.approve(question.id)
+    assert (await under_way).text == "paid"
+    assert (await second.resume()).text == "paid"
+
+
+async def test_a_resume_with_stricter_settings_takes_the_run_over(one: House) -> None:
+    session = one.session(calls(("pay", {})), says("paid"))
+    (question,) = (await session.run("go")).waiting
+    stricter = one.session(says("so be it"), rules=[Rule("deny", "pay")])
+    assert [asked.id for asked in (await stricter.resume()).waiting] == [question.id]
+    await session.approve(question.id)
+    assert (await stricter.resume()).text == "so be it"
+    assert (one.ran, outcomes(stricter)) == ([], ["denied"])
+
+
+@pytest.mark.parametrize("how", ["run", "stream", "send", "steer"])
+async def test_an_id_is_of_one_input_alone(one: House, how: str) -> None:
+    session = one.session(says("one"), says("two"))
+    await session.run("first", id="mine")
+
+    async def put(text: str, *files: Binary) -> object:
+        if how == "run":
+            return await session.run(text, files=files, id="mine")
+        if how == "stream":
+            return [notice async for notice in session.stream(text, files=files, id="mine")]
+        return await (session.send if how == "send" else session.steer)(text, files=files, id="mine")
+
+    await put("first")
+    length = len(await one.store.load("s"))
+    for text, files in (("other", ()), ("first", (Binary(media_type="text/plain", data=b"Hi"),))):
+        with pytest.raises(
+            InputConflict, match="another input was sent with the id 'mine', and not this one"
+        ):
+            await put(text, *files)
+    assert len(await one.store.load("s")) == length
+    # It can be used all the same.
+    assert (await session.run("second")).text == "two"
