@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import click
 
-from ...effects.errors import ConfigError, SessionOwner, UnknownSession, Workplace
+from ...effects.errors import ConfigError, UnknownSession
 from ...engine.inspect import archive
 from ...engine.inspect.archive import costs
 from ...engine.inspect.listing import described
-from ...engine.session.lease import decoded
+from ...engine.session.lease import owner_of
 from ...engine.session.session import Session
 from ...performers.stores.base import Store
 from ...performers.stores.place import StorePlace
@@ -172,7 +172,7 @@ def delete(store: StorePlace, sessions: tuple[str, ...], *, yes: bool, unfinishe
         for session in sessions:
             if await kept.info(session) is None:
                 raise UnknownSession(session)
-            if not unfinished and (owner := await _owner(kept, session)) is not None:
+            if not unfinished and (owner := await owner_of(kept, session)) is not None:
                 fix = "interrupt it first, or pass --unfinished to delete it all the same"
                 msg = f"session {session!r} is at work in {owner}; {fix}"
                 raise ConfigError(msg)
@@ -188,13 +188,6 @@ def delete(store: StorePlace, sessions: tuple[str, ...], *, yes: bool, unfinishe
     for session, count in zip(sessions, with_store(store, act), strict=True):
         children = f" and {number(count - 1, 'child session')}" if count > 1 else ""
         _print(f"deleted {whole_name(session)}{children}")
-
-
-async def _owner(kept: Store, session: str) -> SessionOwner | None:
-    """The process at work on *session*, as far as is known; None where there is none."""
-    # The record and not a `Session`: one that cannot be read can be deleted, too.
-    record = decoded(await kept.lease(session, None, None)) if kept.keeps_leases else None
-    return None if record is None or record.at_work is Workplace.NOWHERE else record.owner
 
 
 @click.command()

@@ -26,8 +26,9 @@ from ...effects.errors import (
     UnknownSession,
 )
 from ...engine.agent import Agent
-from ...engine.inspect.listing import each_listed
-from ...engine.journal.summary import SessionKind
+from ...engine.inspect.listing import described, each_listed
+from ...engine.journal.summary import SessionKind, SessionStatus
+from ...engine.session.lease import owner_of
 from ...performers.base import clock_of
 from ..hosts.tenant_bound import TenantBound
 from .access import Namespace
@@ -283,6 +284,18 @@ class OpenSessions:
         self._closing[one.name] = task
         task.add_done_callback(lambda _: self._closing.pop(one.name, None))
         return task
+
+    async def at_work(self, name: str) -> str:
+        """Which process is at work on the session with that *name* in the store, in words; empty for none."""
+        one = self._open.get(name)
+        if one is not None and one.working:
+            return "this server" if one.session.unfinished and not one.session.resting else ""
+        row = await described(self.store, name)
+        # The lease outlives its run for a moment.
+        if row is None or row.about.state is not SessionStatus.UNFINISHED:
+            return ""
+        owner = await owner_of(self.store, name)
+        return "" if owner is None else str(owner)
 
     async def forget(self, name: str) -> None:
         """Close the session with that *name* in the store, whatever it does."""

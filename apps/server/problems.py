@@ -40,6 +40,7 @@ STATUSES: tuple[tuple[type[BaseException], HTTPStatus], ...] = (
     (errors.UnknownRequest, HTTPStatus.NOT_FOUND),
     (errors.UnknownCall, HTTPStatus.NOT_FOUND),
     (errors.UnknownInput, HTTPStatus.NOT_FOUND),
+    (errors.InputConflict, HTTPStatus.CONFLICT),
     (errors.UnknownRun, HTTPStatus.NOT_FOUND),
     (errors.SessionGone, HTTPStatus.NOT_FOUND),
     (errors.SessionBusy, HTTPStatus.CONFLICT),

@@ -16,11 +16,11 @@ from starlette.responses import Response
 from ...diagrams.picture import LABELS, STATE_CLASSES
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, UnknownCall, UnknownInput, UnknownRequest, UnknownSession
-from ...effects.events import UserSent, UserSteered
+from ...effects.events import UserSent
 from ...effects.messages import Binary
 from ...effects.permissions import PermissionMode
 from ...effects.records import Change, SetMode, SetModel, SetThinking
-from ...effects.validators import MAX_ATTACHED, clean
+from ...effects.validators import MAX_ATTACHED
 from ...engine.inspect.archive import delete
 from ...engine.inspect.export import export_entries
 from ...engine.inspect.fork import is_repeat
@@ -69,6 +69,9 @@ STATE_FILTER = Parameter(
 CHILD_FILTER = Parameter(
     name="children", about="no: without the sessions of child agents", schema={"enum": ["yes", "no", ""]}
 )
+UNFINISHED = Parameter(
+    name="unfinished", about="yes: also while a process is at work on it", schema={"enum": ["yes", "no", ""]}
+)
 LIST_PARAMETERS = (
     STATE_FILTER,
     Parameter(name="q", about="a part of the title or the id"),
@@ -81,8 +84,6 @@ LARGE_FILES = f"the files have more than {MAX_ATTACHED:,} bytes"
 FIRST_PROMPT = "first-prompt"
 # Entries of a journal among which that prompt stands: requests to other servers may have written at once.
 FIRST_ENTRIES = 8
-# Entries at the end of a journal among which an input stands that was written a moment ago.
-LATEST_ENTRIES = 32
 
 
 def _files(given: Sequence[FileBody]) -> tuple[Binary, ...]:
@@ -232,10 +233,20 @@ class SessionRoutes:
         async with self.opens.use(call.names, call.session) as one:
             return await self._body(one, call)
 
-    @operation("DELETE", ONE_SESSION, status=HTTPStatus.NO_CONTENT)
+    @operation(
+        "DELETE",
+        ONE_SESSION,
+        status=HTTPStatus.NO_CONTENT,
+        parameters=(UNFINISHED,),
+        refuses=(CONFLICT,),
+    )
     async def delete(self, call: HttpCall) -> Response:
-        """Forget a session and its children; a run of it ends here."""
+        """Forget a session and its children; one at work only where that is asked for."""
+        call.check_query([UNFINISHED])
         _, name = await self.opens.find(call.names, call.session)
+        if call.word(UNFINISHED) != "yes" and (owner := await self.opens.at_work(name)):
+            fix = "interrupt it first, or delete it at work with ?unfinished=yes"
+            raise Refused(CONFLICT, f"session {call.session!r} is at work in {owner}; {fix}")
         await self.opens.forget(name)
         if not await delete(self.opens.store, name):
             raise UnknownSession(call.session)
@@ -284,26 +295,8 @@ class SessionRoutes:
                 else:
                     how = Steering.NOW if given.mode == "now" else Steering.AFTER_TOOL
                     sent = await one.session.steer(given.text, how, files=files, id=name)
-                if name is not None:
-                    await self._check_sent(one, name, given.text, files)
                 await self.opens.wake(call.names, one)
             return AcceptedBody(id=sent)
-
-    async def _check_sent(self, one: LiveSession, name: str, text: str, files: Sequence[Binary]) -> None:
-        """Refuse the id *name* where the input of *one* that has it has another text or other files."""
-        info = await self.opens.store.info(one.name)
-        # A new input is among the latest entries. Only for a repeat is all of the journal read.
-        for start in (0 if info is None else max(0, info.length - LATEST_ENTRIES), 0):
-            entries = await self.opens.store.load(one.name, start)
-            for event in [entry.event for _, entry in entries_of(Posted, entries)]:
-                if not isinstance(event, UserSent | UserSteered) or event.id != name:
-                    continue
-                if (event.text, event.files) != (clean(text), tuple(files)):
-                    detail = (
-                        f"another message was sent with the id {name!r}, and not this one; choose another id"
-                    )
-                    raise Refused(CONFLICT, detail)
-                return
 
     @operation(
         "POST",

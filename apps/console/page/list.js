@@ -189,8 +189,9 @@ export class ListView {
   }
 
   async forget(info, control) {
-    if (!confirm(`Delete ${info.title || info.id} with all its children for good?`)) return;
-    await attempt(() => remove(at(info.id)), control);
+    const ends = info.running && info.state !== "confirming" ? " Its run is at work, and ends." : "";
+    if (!confirm(`Delete ${info.title || info.id} with all its children for good?${ends}`)) return;
+    await attempt(() => remove(at(info.id, ends && "?unfinished=yes")), control);
     this.refresh();
   }
 

@@ -584,3 +584,31 @@ async def test_a_server_answers_before_it_has_looked_at_all_sessions() -> None:
     held.more.clear()
     async with asyncio.timeout(PATIENCE), serving(scripted(), held) as server:
         await server.get("/readyz")
+
+
+@pytest.mark.parametrize("asked", ["here", "there"])
+async def test_a_session_at_work_is_deleted_only_where_that_is_meant(asked: str) -> None:
+    store = MemoryStore()
+    async with serving(scripted(stalls("Well")), store) as here, serving(scripted(), store) as there:
+        await here.post("/api/sessions", {"id": "s", "prompt": "Go"}, 201)
+        await here.until("s", lambda found: found["state"] == "streaming")
+        server = here if asked == "here" else there
+        refused = await server.ask("DELETE", "/api/sessions/s", None, 409)
+        assert "session 's' is at work in " in refused["detail"]
+        assert "?unfinished=yes" in refused["detail"]
+        await server.ask("DELETE", "/api/sessions/s?unfinished=maybe", None, 422)
+        await server.ask("DELETE", "/api/sessions/s?unfinished=yes", None, 204)
+        await server.get("/api/sessions/s", 404)
+
+
+async def test_another_message_with_the_id_of_one_is_refused() -> None:
+    async with serving(scripted(says("One."), says("Two."))) as server:
+        await server.post("/api/sessions", {"id": "s"}, 201)
+        for mode in ("queue", "steer"):
+            message = {"text": f"By {mode}", "id": mode, "mode": mode, "files": [FILE]}
+            for _ in range(2):
+                assert await server.post("/api/sessions/s/messages", message, 202) == {"id": mode}
+            for other in ({"text": "Other"}, {"files": []}):
+                refused = await server.post("/api/sessions/s/messages", {**message, **other}, 409)
+                assert f"another input was sent with the id '{mode}'" in refused["detail"]
+        await server.until("s", lambda found: found["spend"]["turns"] == 2)
