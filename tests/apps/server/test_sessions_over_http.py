@@ -608,7 +608,8 @@ async def test_another_message_with_the_id_of_one_is_refused() -> None:
             message = {"text": f"By {mode}", "id": mode, "mode": mode, "files": [FILE]}
             for _ in range(2):
                 assert await server.post("/api/sessions/s/messages", message, 202) == {"id": mode}
-            for other in ({"text": "Other"}, {"files": []}):
+            others: tuple[dict[str, Any], ...] = ({"text": "Other"}, {"files": []})
+            for other in others:
                 refused = await server.post("/api/sessions/s/messages", {**message, **other}, 409)
                 assert f"another input was sent with the id '{mode}'" in refused["detail"]
         await server.until("s", lambda found: found["spend"]["turns"] == 2)
