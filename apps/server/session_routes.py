@@ -69,7 +69,7 @@ STATE_FILTER = Parameter(
 CHILD_FILTER = Parameter(
     name="children", about="no: without the sessions of child agents", schema={"enum": ["yes", "no", ""]}
 )
-UNFINISHED = Parameter(
+ALSO_UNFINISHED = Parameter(
     name="unfinished", about="yes: also while a process is at work on it", schema={"enum": ["yes", "no", ""]}
 )
 LIST_PARAMETERS = (
@@ -237,14 +237,14 @@ class SessionRoutes:
         "DELETE",
         ONE_SESSION,
         status=HTTPStatus.NO_CONTENT,
-        parameters=(UNFINISHED,),
+        parameters=(ALSO_UNFINISHED,),
         refuses=(CONFLICT,),
     )
     async def delete(self, call: HttpCall) -> Response:
         """Forget a session and its children; one at work only where that is asked for."""
-        call.check_query([UNFINISHED])
+        call.check_query([ALSO_UNFINISHED])
         _, name = await self.opens.find(call.names, call.session)
-        if call.word(UNFINISHED) != "yes" and (owner := await self.opens.at_work(name)):
+        if call.word(ALSO_UNFINISHED) != "yes" and (owner := await self.opens.at_work(name)):
             fix = "interrupt it first, or delete it at work with ?unfinished=yes"
             raise Refused(CONFLICT, f"session {call.session!r} is at work in {owner}; {fix}")
         await self.opens.forget(name)

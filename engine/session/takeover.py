@@ -1,4 +1,4 @@
-"""Takes over the run of a process that is gone, or that handed it over."""
+"""Takes over the run of a process that is gone or that handed it over, where there is something to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ...effects.events import ApprovalGiven, ControlReceived
-from ...effects.notices import ApprovalRequested
+from ...effects.notices import ApprovalRequested, Warned
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
 from ..core.machine import deadlines_in, in_sandbox_of, with_restrictions
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ...effects.events import Event
     from ..core.machine import Machine
     from .environment import Environment
+    from .feed import Feed
+    from .run_stream import RunBuffer
     from .session_log import SessionLog
 
 
@@ -41,6 +43,15 @@ def waits_for_answers(log: SessionLog, environment: Environment) -> bool:
         and questions | deadlines >= {*machine.state.open}
         and machine.under(in_sandbox_of(machine.config, restricted))
     )
+
+
+async def show_questions(log: SessionLog, feed: Feed, buffer: RunBuffer | None) -> None:
+    """Publish the open questions of *log*, of which a reader here has seen no notice."""
+    asked = [ApprovalRequested.of(question) for question in log.state.questions]
+    if feed.used:
+        await feed.pass_on(asked, None)
+    if buffer is not None:
+        buffer.put(asked)
 
 
 async def take_over(
@@ -72,3 +83,9 @@ async def take_over(
     # A subscriber of the new process has not seen the notice that the old one gave.
     notices = [ApprovalRequested.of(request) for request in again if isinstance(request, AskApproval)]
     return (*again, *notices), recovery.events
+
+
+def lifted_rules(environment: Environment, before: Config | None, config: Config) -> list[Warned]:
+    """What says which rules of earlier runs hold no more."""
+    lifted = [each for each in environment.lifted if before and each in before.rules]
+    return [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]

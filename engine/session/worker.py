@@ -27,15 +27,7 @@ import attrs
 
 from ...effects import errors
 from ...effects.events import Event, Interrupted, Post, UserSent
-from ...effects.notices import (
-    ApprovalRequested,
-    InputDropped,
-    LeftBecause,
-    Notice,
-    RunEnded,
-    Warned,
-    notices_in,
-)
+from ...effects.notices import InputDropped, LeftBecause, Notice, RunEnded, notices_in
 from ...effects.requests import RunAgent
 from ...performers.base import look_at
 from ...performers.redactor import redacting
@@ -52,13 +44,12 @@ from .lease import SessionLease
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
-from .takeover import take_over, waits_for_answers
+from .takeover import lifted_rules, show_questions, take_over, waits_for_answers
 from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
 from .waiting_line import WaitingLine
 
 if TYPE_CHECKING:
     from ...effects import Effect
-    from ...effects.config import Config
     from ...performers.base import Performer, Performers
     from ..core.inputs import Input
     from ..core.machine import Machine
@@ -298,7 +289,7 @@ class Worker:
                 await check_repeat(log, prompt)
             # A process that waits for the answers would lose the run to this one, which cannot go on with it.
             if prompt is None and not (wait or takeover) and waits_for_answers(log, environment):
-                await self._show_questions()
+                await show_questions(log, self.feed, self._buffer)
                 return None
             event = None if prompt is None else await _posted(log, environment, prompt)
             if log.state.unfinished or _due(log, environment) is None:
@@ -385,15 +376,7 @@ class Worker:
             environment.redactor.mark_running()
         self._change_use(Use.DRIVING, driver)
         self._ran = True
-        return driver, (*first, *_lifted(environment, before, config))
-
-    async def _show_questions(self) -> None:
-        """Publish the open questions, of which a reader here has seen no notice."""
-        asked = [ApprovalRequested.of(question) for question in self.log.state.questions]
-        if self.feed.used:
-            await self.feed.pass_on(asked, None)
-        if self._buffer is not None:
-            self._buffer.put(asked)
+        return driver, (*first, *lifted_rules(environment, before, config))
 
     async def _drive(self, driver: Driver, first: tuple[Effect, ...], *, wait: bool) -> bool:
         """Drive the run of *driver*; whether it rests at the end."""
@@ -704,12 +687,6 @@ async def _read_again(log: SessionLog) -> None:
 def let_go(use: Use, *, drains: bool) -> LeftBecause | None:
     """Why a session in this *use* is let go of, if it is."""
     return LeftBecause.CLOSED if use is Use.CLOSED else LeftBecause.DRAINED if drains else None
-
-
-def _lifted(environment: Environment, before: Config | None, config: Config) -> list[Warned]:
-    """What says which rules of earlier runs hold no more."""
-    lifted = [each for each in environment.lifted if before and each in before.rules]
-    return [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
 
 
 def _makes(entry: Callable[[], Posted | Titled | None]) -> bool:
