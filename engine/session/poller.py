@@ -169,8 +169,10 @@ class Poller:
     async def _look(self, began: asyncio.TimerHandle | None) -> None:
         try:
             await self._keep()
-            for session in await self._news():
-                for one in self.waiting.get(session, ()):
+            news = await self._news()
+            # In the order in which they came to wait: that of a set is chance, and a play would not repeat.
+            for session in [name for name in self.waiting if name in news]:
+                for one in self.waiting[session]:
                     one.wake()
         finally:
             # Where the last one left meanwhile, those that came since have a timer of its own.

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import final
 
 import pytest
@@ -34,7 +35,9 @@ from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.journal import Journal
+from turnwheel.engine.session import session_log
 from turnwheel.engine.session.session_log import SessionLog
+from turnwheel.performers import slices
 
 pytestmark = [pytest.mark.prover, pytest.mark.timeout(600)]
 
@@ -250,8 +253,10 @@ def test_sessions_survive_whatever_is_done_with_them() -> None:
     assert moves["resume was cancelled"]
 
 
-def test_the_same_seed_is_the_same_play() -> None:
-    """What is done and what comes of it."""
+def test_the_same_seed_is_the_same_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done and what comes of it, where nothing depends on the real time that passes."""
+    monkeypatch.setattr(slices, "SECONDS", inf)
+    monkeypatch.setattr(session_log, "PARK_AFTER", 1e6)
     for seed in range(20):
         assert asyncio.run(play_sessions(seed)) == asyncio.run(play_sessions(seed))
 
