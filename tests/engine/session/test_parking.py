@@ -20,8 +20,8 @@ from turnwheel.testing import ScriptedModel
 from turnwheel.testing.scripted import calls, says
 
 MANY = 50
-MOST = 3_900
-"""Bytes of a session that rests, with its name and what holds it: the bar is 4,000."""
+MOST = 4_000
+"""Bytes of a session that rests, with its name and what holds it; about 3,800, and 100 more or less by chance."""
 
 
 @tool(side_effect="unsafe")
