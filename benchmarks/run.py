@@ -76,7 +76,7 @@ class Sizes:
     together: tuple[int, int, int]
     kept: tuple[int, int]
     pure: tuple[int, int]
-    store: tuple[int, int, int, int]
+    store: tuple[int, int, int]
     long: int
     waiting: int
 
@@ -89,7 +89,7 @@ FULL = Sizes(
     (200, 10, 20),
     (10, 1_000),
     (1_000, 20_000),
-    (300, 200, 50, 100_000),
+    (300, 200, 100_000),
     5_000,
     1_000,
 )
@@ -101,7 +101,7 @@ QUICK = Sizes(
     (20, 5, 20),
     (10, 50),
     (200, 2_000),
-    (50, 50, 5, 1_000),
+    (50, 50, 1_000),
     300,
     100,
 )
@@ -337,13 +337,12 @@ def growing(report: Report, sizes: Sizes) -> None:
 
 def stores(report: Report, sizes: Sizes) -> None:
     """Add what the store does by itself."""
-    _, many, size, listed = sizes.store
+    _, many, listed = sizes.store
     for name, unit, key, bar in (
         ("append, waiting for the disk", "µs", "append", ""),
         ("appends of one session", "/s", "alone", ""),
         (f"appends of {many} sessions at once", "/s", "together", ""),
         ("commits for each of those", "", "commits", ""),
-        (f"an older file of {size} MB", "s", "upgrade", ""),
         (f"50 of {listed:,} sessions", "ms", "page", ""),
         (f"all {listed:,} sessions", "s", "all", ""),
         ("the loop at a stretch, for that", "ms", "held", "20 ms"),

@@ -1,8 +1,8 @@
 """
-The store on a disk by itself: ``python -m benchmarks.store APPENDS SESSIONS MEGABYTES LISTED``.
+The store on a disk by itself: ``python -m benchmarks.store APPENDS SESSIONS LISTED``.
 
-It appends to one session, then to many sessions at once, and waits for the disk each time. Then it upgrades a
-file of an older layout, and lists very many sessions. It prints one JSON object.
+It appends to one session, then to many sessions at once, and waits for the disk each time. Then it lists very
+many sessions. It prints one JSON object.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import sqlite3
 import sys
 import tempfile
 import time
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from turnwheel import SQLiteStore
 from turnwheel.engine import listed
-from turnwheel.performers.stores.sqlite_file import APPLICATION_ID
 
 Figures = dict[str, float]
 
@@ -28,18 +26,6 @@ ENTRY = b"x" * 300
 
 EACH = 5
 """Appends to each session, where many are written at once."""
-
-OLDER = """
-create table sessions (
-    session text primary key, length integer not null, created real not null, updated real not null,
-    about blob not null default x''
-) without rowid;
-create table entries (
-    session text not null, seq integer not null, at real not null, body blob not null,
-    primary key (session, seq)
-);
-"""
-"""The second layout."""
 
 
 async def fill(store: SQLiteStore, session: str, appends: int) -> None:
@@ -76,45 +62,22 @@ async def many_sessions(path: Path, sessions: int) -> Figures:
     return {"together": appends / took, "commits": statements.count("commit") / appends}
 
 
-def older(path: Path, sessions: int, each: int, about: bytes = b"") -> None:
-    """Make a file of the second layout, of this many *sessions* with *each* so many entries."""
-    db = sqlite3.connect(path)
-    db.executescript(OLDER)
-    with db:
-        for seq in range(each):
-            rows = [(f"session-{number}", seq, ENTRY) for number in range(sessions)]
-            db.executemany("insert into entries values (?, ?, 1, ?)", rows)
-        kept = [(f"session-{number}", each, about) for number in range(sessions)]
-        db.executemany("insert into sessions values (?, ?, 1, 1, ?)", kept)
-    db.execute(f"pragma application_id = {APPLICATION_ID}")
-    db.execute("pragma user_version = 2")
-    db.close()
-
-
-async def upgraded(path: Path, megabytes: int) -> Figures:
-    """Seconds until a file of the second layout is open."""
-    each, sessions = 100, megabytes * 1_000_000 // (100 * (len(ENTRY) + 60))
-    older(path, sessions, each)
-    store = SQLiteStore(path)
-    began = time.perf_counter()
-    found = len(await store.list())
-    took = time.perf_counter() - began
-    await store.close()
-    if found != sessions:
-        msg = f"a wrong upgrade: {found} sessions of {sessions}"
-        raise RuntimeError(msg)
-    return {"upgrade": took}
-
-
 ABOUT = (
     b'{"title":"what it is about","runs":3,"messages":12,"cwd":"/home/someone/project","reason":"end_turn"}'
 )
 """The summary of a session."""
 
+AT_ONCE = 1_000
+"""Sessions that are made at once."""
+
 
 async def lists(path: Path, sessions: int) -> Figures:
     """Seconds of a page and of all sessions, and what others wait for meanwhile."""
-    older(path, sessions, 1, ABOUT)
+    store = SQLiteStore(path, "process")
+    for first in range(0, sessions, AT_ONCE):
+        names = [f"session-{number}" for number in range(first, min(first + AT_ONCE, sessions))]
+        await asyncio.gather(*(store.append(name, 0, [ENTRY], ABOUT) for name in names))
+    await store.close()
     store = SQLiteStore(path)
     await store.info("session-0")
     began = time.perf_counter()
@@ -154,13 +117,12 @@ async def lists(path: Path, sessions: int) -> Figures:
     return figures | {"held": max(held) * 1_000, "waited": max(waits) * 1_000}
 
 
-async def main(appends: int, sessions: int, megabytes: int, many: int) -> None:
+async def main(appends: int, sessions: int, many: int) -> None:
     """Warm up, measure and print."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         await one_session(Path(folder, "warm.db"), 5)
         figures = await one_session(Path(folder, "one.db"), appends)
         figures |= await many_sessions(Path(folder, "many.db"), sessions)
-        figures |= await upgraded(Path(folder, "older.db"), megabytes)
         figures |= await lists(Path(folder, "lists.db"), many)
         print(json.dumps(figures))
 

@@ -30,6 +30,14 @@ def test_a_round_and_a_delta_take_no_more_calls_than_their_bounds() -> None:
     assert plain["performers.redactor"] == 1
 
 
+def test_the_benchmark_of_the_store_runs() -> None:
+    command = [sys.executable, "-m", "benchmarks.store", "2", "3", "20"]
+    printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    figures = json.loads(printed)
+    assert figures.keys() == {"append", "alone", "together", "commits", "page", "all", "held", "waited"}
+    assert 0 < figures["commits"] <= 1
+
+
 def test_an_agent_is_built_without_what_its_sessions_need() -> None:
     """Importing the library costs as much as its classes; half of them are those of states and sessions."""
     code = (
