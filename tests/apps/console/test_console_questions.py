@@ -170,6 +170,17 @@ async def test_a_safe_tool_takes_one_press(console: Opens) -> None:
         await sees(page, "Noted.")
 
 
+async def test_a_small_screen_with_a_question_has_room_to_write_and_send(console: Opens) -> None:
+    wish = calls(("deploy", {"target": "production", "script": SCRIPT}))
+    async with console(asking(wish, says("Deployed."))) as opened:
+        page = await opened.page(viewport={"width": 390, "height": 760})
+        await begin(page, "Look over what was changed since Monday, and deploy all of it")
+        await page.locator(".question").wait_for()
+        for button in ("Interrupt", "Send"):
+            box = await page.locator(".composer").get_by_role("button", name=button).bounding_box()
+            assert box["y"] + box["height"] <= 760
+
+
 async def test_keys_act_on_the_question_that_has_the_focus(console: Opens) -> None:
     wishes = calls(("note", {"text": "one"}), ("note", {"text": "two"}), ("note", {"text": "three"}))
     async with console(asking(wishes, says("Noted."))) as opened:
