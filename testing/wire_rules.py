@@ -136,12 +136,12 @@ def _is_part(part: Object) -> bool:
 
 # OpenAI's Responses
 
-# What belongs to a conversation that the provider stores.
+# The fields of a conversation that the provider stores.
 STORED = ("background", "conversation", "previous_response_id")
 
 
 def responses_faults(body: bytes) -> list[str]:
-    """What a server of Responses refuses in the request *body*, or stores of it; empty if neither."""
+    """The faults of the request *body* for a server of Responses, which is to store nothing of it."""
     request, faults = _decoded(body)
     items = objects(request.get("input"))
     faults += _common(request, items, "input")

@@ -63,7 +63,7 @@ MAX_NAME = 64
 # Where an API takes a word, the steps lie between those that proxies translate the words to.
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
 
-# What to do about a budget of thinking that a server has no form for.
+# The way out where a server has no form for a budget of thinking.
 SAY_HOW = "leave thinking out, or say it in extra_body, or in OpenAIChat(thinking=...)"
 
 # The text of a message without any: most providers refuse an empty one.
@@ -341,7 +341,7 @@ class EncodingWire(ABC, Generic[E]):
         self._prefix = f"{prefix}:"
         self._limit = limit
         self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
-        # What was said in the log of a model, each once.
+        # Each warning of a model is logged once.
         self._warned: set[tuple[str, str]] = set()
 
     def adding(self, extra_body: Mapping[str, object]) -> Self:

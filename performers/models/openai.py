@@ -101,7 +101,7 @@ class OpenAIChat(HTTPModel):
             msg = f"betas: {host_of(url)} has none; leave them out, or say it in extra_headers or extra_body"
             raise ConfigError(msg)
         headers |= {**({quirks.betas: ",".join(betas)} if betas else {}), **extra_headers}
-        keyless = row.key_header not in map(str.lower, headers) and row.needs_key(url, base_url)
+        keyless = row.lacks_key(headers, url, base_url)
         endpoint = Endpoint(base_url=url, headers=headers, login=row.login, keyless=keyless)
         super().__init__(ChatWire(quirks, prefix).adding(extra_body), endpoint, client, **options)
 

@@ -209,8 +209,10 @@ class Provider:
                 url = f"{url}:{self.port}"
         return url.removesuffix(self.path) + self.path
 
-    def needs_key(self, url: str, base_url: str | None) -> bool:
-        """Whether a request to *url*, which *base_url* gave, is refused without a key."""
+    def lacks_key(self, headers: Mapping[str, str], url: str, base_url: str | None) -> bool:
+        """Whether *headers* have no key, and a request to *url*, which *base_url* gave, is refused without."""
+        if self.key_header in map(str.lower, headers):
+            return False
         known = KNOWN_HOSTS.get(host_of(url))
         return known is not None or (self.needed and base_url is None)
 

@@ -27,7 +27,7 @@ from .providers import PROVIDERS, ServerQuirks, reasons, sampling_problem
 from .responses_stream import AT, ResponsesParser
 from .transport import Client
 
-# What stands before the first colon of a model's name to choose this wire; it is not sent.
+# The part of a model's name before its first colon, by which this wire is chosen; it is not sent.
 RESPONSES_PREFIX = "openai-responses"
 
 # What is asked for besides the answer: without it, reasoning could not be sent back to a provider that stores
@@ -66,7 +66,7 @@ class OpenAIResponses(HTTPModel):
         if thinking is not None:
             quirks = attrs.evolve(quirks, thinking=lambda _, tokens: thinking(tokens))
         headers = {**row.headers(row.key(api_key)), **extra_headers}
-        keyless = row.key_header not in map(str.lower, headers) and row.needs_key(url, base_url)
+        keyless = row.lacks_key(headers, url, base_url)
         endpoint = Endpoint(base_url=url, headers=headers, login=row.login, keyless=keyless)
         super().__init__(ResponsesWire(quirks, prefix).adding(extra_body), endpoint, client, **options)
 

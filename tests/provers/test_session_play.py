@@ -254,7 +254,7 @@ def test_sessions_survive_whatever_is_done_with_them() -> None:
 
 
 def test_the_same_seed_is_the_same_play(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done and what comes of it, where nothing depends on the real time that passes."""
+    """Every move and its result, where nothing depends on the real time that passes."""
     monkeypatch.setattr(slices, "SECONDS", inf)
     monkeypatch.setattr(session_log, "PARK_AFTER", 1e6)
     for seed in range(20):
