@@ -287,9 +287,9 @@ class OpenSessions:
 
     async def at_work(self, name: str) -> str:
         """Which process is at work on the session with that *name* in the store, in words; empty for none."""
-        one = self._open.get(name)
-        if one is not None and one.working:
-            return "this server" if one.session.unfinished and not one.session.resting else ""
+        live = self._open.get(name)
+        if live is not None and live.working:
+            return "this server" if live.session.unfinished and not live.session.resting else ""
         row = await described(self.store, name)
         # The lease outlives its run for a moment.
         if row is None or row.about.state is not SessionStatus.UNFINISHED:

@@ -172,8 +172,8 @@ class Poller:
             news = await self._news()
             # In the order in which they came to wait: that of a set is chance, and a play would not repeat.
             for session in [name for name in self.waiting if name in news]:
-                for one in self.waiting[session]:
-                    one.wake()
+                for waiter in self.waiting[session]:
+                    waiter.wake()
         finally:
             # Where the last one left meanwhile, those that came since have a timer of its own.
             if self._timer is began:

@@ -15,14 +15,26 @@ from ..core.recovery import recover
 from ..journal.entries import TakenOver
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...effects import Effect
     from ...effects.config import Config
     from ...effects.events import Event
+    from ...effects.notices import Notice
     from ..core.machine import Machine
     from .environment import Environment
     from .feed import Feed
     from .run_stream import RunBuffer
     from .session_log import SessionLog
+
+
+def run_config(log: SessionLog, environment: Environment) -> Config:
+    """The configuration of the run of *log* that is taken over, or of its next one."""
+    machine = log.state.machine
+    if machine is None:
+        return with_restrictions(environment.config, None, environment.lifted)
+    config = with_restrictions(environment.config, machine.config, environment.lifted)
+    return in_sandbox_of(machine.config, config) if log.state.unfinished else config
 
 
 def waits_for_answers(log: SessionLog, environment: Environment) -> bool:
@@ -37,21 +49,23 @@ def waits_for_answers(log: SessionLog, environment: Environment) -> bool:
     now = environment.clock.now()
     questions = {question.id for question in state.questions}
     deadlines = {timer.request for timer in deadlines_in(machine.state) if timer.due > now}
-    restricted = with_restrictions(environment.config, machine.config, environment.lifted)
     return (
         bool(questions)
         and questions | deadlines >= {*machine.state.open}
-        and machine.under(in_sandbox_of(machine.config, restricted))
+        and machine.under(run_config(log, environment))
     )
 
 
 async def show_questions(log: SessionLog, feed: Feed, buffer: RunBuffer | None) -> None:
     """Publish the open questions of *log*, of which a reader here has seen no notice."""
-    asked = [ApprovalRequested.of(question) for question in log.state.questions]
-    if feed.used:
-        await feed.pass_on(asked, None)
+    await show([ApprovalRequested.of(question) for question in log.state.questions], None, feed, buffer)
+
+
+async def show(notices: Sequence[Notice], entry: int | None, feed: Feed, buffer: RunBuffer | None) -> None:
+    """Publish *notices* of the journal's *entry*, or of none."""
+    await feed.pass_on(notices, entry)
     if buffer is not None:
-        buffer.put(asked)
+        buffer.put(notices)
 
 
 async def take_over(
@@ -86,6 +100,6 @@ async def take_over(
 
 
 def lifted_rules(environment: Environment, before: Config | None, config: Config) -> list[Warned]:
-    """What says which rules of earlier runs hold no more."""
+    """A warning for each rule of earlier runs that holds no more."""
     lifted = [each for each in environment.lifted if before and each in before.rules]
     return [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]

@@ -34,7 +34,6 @@ from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..core.inputs import check_room
-from ..core.machine import in_sandbox_of, with_restrictions
 from ..driver import Driver, Inbox
 from ..journal.entries import HandedOver, Posted, Titled
 from .children import Children, ChildRunner
@@ -44,7 +43,7 @@ from .lease import SessionLease
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
-from .takeover import lifted_rules, show_questions, take_over, waits_for_answers
+from .takeover import lifted_rules, run_config, show, show_questions, take_over, waits_for_answers
 from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
 from .waiting_line import WaitingLine
 
@@ -339,9 +338,7 @@ class Worker:
             return None
         unfinished = log.state.machine if log.state.unfinished else None
         before = None if log.state.machine is None else log.state.machine.config
-        config = with_restrictions(environment.config, before, environment.lifted)
-        if unfinished is not None:
-            config = in_sandbox_of(unfinished.config, config)
+        config = run_config(log, environment)
         events: tuple[Event, ...] = ()
         waiting = log.state.waiting | log.state.withdrawn | ({prompt.id} if prompt else set())
         if unfinished is not None:
@@ -424,10 +421,7 @@ class Worker:
             # It came when the driver had ended.
             raise driver.inbox.error
         if shown is not None:
-            notices = shown.rest()
-            await self.feed.pass_on(notices, driver.entry)
-            if self._buffer is not None:
-                self._buffer.put(notices)
+            await show(shown.rest(), driver.entry, self.feed, self._buffer)
         return True
 
     # Inputs
