@@ -210,7 +210,7 @@ class Provider:
         return url.removesuffix(self.path) + self.path
 
     def lacks_key(self, headers: Mapping[str, str], url: str, base_url: str | None) -> bool:
-        """Whether *headers* have no key, and a request to *url*, which *base_url* gave, is refused without."""
+        """Whether *headers* have no key and *url*, which *base_url* gave, answers none without."""
         if self.key_header in map(str.lower, headers):
             return False
         known = KNOWN_HOSTS.get(host_of(url))
