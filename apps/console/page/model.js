@@ -111,11 +111,8 @@ export class SessionModel {
     this.asking = true;
     const begun = performance.now();
     try {
-      const info = await get(at(this.id));
+      await this.latest();
       if (this.closed) return;
-      if (!this.events) this.begin(info.steps);
-      await this.outline();
-      this.info = info;
       this.error = null;
       // Behind what is seen first.
       setTimeout(() => this.all().catch((error) => this.tell(this.line, error)), SOON);
@@ -132,6 +129,15 @@ export class SessionModel {
       this.again = false;
       this.soon();
     }
+  }
+
+  // The session as it is now, and its steps up to there: what is told as it happens is ahead of what was asked for.
+  async latest() {
+    const info = await get(at(this.id));
+    if (this.closed) return;
+    if (!this.events) this.begin(info.steps);
+    await this.outline();
+    this.info = info;
   }
 
   // With the last of the steps there are: what was before them is asked for where it is looked at.

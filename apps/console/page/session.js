@@ -303,9 +303,13 @@ export class SessionView {
   }
 
   async branch() {
+    const known = await attempt(async () => {
+      await this.model.latest();
+      await this.model.all();
+      return this.model.complete;
+    });
+    if (!known) return;
     if (!this.canBranch) return toast("Branch once the run is over");
-    await attempt(() => this.model.all());
-    if (!this.model.complete) return;
     branchDialog(this.model, () => (this.look(-1), this.model.refresh()));
   }
 

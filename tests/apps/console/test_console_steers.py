@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -138,13 +139,20 @@ async def test_a_branch_goes_on_from_an_earlier_run(console: Opens) -> None:
     agent = scripted(says("One."), says("Two."), says("Three."), says("Four."))
     async with console(agent) as opened:
         page = await opened.page()
+
+        async def late(route: Any) -> None:
+            await asyncio.sleep(0.3)
+            await route.continue_()
+
+        # What happens is told before the page has asked how the session is.
+        await page.route(re.compile(r"/sessions/[^/?]+$"), late)
         await begin(page, "First")
 
-        async def ask(text: str, answer: str) -> None:
+        async def ask(text: str, answer: str, number: int) -> None:
             await page.get_by_label("Message").fill(text)
             await page.keyboard.press("Enter")
             await sees(page, answer)
-            await page.locator(".pill", has_text="finished").wait_for()
+            await page.locator(".item.end").nth(number - 1).wait_for()
             await page.keyboard.press("Escape")
 
         async def go_back(to: str) -> None:
@@ -155,7 +163,7 @@ async def test_a_branch_goes_on_from_an_earlier_run(console: Opens) -> None:
 
         await sees(page, "One.")
         await page.get_by_role("button", name="Branch…").and_(page.locator(":enabled")).wait_for()
-        await ask("Second", "Two.")
+        await ask("Second", "Two.", 2)
         await page.keyboard.press("b")
         # The run before is what one goes back to most of all.
         chosen = page.get_by_label("Go on from").locator("option:checked")
@@ -163,7 +171,7 @@ async def test_a_branch_goes_on_from_an_earlier_run(console: Opens) -> None:
         await page.keyboard.press("Escape")
         await go_back("The end of: First")
         await sees(page, "Back to the end of an earlier run.")
-        await ask("Third", "Three.")
+        await ask("Third", "Three.", 3)
         assert await page.locator(".item.other").all_inner_texts() == await page.locator(
             ".item", has_text="Second"
         ).all_inner_texts() + await page.locator(".item", has_text="Two.").all_inner_texts() + [
@@ -175,7 +183,7 @@ async def test_a_branch_goes_on_from_an_earlier_run(console: Opens) -> None:
         await go_back("The beginning")
         await sees(page, "Back to the beginning.")
         await page.reload()
-        await ask("Fourth", "Four.")
+        await ask("Fourth", "Four.", 4)
         assert await page.locator(".item.person.other").count() == 3
         texts = await page.locator(".item.note").all_inner_texts()
         assert [text.split(".")[0] for text in texts] == [
