@@ -180,12 +180,25 @@ def _check(value: Json, schema: Json, place: _SchemaPlace) -> _Problems:
         # What is not understood is let through, here as everywhere in this module: a false alarm costs a
         # turn, and the tool has the last word.
         return (f"{place} is not allowed",) if schema is False else ()
-    if (reference := schema.get("$ref")) is not None:
-        return _check_reference(value, str(reference), place)
-    if isinstance(options := schema.get("anyOf", schema.get("oneOf")), list):
-        return _check_union(value, schema, options, place)
     unmet = _check_value(value, schema, place) or _check_inside(value, schema, place)
-    return _check_all(value, schema, place) if not unmet and "allOf" in schema else unmet
+    return unmet if unmet or _COMBINING.isdisjoint(schema) else _check_combined(value, schema, place)
+
+
+# Keywords that name other schemas for the same value.
+_COMBINING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
+
+
+def _check_combined(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
+    """What is wrong with *value* by the first of the schemas beside *schema* that it does not meet."""
+    if "$ref" in schema and (unmet := _check_reference(value, str(schema["$ref"]), place)):
+        return unmet
+    for keyword in ("anyOf", "oneOf"):
+        options = schema.get(keyword)
+        if isinstance(options, list) and (unmet := _check_union(value, schema, options, place)):
+            return unmet
+    others = schema.get("allOf")
+    problems = [_check(value, other, place) for other in others] if isinstance(others, list) else []
+    return next(filter(None, problems), ())
 
 
 def _check_union(value: Json, schema: dict[str, Json], options: list[Json], place: _SchemaPlace) -> _Problems:
@@ -280,12 +293,6 @@ def _merged(lists: list[Json] | list[list[Json]]) -> list[Json]:
     """What is in *lists*, each once, in order; an item that is not a list stands for itself."""
     items = [item for each in lists for item in (each if isinstance(each, list) else [each])]
     return [item for at, item in enumerate(items) if not any(_same(item, other) for other in items[:at])]
-
-
-def _check_all(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
-    others = schema["allOf"]
-    problems = [_check(value, other, place) for other in others] if isinstance(others, list) else []
-    return next(filter(None, problems), ())
 
 
 def _check_reference(value: Json, reference: str, place: _SchemaPlace) -> _Problems:
