@@ -377,6 +377,7 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     requests.FireHook: lambda value: f"{value.id} {value.hook}: {', '.join(value.names)}",
     requests.InspectCall: _of("id", "tool", "arguments"),
     requests.ReadInstructions: lambda value: f"{value.id} {' '.join(value.files)}",
+    requests.DecodeOutput: _of("id", "text"),
     requests.RunAgent: _run_agent,
     requests.SetTimer: _of("id", "due"),
     requests.Cancel: _of("request"),

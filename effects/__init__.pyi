@@ -20,6 +20,7 @@ from .config import (
     Steering as Steering,
     ToolKind as ToolKind,
     ToolSpec as ToolSpec,
+    with_output as with_output,
 )
 from .errors import (
     AnswerRefused as AnswerRefused,
@@ -73,6 +74,7 @@ from .events import (
     ModelFailed as ModelFailed,
     ModelFinished as ModelFinished,
     ModelStreamed as ModelStreamed,
+    OutputDecoded as OutputDecoded,
     Post as Post,
     TimerFired as TimerFired,
     ToolFinished as ToolFinished,
@@ -165,6 +167,7 @@ from .notices import (
     Warned as Warned,
     is_notice as is_notice,
 )
+from .output import OutputMode as OutputMode, OutputSpec as OutputSpec
 from .permissions import Basis as Basis, PermissionMode as PermissionMode, Rule as Rule, Verdict as Verdict
 from .records import (
     AddContext as AddContext,
@@ -175,6 +178,7 @@ from .records import (
     ClearResults as ClearResults,
     CountCompaction as CountCompaction,
     CountContinue as CountContinue,
+    CountOutput as CountOutput,
     GrantRule as GrantRule,
     MailKind as MailKind,
     Record as Record,
@@ -195,6 +199,7 @@ from .requests import (
     CallModel as CallModel,
     Cancel as Cancel,
     Conversation as Conversation,
+    DecodeOutput as DecodeOutput,
     FireHook as FireHook,
     InspectCall as InspectCall,
     Purpose as Purpose,

@@ -15,6 +15,7 @@ import attrs
 
 from .errors import ArgumentError, Choice, ConfigError
 from .hooks import HookSpec
+from .output import OutputMode, OutputSpec
 from .permissions import PermissionMode, Rule
 from .request_extras import (
     HeaderPairs,
@@ -296,7 +297,8 @@ class Retries:
     The wait before try *n* is ``base * 2**(n-1)``, plus up to *jitter* of itself, and *longest* at most; a
     provider's Retry-After takes its place, and is *base* at least; where it is longer than *longest*, the run
     ends and says so. Where there is a fallback model, it is asked instead of a wait longer than
-    *fallback_after*; a summary that nothing forces is given up instead of one.
+    *fallback_after*; a summary that nothing forces is given up instead of one. *output* is how often a wrong
+    output is asked for again, at once.
     """
 
     overloaded: int = attrs.field(default=8, validator=not_negative)
@@ -305,6 +307,7 @@ class Retries:
     jitter: float = attrs.field(default=0.2, validator=not_negative)
     longest: float | None = attrs.field(default=3600.0, validator=positive)
     fallback_after: float = attrs.field(default=10.0, validator=not_negative)
+    output: int = attrs.field(default=2, validator=not_negative)
 
 
 @final
@@ -395,10 +398,15 @@ class Approval(Choice):
 
 
 class ToolKind(Choice):
-    """`FUNCTION` is run by a performer; `AGENT` starts a child agent with its own run."""
+    """
+    `FUNCTION` is run by a performer; `AGENT` starts a child agent with its own run.
+
+    `OUTPUT` is run by nobody: a call of it is the output of the run.
+    """
 
     FUNCTION = "function"
     AGENT = "agent"
+    OUTPUT = "output"
 
 
 @final
@@ -531,6 +539,10 @@ def _known(where: str, model: str, models: tuple[str, ...]) -> None:
         raise ConfigError(msg)
 
 
+def _asks_by_tool(output: OutputSpec | None) -> bool:
+    return output is not None and OutputMode.TOOL in {output.mode, *dict(output.modes).values()}
+
+
 @final
 @spelled
 @attrs.frozen(kw_only=True)
@@ -546,7 +558,8 @@ class Config:
     that the mode which accepts edits asks about. *cwd* is for watchers, *agent* the name of the child that
     this is the configuration of. *ceiling* is the widest mode that can be set: for a child, the one that
     its parent is in as it goes on. *sandbox* is what programs of tools run in. Raises `ConfigError` where the
-    mode of *policy* is wider, or it allows what runs in a sandbox and there is none.
+    mode of *policy* is wider, or it allows what runs in a sandbox and there is none. *output* is what a run
+    is to come to; see `with_output`.
     """
 
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
@@ -570,6 +583,9 @@ class Config:
     agent: str = ""
     ceiling: PermissionMode = attrs.field(default=PermissionMode.BYPASS, converter=PermissionMode)
     sandbox: Sandbox | None = attrs.field(default=None, validator=attrs.validators.optional(of_kind(Sandbox)))
+    output: OutputSpec | None = attrs.field(
+        default=None, validator=attrs.validators.optional(of_kind(OutputSpec))
+    )
 
     def __attrs_post_init__(self) -> None:
         known = self.model_names
@@ -586,6 +602,9 @@ class Config:
         once("hooks", [hook.name for hook in self.hooks])
         _known("fallback", self.fallback, known)
         _known("compaction.model", self.compaction.model, known)
+        if self.output is not None and _asks_by_tool(self.output) and self.tool(self.output.name) is None:
+            msg = f"output: the tool {self.output.name!r} is missing, which gives it; use with_output"
+            raise ConfigError(msg)
         if self.compaction.keep >= self.policy.compact_at:
             less = f"less than policy.compact_at, {self.policy.compact_at}, or nothing could be summarised"
             msg = f"compaction.keep must be {less}; got {self.compaction.keep!r}"
@@ -627,6 +646,22 @@ class Config:
     def child(self, name: str) -> ChildSpec | None:
         """The child called *name*, or None."""
         return next((child for child in self.children if child.name == name), None)
+
+
+def with_output(config: Config, output: OutputSpec | None) -> Config:
+    """*config* whose runs come to *output*, with its tool where a model is asked by one; None: to text."""
+    tools = tuple([tool for tool in config.tools if tool.kind is not ToolKind.OUTPUT])
+    if output is not None and _asks_by_tool(output):
+        described = output.description or "Give the final output with this tool, which ends the work."
+        spec = ToolSpec(
+            name=output.name,
+            description=described,
+            schema=output.schema,
+            side_effect=SideEffect.READ_ONLY,
+            kind=ToolKind.OUTPUT,
+        )
+        tools = (*tools, spec)
+    return attrs.evolve(config, output=output, tools=tools)
 
 
 # Policies by name: the ways of deciding of well-known kinds of agents, each as a whole.

@@ -245,6 +245,14 @@ class InstructionsRead(_Reply):
 
 @final
 @attrs.frozen(kw_only=True)
+class OutputDecoded(_Reply):
+    """The output was made; or it was not, and the model reads *fault*, which says why."""
+
+    fault: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
 class AgentProgressed(_Reply):
     """A child is at work and has *spent* so much until now, which is not lost whatever becomes of it."""
 
@@ -340,7 +348,14 @@ _CallAnswer = ToolFinished | ToolLost | AgentFinished | ApprovalGiven
 
 # The events that close a request.
 Answer = (
-    ModelFinished | ModelFailed | _CallAnswer | HookAnswered | CallInspected | InstructionsRead | TimerFired
+    ModelFinished
+    | ModelFailed
+    | _CallAnswer
+    | HookAnswered
+    | CallInspected
+    | InstructionsRead
+    | OutputDecoded
+    | TimerFired
 )
 
 # The events that come from outside, from any process.

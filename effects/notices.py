@@ -88,6 +88,8 @@ class DoneReason(StrEnum):
     # A hook did not let the prompt in.
     BLOCKED = "blocked"
     LOOP_DETECTED = "loop_detected"
+    # The model gave no output that is right, however often it was asked again.
+    OUTPUT_INVALID = "output_invalid"
     ERROR = "error"
 
 
@@ -435,13 +437,18 @@ class Ignored:
 @final
 @attrs.frozen(kw_only=True)
 class RunEnded:
-    """The last notice of a run, which was over *at*. *detail* says more where *reason* is not enough."""
+    """
+    The last notice of a run, which was over *at*. *detail* says more where *reason* is not enough.
+
+    *output* is JSON where one was asked for; after `output_invalid` it is what the model gave instead.
+    """
 
     run: str
     reason: DoneReason
     spent: Spent
     at: float
     detail: str = ""
+    output: str = ""
 
 
 class LeftBecause(StrEnum):

@@ -179,6 +179,12 @@ class CountContinue:
 
 @final
 @attrs.frozen(kw_only=True)
+class CountOutput:
+    """An output was wrong, and is asked for again."""
+
+
+@final
+@attrs.frozen(kw_only=True)
 class UseIds:
     """Ids below *next* are in use."""
 
@@ -190,7 +196,7 @@ Change = SetModel | SetMode | SetThinking
 
 _OfConversation = AppendMessage | ReplaceHistory | ClearResults | AddContext | ClearContext
 _OfSettings = Change | SetInstructions | GrantRule | UseFallback | SetMaxOutput | WithdrawTool
-_OfAccount = AddUsage | CountCompaction | CountContinue | TakeMail | UseIds
+_OfAccount = AddUsage | CountCompaction | CountContinue | CountOutput | TakeMail | UseIds
 
 # Every effect that changes the memory.
 Record = _OfConversation | _OfSettings | _OfAccount

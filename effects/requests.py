@@ -18,6 +18,7 @@ import attrs
 
 from .config import Limits
 from .hooks import Hook
+from .output import OutputMode
 from .permissions import PermissionMode, runs_again
 
 
@@ -72,6 +73,7 @@ class CallModel:
     for this request. *thinking* is how many tokens it may think, None for the provider's own way;
     *max_output* is how many it may answer with, None for what is configured. *tool_choice* is ``"auto"``,
     ``"required"``, or the name of the tool that the answer must call; empty for the provider's own way.
+    *output* is how the output of the run is asked for, None where it is text.
     Answered by any number of `ModelStreamed` and one `ModelFinished` or `ModelFailed`.
     """
 
@@ -86,6 +88,7 @@ class CallModel:
     instructions: str = ""
     attempt: int = 1
     tool_choice: str = ""
+    output: OutputMode | None = None
 
 
 @final
@@ -182,6 +185,19 @@ class ReadInstructions:
 
 @final
 @attrs.frozen(kw_only=True)
+class DecodeOutput:
+    """
+    Make the output of the run out of *text*, JSON that fits its schema. Answered by one `OutputDecoded`.
+
+    It changes nothing in the world, so it may be done again.
+    """
+
+    id: str
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
 class RunAgent:
     """
     Run a child agent to its end, with these *tools* and no others, in the permission *mode* of its parent.
@@ -216,7 +232,17 @@ class Cancel:
 
 
 # Every effect that gets an answer.
-Request = CallModel | RunTool | AskApproval | FireHook | InspectCall | ReadInstructions | RunAgent | SetTimer
+Request = (
+    CallModel
+    | RunTool
+    | AskApproval
+    | FireHook
+    | InspectCall
+    | ReadInstructions
+    | DecodeOutput
+    | RunAgent
+    | SetTimer
+)
 
 # By exact type, since the classes are final: a step asks this of every effect.
 _REQUESTS: frozenset[type] = frozenset(get_args(Request))

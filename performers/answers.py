@@ -27,6 +27,7 @@ ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     requests.FireHook: (events.HookAnswered,),
     requests.InspectCall: (events.CallInspected,),
     requests.ReadInstructions: (events.InstructionsRead,),
+    requests.DecodeOutput: (events.OutputDecoded,),
     requests.RunAgent: (events.AgentFinished,),
     SetTimer: (events.TimerFired,),
 }
@@ -95,6 +96,10 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             # The run goes on without them, and its subscribers see the fault.
             faults = (f"the instructions cannot be read: {text}",)
             return events.InstructionsRead(at=at, request=request.id, text="", faults=faults)
+        case requests.DecodeOutput():
+            # The model is asked again: most often the class refuses what it was not written for.
+            fault = f"the check of it failed: {text}"
+            return events.OutputDecoded(at=at, request=request.id, fault=fault)
         case SetTimer():
             # The clock failed. The timer fires now: the wrong time is better than never.
             return events.TimerFired(at=at, request=request.id)

@@ -6,6 +6,7 @@ from .batch.batch import (
     AwaitingHooks as AwaitingHooks,
     Batch as Batch,
     Call as Call,
+    Held as Held,
     HookRound as HookRound,
     Inspecting as Inspecting,
     Phase as Phase,
@@ -21,11 +22,13 @@ from .batch.batch import (
 from .context import Context as Context, Mail as Mail, Memory as Memory
 from .state import (
     Admitting as Admitting,
+    Check as Check,
     Compacting as Compacting,
     CompactReason as CompactReason,
     CompactStage as CompactStage,
     Confirming as Confirming,
     Consulting as Consulting,
+    Decoding as Decoding,
     Dispatching as Dispatching,
     Done as Done,
     End as End,

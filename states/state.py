@@ -95,28 +95,49 @@ class Retry:
 
 @final
 @attrs.frozen(kw_only=True)
+class Check:
+    """The answer is there with which the run would end for *reason*: whether it is the output is judged."""
+
+    reason: DoneReason
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Decoding:
+    """The output *text* fits its schema: its class has the last word before the run ends for *reason*."""
+
+    request: str
+    reason: DoneReason
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Ending:
-    """The run would end for *reason*: hooks are asked whether it may."""
+    """The run would end for *reason*, with *output*: hooks are asked whether it may."""
 
     request: str
     reason: DoneReason
     detail: str = ""
+    output: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class End:
-    """The run is about to end for *reason*."""
+    """The run is about to end for *reason*, with *output*: JSON, empty where the output is text."""
 
     reason: DoneReason
     detail: str = ""
+    # Here and not in the memory: where the run goes on after all, another output takes its place.
+    output: str = ""
 
 
 # Stages that wait for an answer to their *request*.
-Waiting = Reading | Opening | Admitting | Retry | Ending
+Waiting = Reading | Opening | Admitting | Retry | Decoding | Ending
 
 # Where in its thinking an agent is.
-Stage = Start | Prompt | Steer | Go | End | Waiting
+Stage = Start | Prompt | Steer | Go | Check | End | Waiting
 
 # The table's name for each.
 STAGE_LABELS = {stage: f"thinking.{stage.__name__.lower()}" for stage in get_args(Stage)}
@@ -292,12 +313,17 @@ class Compacting:
 @final
 @attrs.frozen(kw_only=True)
 class Done:
-    """The run is over. *spent* is all of it, children and summaries included."""
+    """
+    The run is over. *spent* is all of it, children and summaries included.
+
+    *output* is JSON where an output was asked for; after `output_invalid` what the model gave for it.
+    """
 
     reason: DoneReason
     # Beside the memory's account, which may go on behind a branch: this bill is closed.
     spent: Spent = Spent()
     detail: str = ""
+    output: str = ""
 
     @property
     def label(self) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from ..effects import Effect, messages, notices
-from ..effects.config import Steering
+from ..effects.config import Steering, ToolKind
 from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
 from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
@@ -26,7 +26,7 @@ from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason,
 from ..effects.notices import CallDelta, DoneReason, ReasoningDelta, TextDelta
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, MailKind, SetMaxOutput
 from ..effects.requests import Cancel
-from .batch.batch import Batch, Call, Stopping
+from .batch.batch import Batch, Call, Held, Queued, Stopping
 from .batch.settle import UNSTARTED
 from .builder import Draft, end_reason, received, result_of
 from .context import Context
@@ -34,7 +34,7 @@ from .rules import model_messages
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
 from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
-from .state import Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
+from .state import Check, Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
 
 # Stop reasons after which calls may run. They are no reliable sign of calls: some servers say `stop` and send
 # calls, so calls count there, too. After a cut or a refusal no call is trusted, since the last one may be
@@ -50,6 +50,9 @@ MAX_CALLS = 128
 # How often an answer is asked for again with a lower limit. Once is mostly enough: the provider names the
 # right number.
 SHORTER_TRIES = 3
+
+# Where a call begins: the output of the run is held until all other calls are settled.
+QUEUED, HELD = Queued(), Held()
 
 # Names of dropped calls in a warning; there may be thousands of others.
 NAMED_CALLS = 10
@@ -149,7 +152,10 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
     _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
-        batch = Batch(calls=tuple([Call(call=call) for call in made]), offered=offered)
+        output = None if ctx.config.output is None else _output_tool(ctx.config.output.name, offered, ctx)
+        phases = [HELD if call.name == output else QUEUED for call in made]
+        made_calls = [Call(call=call, phase=phase) for call, phase in zip(made, phases, strict=True)]
+        batch = Batch(calls=tuple(made_calls), offered=offered)
         return draft.to(Executing(batch=batch))
     if calls:
         _answer_unrun(state, made, stop, draft, ctx)
@@ -158,8 +164,19 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
         case StopReason.INTERRUPTED:
             return draft.to(_stopped(state, ctx))
+        case StopReason.REFUSAL:
+            return draft.to(Thinking(stage=End(reason=DoneReason.REFUSAL)))
+        case _ if ctx.config.output is not None:
+            return draft.to(Thinking(stage=Check(reason=end_reason(stop))))
         case _:
             return draft.to(Thinking(stage=End(reason=end_reason(stop))))
+
+
+def _output_tool(name: str, offered: tuple[str, ...], ctx: Context) -> str | None:
+    """*name* where it is that of the tool by which the output is given; None where that was not *offered*."""
+    # Where a provider takes the schema itself, another tool may have the name.
+    tool = ctx.config.tool(name) if name in offered else None
+    return name if tool is not None and tool.kind is ToolKind.OUTPUT else None
 
 
 def _called(wish: CallPiece, draft: Draft) -> ToolCall:

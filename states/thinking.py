@@ -13,30 +13,36 @@
 #
 # In between, hooks may have a say at four places. Each is a stage of its own (`Opening`, `Admitting`,
 # `Ending`; `Compacting` has the fourth), so that a process that is lost while they think asks them again.
+#
+# Where an output was asked for, `output` judges the answer that would end the run, in the stages `Check` and
+# `Decoding`.
 
 from __future__ import annotations
 
 from typing import assert_never
 
 from ..effects import Effect, notices, records
-from ..effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, ModelSpec, Steering
+from ..effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, ModelSpec, Steering, ToolKind
 from ..effects.events import (
     Entered,
     HookAnswered,
     InputWithdrawn,
     InstructionsRead,
     Interrupted,
+    OutputDecoded,
     TimerFired,
     UserSteered,
 )
 from ..effects.hooks import Hook
 from ..effects.messages import Finish, Role, StopReason, user
 from ..effects.notices import DoneReason
+from ..effects.output import OutputMode, OutputSpec
 from ..effects.permissions import Verdict
 from ..effects.requests import CallModel, Cancel, Conversation, ReadInstructions
 from . import state as stages
 from .builder import Draft, ask_hooks, dropped, end_reason, hooks_at, ignore, received, record_answers
 from .context import Context, Memory
+from .output import checked, decoded
 from .rules import compaction, loops, model_messages
 from .rules.hooks import told
 from .rules.inputs import messages, next_prompt, prompt_group
@@ -73,7 +79,7 @@ def handle(state: Thinking, ctx: Context) -> ThinkingStep:
     return state, received(state, ctx)
 
 
-def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
+def _entered(state: Thinking, ctx: Context) -> ThinkingStep:  # noqa: PLR0911  # one return for each stage
     match state.stage:
         case stages.Start():
             return _begin(ctx)
@@ -84,9 +90,13 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
             return _admit(ids, stage, state, ctx)
         case Go():
             return _go(state, ctx)
+        case stages.Check():
+            return checked(state.stage, ctx)
         case End():
             return _end(state.stage, ctx)
-        case stages.Reading() | stages.Opening() | stages.Admitting() | stages.Retry() | stages.Ending():
+        case stages.Reading() | stages.Opening() | stages.Admitting() | stages.Retry():
+            return state, ignore(state, ctx)
+        case stages.Decoding() | stages.Ending():
             return state, ignore(state, ctx)
         case _:
             assert_never(state.stage)
@@ -105,6 +115,9 @@ def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingS
                 # A missing file does not stop the run: subscribers are warned, and the other files count.
                 draft.add(*[notices.Warned(text=fault) for fault in event.faults])
                 return _greet(event.text, draft, ctx)
+        case stages.Decoding():
+            if isinstance(event, OutputDecoded):
+                return decoded(stage, event, ctx)
         case stages.Opening() | stages.Admitting() | stages.Ending():
             if isinstance(event, HookAnswered):
                 return _heard(state, stage, event, ctx)
@@ -382,7 +395,7 @@ def _tools_of(spec: ModelSpec, ctx: Context) -> tuple[tuple[str, ...], str]:
     memory, choice = ctx.memory, spec.tool_choice
     if choice == NO_CHOICE:
         return (), ""
-    offered = tuple([tool.name for tool in ctx.config.tools])
+    offered = tuple([tool.name for tool in ctx.config.tools if tool.kind is not ToolKind.OUTPUT])
     if memory.progress.withdrawn:
         away = loops.away(memory.progress.withdrawn, memory.spent.turns)
         offered = tuple([tool for tool in offered if tool not in away])
@@ -391,6 +404,17 @@ def _tools_of(spec: ModelSpec, ctx: Context) -> tuple[tuple[str, ...], str]:
         fits = choice == REQUIRED_CHOICE or choice in offered
         choice = choice if fits and not memory.spent.turns else ""
     return offered, choice
+
+
+def _with_output_tool(
+    output: OutputSpec, thinking: int | None, offered: tuple[str, ...], choice: str
+) -> tuple[tuple[str, ...], str]:
+    """The tools *offered* and the one of *output*, and the *choice* where another was made."""
+    # A call of it ends the run, so one may be required of each answer. Some providers refuse that of a model
+    # that is to think.
+    if not choice and thinking is None:
+        choice = REQUIRED_CHOICE
+    return (*offered, output.name), choice
 
 
 def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:
@@ -412,7 +436,13 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
         # In the instructions of this request only. A warning in the history would stay there, be summarised
         # and confuse the model long after it has stopped repeating itself.
         said = (*said, loop.notice.text)
-    offered, choice = _tools_of(spec, ctx)
+    (offered, choice), output, mode = _tools_of(spec, ctx), ctx.config.output, None
+    if output is not None:
+        mode = output.mode_of(model)
+        if mode is OutputMode.TOOL:
+            offered, choice = _with_output_tool(output, thinking, offered, choice)
+        elif mode is OutputMode.PROMPTED:
+            said = (*said, model_messages.wanted_output(output.schema, output.description))
     request = draft.new_id()
     # The view names a revision and a length of the history instead of carrying it. So a request, and the
     # entry that a journal keeps of it, costs the same at message 10 and at message 10,000.
@@ -429,6 +459,7 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
             instructions="\n".join(said),
             attempt=state.attempt,
             tool_choice=choice,
+            output=mode,
         ),
         notices.ModelCalled(request=request, model=model, attempt=state.attempt),
     )
@@ -454,7 +485,8 @@ def _end(stage: End, ctx: Context) -> ThinkingStep:
         draft.add(notices.Warned(text=f"hooks made this run go on {times}; it ends now"))
         return _done(stage, draft, ctx)
     request = ask_hooks(_stop_hook(ctx), names, told(reason=stage.reason, continued=continues), draft)
-    return draft.to(Thinking(stage=stages.Ending(request=request, reason=stage.reason, detail=stage.detail)))
+    ending = stages.Ending(request=request, reason=stage.reason, detail=stage.detail, output=stage.output)
+    return draft.to(Thinking(stage=ending))
 
 
 def _stop_hook(ctx: Context) -> Hook:
@@ -480,5 +512,6 @@ def _done(stage: End | stages.Ending, draft: Draft, ctx: Context) -> ThinkingSte
     # On the way here an abort is an interrupt, since both stop the work in the same way.
     if reason is DoneReason.INTERRUPTED:
         reason = ctx.memory.progress.stopped
-    draft.add(notices.RunEnded(run=run, reason=reason, spent=spent, at=ctx.now, detail=stage.detail))
-    return draft.to(Done(reason=reason, spent=spent, detail=stage.detail))
+    detail, output = stage.detail, stage.output
+    draft.add(notices.RunEnded(run=run, reason=reason, spent=spent, at=ctx.now, detail=detail, output=output))
+    return draft.to(Done(reason=reason, spent=spent, detail=detail, output=output))

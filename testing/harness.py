@@ -205,6 +205,10 @@ class MachineHarness:
         """The instruction files are read: they hold *text*."""
         return self._happens(events.InstructionsRead, request=self._open, text=text, faults=faults)
 
+    def decode(self, fault: str = "") -> tuple[Effect, ...]:
+        """The class of the output takes it, or refuses it for *fault*."""
+        return self._happens(events.OutputDecoded, request=self._open, fault=fault)
+
     def interrupt(self) -> tuple[Effect, ...]:
         """A person interrupts the run."""
         return self._happens(events.Interrupted)

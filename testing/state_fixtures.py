@@ -12,11 +12,12 @@ from typing import Any
 
 import attrs
 
-from ..effects.config import Concurrency, Config, Gates, ModelSpec, OnLost, Policy, Steering
+from ..effects.config import Concurrency, Config, Gates, ModelSpec, OnLost, Policy, Steering, with_output
 from ..effects.events import Approve, Deny, Failure
 from ..effects.findings import Finding, PathFound
 from ..effects.history import CallPiece, ReasoningPiece, TextPiece
 from ..effects.hooks import Hook, HookAnswer, HookSpec
+from ..effects.output import OutputSpec
 from ..effects.permissions import Rule
 from ..effects.usage import Usage
 from .harness import TOOLS, MachineHarness, calls, config
@@ -71,6 +72,13 @@ _LOOKS = config(
     rules=(Rule(verdict="ask", tool="write", where=(("path", "a"),)),),
 )
 _FOUND = Finding(paths=(PathFound(argument="path", value="a", written=("a",), real=("a", "/w/a")),))
+# An output that a class has the last word on, and one that is given by a tool.
+_NUMBER = OutputSpec(
+    schema='{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}',
+    wrapped=True,
+    decoded=True,
+)
+_BY_TOOL = attrs.evolve(_NUMBER, mode="tool")
 _ASKS = config(policy=Policy(on_lost=OnLost.ASK))
 _ADMITS = _hooked(Hook.USER_PROMPT_SUBMIT)
 # The window is full, and the call is over that filled it.
@@ -83,6 +91,7 @@ _WAYS: dict[str, tuple[Config, *tuple[Deed, ...]]] = {
     "thinking.admitting": (_ADMITS,),
     "thinking.admitting, a steer": (_ADMITS, _MIND, _calls("note"), _STEER, _do("end", "note")),
     "thinking.retry": (_PLAIN, _FAIL),
+    "thinking.decoding": (with_output(_PLAIN, _NUMBER), _do("say", '{"value": 7}')),
     "thinking.ending": (_hooked(Hook.STOP), _do("say", "done")),
     "streaming": (_PLAIN, _TALK),
     "streaming, mail waits": (_PLAIN, _TALK, _STEER, _do("send", "more", "ann")),
@@ -111,6 +120,7 @@ _WAYS: dict[str, tuple[Config, *tuple[Deed, ...]]] = {
     "compacting.summary": (_narrow(), *_FILL, _do("stream", TextPiece("it was"))),
     "compacting.pausing": (_narrow(), *_FILL, _FAIL),
     "compacting.stopping": (_narrow(), *_FILL, _INTERRUPT),
+    "executing, an output beside": (with_output(_PLAIN, _BY_TOOL), _calls("output", "note")),
     "done": (_PLAIN, _do("say", "done")),
 }
 

@@ -90,7 +90,7 @@ def _id(step: OpenStep) -> str:
     return step.request if isinstance(step, effects.ModelFailed) else step.id
 
 
-def _given_up(step: OpenStep, now: float) -> NextStep:
+def _given_up(step: OpenStep, now: float) -> NextStep:  # noqa: PLR0911  # one return for each kind of request
     """The event in place of *step*, whose request was begun too often; *step* itself if it does no harm."""
     match step:
         case effects.ModelFailed(failure=effects.Failure.LOST):
@@ -102,6 +102,8 @@ def _given_up(step: OpenStep, now: float) -> NextStep:
             return effects.HookAnswered(at=now, request=step.id, said=answers)
         case effects.ReadInstructions():
             return effects.InstructionsRead(at=now, request=step.id, text="", faults=(TOO_OFTEN,))
+        case effects.DecodeOutput():
+            return effects.OutputDecoded(at=now, request=step.id, fault=TOO_OFTEN)
         case effects.ModelFailed() | effects.CallModel() | effects.AskApproval() | effects.InspectCall():
             return step
         case effects.RunAgent() | effects.SetTimer():
@@ -182,6 +184,8 @@ def _stage(stage: states.Waiting, machine: Machine, now: float) -> NextStep:
             # later.
             told = hooks.told(prompts=[mail.text for mail in memory.session.mail if mail.id in ids])
             return _hook(Hook.USER_PROMPT_SUBMIT, request, told, machine, now)
+        case states.Decoding(request=request, text=text):
+            return effects.DecodeOutput(id=request, text=text)
         case states.Ending(request=request, reason=reason):
             # The machine made this distinction when it asked, so it must be made in the same way here.
             hook = Hook.SUBAGENT_STOP if machine.config.agent else Hook.STOP
@@ -238,7 +242,7 @@ def _call(  # noqa: PLR0911  # one return for each phase
             return _child(call, phase, machine, now, begun=phase.request not in unbegun)
         case states.Running():
             return (_tool(call, phase, machine, now, begun=phase.request not in unbegun),)
-        case states.Queued() | states.Allowed() | states.Settled():
+        case states.Queued() | states.Held() | states.Allowed() | states.Settled():
             return ()
         case _:
             assert_never(phase)

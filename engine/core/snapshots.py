@@ -54,6 +54,7 @@ class Snapshot:
     compactions: int
     compaction_failures: int
     continues: int
+    outputs: int
     chosen: tuple[str, ...]
     fallback: str
     cleared: int

@@ -141,6 +141,8 @@ def _answers(machine: Machine, at: float) -> Iterator[LegalMove]:
             "hooks answer": effects.HookAnswered(at=at, request=request),
             "the call is inspected": effects.CallInspected(at=at, request=request),
             "the instructions are read": effects.InstructionsRead(at=at, request=request, text=EXAMPLE),
+            "the output is made": effects.OutputDecoded(at=at, request=request),
+            "the output is wrong": effects.OutputDecoded(at=at, request=request, fault=EXAMPLE),
             "the timer fires": effects.TimerFired(at=at, request=request),
         }
         for title, event in answers.items():

@@ -9,6 +9,7 @@
 # - What a call reaches is looked at where a rule could speak about it: before it is judged, and once more
 #   where it has waited since. So `AllowedInspecting` leads back to `Allowed`.
 # - Each may be followed by `Settled` at once: a call that is denied, skipped or wrong has its result.
+# - `Held` is a call that nothing runs: it has the output of the run, and waits until all others are settled.
 # - `RunningChild` stands in the place of `Running` where the tool starts a child agent.
 # - A call that was lost while it ran goes back to `Asked`, marked by `PriorAttempt`.
 #
@@ -50,6 +51,12 @@ class Stopping(IntEnum):
 @attrs.frozen(kw_only=True)
 class Queued:
     """Its turn has not come."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Held:
+    """It has the output of the run, which is taken if all other calls end well."""
 
 
 @final
@@ -190,6 +197,7 @@ class Settled:
 # Where a call is on its way to its result.
 Phase = (
     Queued
+    | Held
     | AwaitingHooks
     | Inspecting
     | Asked
@@ -203,7 +211,9 @@ Phase = (
 )
 
 # Phases of a call that has not started.
-Unstarted = Queued | AwaitingHooks | Inspecting | Asked | AllowedAwaitingHooks | Allowed | AllowedInspecting
+Unstarted = (
+    Queued | Held | AwaitingHooks | Inspecting | Asked | AllowedAwaitingHooks | Allowed | AllowedInspecting
+)
 
 # Phases of a call whose tool or child is at work.
 Working = Running | RunningChild
@@ -280,6 +290,11 @@ class Batch:
             if request in call.open:
                 return index
         return None
+
+    @property
+    def phases(self) -> frozenset[type[Phase]]:
+        """The kinds of phases that its calls are in."""
+        return frozenset([type(call.phase) for call in self.calls])
 
     @property
     def settled(self) -> bool:

@@ -50,13 +50,16 @@ def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
     return batch.with_calls([told_to_stop(call, draft) or call for call in batch.calls], batch.stopping)
 
 
-def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
+def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:  # noqa: PLR0911  # one return for each kind of phase
     """*call* when its batch rises to *level*."""
     # A denial leaves alone what a person has allowed or is still being asked about.
     phase = call.phase
     match phase:
         case phases.Queued() | phases.AwaitingHooks() | phases.Inspecting():
             return unstarted(call, level, draft)
+        # An output costs nothing more: a budget that is used up with it takes nothing away.
+        case phases.Held():
+            return call if level is Stopping.OVER_BUDGET else unstarted(call, level, draft)
         # Next to a denied call, one to which a person has said yes still runs: that yes was about this call
         # and not about the answer.
         case (
@@ -110,6 +113,26 @@ def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) 
     draft.add(*[Cancel(request=request) for request in call.open if request != closed])
     if isinstance(phase, phases.Asked) and (late or closed != phase.request):
         draft.add(ApprovalWithdrawn(request=phase.request, late=late))
+
+
+def take_output(batch: Batch, draft: Draft) -> tuple[Batch, bool]:
+    """*batch*, of which outputs alone have no result, with these; and whether the first of them is taken."""
+    # What a model gives beside calls it wrote before it saw their results. Where all went well, these hardly
+    # change it; else the model has to know what did not.
+    ends = [call.phase.result.outcome for call in batch.calls if isinstance(call.phase, phases.Settled)]
+    is_taken = {*ends} <= {Outcome.OK}
+    outcome, content = Outcome.SKIPPED, model_messages.OUTPUT_NOT_TAKEN
+    if is_taken:
+        outcome, content = Outcome.OK, model_messages.OUTPUT_TAKEN
+    calls: list[Call] = []
+    for call in batch.calls:
+        if isinstance(call.phase, phases.Held):
+            calls.append(settled(call, outcome, content, draft))
+            if is_taken:
+                outcome, content = Outcome.SKIPPED, model_messages.ONE_OUTPUT
+        else:
+            calls.append(call)
+    return batch.with_calls(calls, batch.stopping), is_taken
 
 
 def account_of(child: Spent) -> Spent:

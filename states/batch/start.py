@@ -25,7 +25,7 @@ from ..rules import model_messages
 from ..rules.limits import child_prompt, child_tools, granted, left, may_not_go_on, over_budget
 from ..rules.rule_fit import NO_FINDING
 from ..rules.schema import arguments_of
-from .batch import Allowed, Batch, Call, Queued, Running, RunningChild, Settled, Stopping, Working
+from .batch import Allowed, Batch, Call, Held, Queued, Running, RunningChild, Settled, Stopping, Working
 from .permission import doubted, finding_of, judge_queued, spec_of
 from .settle import give_up, settled
 
@@ -68,7 +68,8 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
         if isinstance(call.phase, Working)
     }
     for place, queued in enumerate(batch.calls):
-        if isinstance(queued.phase, Settled):
+        # The output runs beside nothing, since nothing runs it.
+        if isinstance(queued.phase, Settled | Held):
             continue
         call, use = queued, _use_of(queued, batch, ctx)
         # One at a time also means one question at a time: the answer to the first may make the second

@@ -31,11 +31,20 @@ from ..rules.inputs import skips_rest
 from ..rules.permission import NO_ANSWER, said_no
 from ..rules.rule_fit import allowing
 from ..rules.schema import arguments_of
-from ..state import Confirming, Dispatching, End, Executing, Go, Thinking
+from ..state import Check, Confirming, Dispatching, End, Executing, Go, Thinking
 from . import batch as phases
 from .batch import Batch, Call, HookRound, PriorAttempt, Stopping, Timer
 from .permission import approved, asked_again, cleared, inspected, law, spec_of, tell_judged, vetted
-from .settle import abandon, account_of, give_up, settled, told_to_stop, unstarted, withdraw
+from .settle import (
+    abandon,
+    account_of,
+    give_up,
+    settled,
+    take_output,
+    told_to_stop,
+    unstarted,
+    withdraw,
+)
 from .start import start, within_budget
 
 # The states that a batch can lead to, with the effects. What is open after the event decides which.
@@ -62,7 +71,7 @@ def step(state: Executing | Confirming | Dispatching, ctx: Context) -> BatchStep
         return state, received(state, ctx)
     # Progress starts nothing, so the pass over all calls is spared: a tool may report each line it prints.
     if isinstance(ctx.event, Progress):
-        return draft.to(_named(changed))
+        return draft.to(_named(changed, changed.phases))
     return _proceed(changed, ctx, draft)
 
 
@@ -112,9 +121,9 @@ def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     return _stop_run(batch, draft)
 
 
-def _named(batch: Batch) -> Executing | Confirming | Dispatching:
-    """*batch* under the name that answers "is it waiting for me?": a person comes first, then a child."""
-    now = {type(call.phase) for call in batch.calls}
+def _named(batch: Batch, now: frozenset[type[phases.Phase]]) -> Executing | Confirming | Dispatching:
+    """*batch*, whose calls are in the phases *now*, under the name that answers "is it waiting for me?"."""
+    # A person comes first, then a child.
     # A question is the one thing that only a person can close, so it is named before all else.
     if phases.Asked in now:
         return Confirming(batch=batch)
@@ -137,14 +146,17 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     # again.
     if not batch.settled:
         batch = start(batch, ctx, draft)
-    if not batch.settled:
-        return draft.to(_named(batch))
+    now, is_output = batch.phases, False
+    if phases.Held in now and now <= {phases.Held, phases.Settled}:
+        batch, is_output = take_output(batch, draft)
+    elif now != {phases.Settled}:
+        return draft.to(_named(batch, now))
     append_results(batch, draft, ctx)
     if batch.stopping is Stopping.INTERRUPTED:
         # Straight to the end: in `Go` the model would be asked what to do about calls that a person has
         # stopped.
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-    return draft.to(Thinking(stage=Go()))
+    return draft.to(Thinking(stage=Check(reason=DoneReason.END_TURN) if is_output else Go()))
 
 
 def _within(result: ToolResult, config: Config) -> ToolResult:

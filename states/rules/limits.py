@@ -176,7 +176,8 @@ def _unattended(tool: ToolSpec) -> bool:
 def child_tools(config: Config, child: ChildSpec) -> tuple[str, ...]:
     """The tools of *child*: its parent's, of those the ones it names, and never one that starts a child."""
     # A child never starts another: a chain of agents would be bounded by nothing but the budget.
-    tools = [tool for tool in config.tools if tool.kind is not ToolKind.AGENT]
+    # Nor does it give the output of its parent's run.
+    tools = [tool for tool in config.tools if tool.kind is ToolKind.FUNCTION]
     # What is not named is what nothing can go wrong with: a child has no person to ask.
     if child.tools is None:
         return tuple([tool.name for tool in tools if _unattended(tool)])

@@ -19,11 +19,32 @@ CUT_OFF = "Not run: the answer ended before its calls could be trusted."
 MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
 LOST = "The process stopped while this tool was running: it may have run. Check before running it again."
 CONTINUE = "Continue where you left off."
+OUTPUT_TAKEN = "The output was received."
+OUTPUT_NOT_TAKEN = (
+    "Not taken: another call of this message failed. See its result, then give the output again."
+)
+ONE_OUTPUT = "Not taken: another call of this message has the output."
+NO_OUTPUT = "there is none"
 
 
 def count(number: int, what: str) -> str:
     """*number* of *what*, as in ``1 message`` and ``2 messages``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def wanted_output(schema: str, description: str) -> str:
+    """What asks a model for an output where its provider has no way to."""
+    told = f"{description}\n" if description else ""
+    return (
+        f"{told}Give the final answer as one JSON object that fits this JSON Schema, "
+        f"without any text around it:\n{schema}"
+    )
+
+
+def wrong_output(fault: str, tool: str) -> str:
+    """What a model reads that gave a wrong output; *tool* is what it gives one with, if with any."""
+    how = f"Call {tool} again with the whole of it." if tool else "Answer with the whole JSON object again."
+    return f"The output is not right: {fault}. {how}"
 
 
 def not_found(name: str, offered: tuple[str, ...]) -> str:

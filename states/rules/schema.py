@@ -136,6 +136,33 @@ def problem(schema: str, arguments: dict[str, object], secrets: tuple[str, ...] 
     return "; ".join((*problems[:MAX_PROBLEMS], *more))
 
 
+def without_nulls(schema: str, arguments: dict[str, object]) -> dict[str, object]:
+    """*arguments* without each property that is null, need not be there, and may not be null by *schema*."""
+    root = _parsed(schema)
+    return cast("dict[str, object]", _without_nulls(cast("Json", arguments), root, _SchemaPlace(schema)))
+
+
+def _without_nulls(value: Json, schema: Json, place: _SchemaPlace) -> Json:
+    """*value* at *place* without the nulls that stand for nothing by *schema*."""
+    if place.depth > MAX_DEPTH or not isinstance(value, dict | list):
+        return value
+    own = _target(schema, place)
+    for keyword in ("anyOf", "oneOf"):
+        options = own.get(keyword)
+        for option in options if isinstance(options, list) else ():
+            kept = _without_nulls(value, option, place.inside(""))
+            if not _check(kept, option, place):
+                return kept
+    if isinstance(value, list):
+        return [_without_nulls(item, own.get("items", True), place.inside("")) for item in value]
+    kept_items: dict[str, Json] = {}
+    for name, item in value.items():
+        declared = _property(own, name)
+        if item is not None or _requires(own, name) or not declared or not _check(None, declared, place):
+            kept_items[name] = _without_nulls(item, declared, place.inside(""))
+    return kept_items
+
+
 # Problems of one value, none where it fits. All checks below return them.
 _Problems = tuple[str, ...]
 

@@ -25,6 +25,7 @@ from turnwheel.engine.core.machine import calls_at
 from turnwheel.states.batch.batch import (
     Asked,
     Batch,
+    Held,
     Queued,
     Running,
     RunningChild,
@@ -109,7 +110,7 @@ def _batch_faults(state: State, batch: Batch) -> list[str]:
     ]
     if batch.stopping and Queued in phases:
         faults.append(f"{state.label} is being given up and still has calls in the queue")
-    if not batch.open and phases != {Queued}:
+    if not batch.open and not phases <= {Queued, Held}:
         faults.append(f"{state.label} is stuck: it has begun, is not over and waits for nothing")
     return faults
 
@@ -122,7 +123,7 @@ def start_faults(call: str, now: Transition) -> list[str]:
     at_work = [one for one in calls if isinstance(one.phase, Running | RunningChild)]
     if len(at_work) > config.policy.max_parallel:
         return [f"{len(at_work)} calls run at once, allowed are {config.policy.max_parallel}"]
-    before = [one for one in calls[:index] if not isinstance(one.phase, Settled)]
+    before = [one for one in calls[:index] if not isinstance(one.phase, Settled | Held)]
     others = before + [one for one in at_work if one not in before and one is not calls[index]]
     if config.policy.concurrency is Concurrency.SERIAL:
         return [f"{call} is started beside {others} in a serial batch"] if others else []

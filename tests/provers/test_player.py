@@ -68,6 +68,7 @@ PASSED = (
     "thinking.prompt",
     "thinking.steer",
     "thinking.go",
+    "thinking.check",
     "thinking.end",
     "compacting.weigh",
 )

@@ -41,6 +41,7 @@ ANSWERS: Mapping[type, tuple[type, ...]] = {
     requests.FireHook: (events.HookAnswered,),
     requests.InspectCall: (events.CallInspected,),
     requests.ReadInstructions: (events.InstructionsRead,),
+    requests.DecodeOutput: (events.OutputDecoded,),
     requests.RunAgent: (events.AgentFinished, events.AgentProgressed),
     requests.SetTimer: (events.TimerFired,),
 }
@@ -62,6 +63,7 @@ def answers(request: str) -> list[events.Event]:
         events.HookAnswered(**to),
         events.CallInspected(**to),
         events.InstructionsRead(**to, text="be brief"),
+        events.OutputDecoded(**to),
         events.AgentFinished(**to, content="done"),
         events.AgentProgressed(**to, spent=Spent(turns=1)),
         events.TimerFired(**to),

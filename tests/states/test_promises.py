@@ -382,7 +382,7 @@ tools = st.lists(
 def test_a_child_has_some_of_its_parents_tools(given: list[ToolSpec], wanted: tuple[str, ...] | None) -> None:
     parent = config(tools=tuple(given), children=())
     names = child_tools(parent, ChildSpec(name="kid", tools=wanted, limits=Limits()))
-    plain = {tool.name: tool for tool in given if tool.kind is not ToolKind.AGENT}
+    plain = {tool.name: tool for tool in given if tool.kind is ToolKind.FUNCTION}
     assert set(names) <= set(plain)
     assert len(set(names)) == len(names)
     if wanted is None:

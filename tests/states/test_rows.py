@@ -23,6 +23,7 @@ from hypothesis import Phase, given, seed, settings, strategies as st
 from provers.choices import Choices, chance, pick, weighted
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.findings import COMMAND
+from provers.simulation.outputs import BY_TOOL, OUTPUT, RIGHT
 from provers.simulation.player import opened
 from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS, WEIGHED
 from provers.simulation.watched import Watched, as_kept, replay
@@ -44,6 +45,7 @@ from turnwheel.effects.config import (
     Price,
     Retries,
     Steering,
+    with_output,
 )
 from turnwheel.effects.events import (
     AgentFinished,
@@ -65,6 +67,7 @@ from turnwheel.effects.events import (
     ModelFailed,
     ModelFinished,
     ModelStreamed,
+    OutputDecoded,
     TimerFired,
     ToolFinished,
     ToolLost,
@@ -81,6 +84,7 @@ from turnwheel.effects.records import Change, SetMode, SetThinking
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
+    DecodeOutput,
     FireHook,
     InspectCall,
     Purpose,
@@ -105,6 +109,7 @@ PRICE = Price(input="3", output="15")
 LONG = "do this and that " * 30
 SECOND = HookSpec(name="second", hook=Hook.PRE_TOOL_USE, tool="write")
 GUARD = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="w*")
+NOTED = HookSpec(name="noted", hook=Hook.POST_TOOL_USE, tool="note")
 SENTRY = HookSpec(name="sentry", hook=Hook.PRE_TOOL_USE, tool="send")
 
 
@@ -150,6 +155,12 @@ WORLDS: Mapping[str, Config] = {
     "narrow": NARROW,
     "consulted": attrs.evolve(NARROW, hooks=HOOKS[6:7]),
     "spare": attrs.evolve(NARROW, fallback=SPARE.name),
+    "outcome": with_output(PLAIN, OUTPUT),
+    "by tool": with_output(PLAIN, BY_TOOL),
+    "by tool, reviewed": with_output(_config(HOOKS[2]), BY_TOOL),
+    "by tool, short": with_output(
+        attrs.evolve(_config(NOTED), limits=Limits(seconds=90.0), children=KIDS), BY_TOOL
+    ),
     "circles": attrs.evolve(PLAIN, loops=Loops(warn=2, withdraw=3, stop=4)),
 }
 """The settings of each world that a way begins in."""
@@ -163,6 +174,7 @@ STOPS = {
     "say": StopReason.END_TURN,
     "sum": StopReason.END_TURN,
     "half": StopReason.END_TURN,
+    "give": StopReason.END_TURN,
 }
 
 
@@ -202,7 +214,7 @@ class GuidedRun:
         word, *about = deed.split()
         if word == "under":
             return WORLDS[" ".join(about)]
-        for words in (self._people, self._model, self._work, self._judges):
+        for words in (self._people, self._model, self._work, self._judges, self._makes):
             if (event := words(word, *about)) is not None:
                 return event
         raise NotThere(deed)
@@ -287,8 +299,12 @@ class GuidedRun:
                 seconds=seconds,
             )
         pieces = (
-            *self._words(word, summary=request.purpose is Purpose.SUMMARY),
-            *[self._wish(index, tool) for index, tool in enumerate(about)],
+            (TextPiece(RIGHT),)
+            if word == "give"
+            else (
+                *self._words(word, summary=request.purpose is Purpose.SUMMARY),
+                *[self._wish(index, tool) for index, tool in enumerate(about)],
+            )
         )
         if word == "stream":
             state = self.run.machine.state
@@ -317,6 +333,7 @@ class GuidedRun:
         path = weighted(self.choices, {"a.txt": 85, "b.txt": 15})
         child = tool in {"send", "scout", "ranger"}
         good = '{"agent": "kid", "prompt": "go"}' if child else f'{{"path": "{path}"}}'
+        good = RIGHT if tool == "output" else good
         arguments = weighted(self.choices, {good: 90, "": 4, good[:-2]: 3, '{"x": 1}': 3})
         name = pick(self.choices, (f"call_{index}", "call_0", ""))
         return CallPiece(index, name, tool, arguments)
@@ -372,6 +389,12 @@ class GuidedRun:
             assert isinstance(hooks, FireHook)
             return HookAnswered(at=at, request=hooks.id, said=self._said(hooks, word))
         return None
+
+    def _makes(self, word: str, *_: str) -> Event | None:
+        if word not in {"make", "refuse"}:
+            return None
+        fault = "it is too small" if word == "refuse" else ""
+        return OutputDecoded(at=self.now, request=self._open(DecodeOutput).id, fault=fault)
 
     def _timer(self, tool: str) -> SetTimer:
         """The timer of the question about a call of *tool*, or of the pause."""
@@ -461,9 +484,9 @@ BESIDES = ("send", "set", "later", "hear", "steer", "stream", "yes", "end", "pas
 
 BEHIND = (
     """
-end, yes, no, never, late, find, catch, pass, ask, deny, halt, again, say, call look write, call note note,
-cut, sum, half, steer, now, stop, spend, hear, wake, fail server, fail overflow, drop look, drop write,
-drop ranger, lose write, mode plan, under serial
+end, yes, no, never, late, find, catch, pass, ask, deny, halt, again, say, call look write, call note
+note, cut, sum, half, give, make, refuse, call output, call output note, steer, now, stop, spend, hear,
+wake, fail server, fail overflow, drop look, drop write, drop ranger, lose write, mode plan, under serial
 """.strip()
     .replace("\n", " ")
     .split(", ")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, target
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st, target
 from jsonschema import Draft202012Validator
 
 from turnwheel.states.rules.schema import problem
@@ -65,7 +64,7 @@ SCHEMAS = st.recursive(PLAIN, inside, max_leaves=6)
 def test_a_value_is_wrong_where_another_validator_finds_it_wrong(
     schema: Schema, one: Schema, two: Schema, value: object
 ) -> None:
-    """Siblings of references and unions, too; `oneOf` is read as `anyOf`, and what is not known is let through."""
+    """Siblings of references and unions, too; `oneOf` is read as `anyOf`, what is not known let through."""
     # A reference that leads back to itself for the same value has no answer.
     two = {key: each for key, each in two.items() if key not in {"$ref", "anyOf", "allOf"}}
     whole = {"type": "object", "properties": {"value": schema}, "$defs": {"one": one, "two": two}}

@@ -64,6 +64,7 @@ BECOMES: dict[str, tuple[list[str], list[str]]] = {
     "thinking.admitting": (HOOKS, HOOKS),
     "thinking.admitting, a steer": (HOOKS, HOOKS),
     "thinking.retry": (TIMER, TIMER),
+    "thinking.decoding": (["DecodeOutput"], ["DecodeOutput"]),
     "thinking.ending": (HOOKS, HOOKS),
     "streaming": (LOST, UNASKED),
     "streaming, mail waits": (LOST, UNASKED),
@@ -92,6 +93,7 @@ BECOMES: dict[str, tuple[list[str], list[str]]] = {
     "compacting.summary": (LOST, UNASKED),
     "compacting.pausing": (TIMER, TIMER),
     "compacting.stopping": (LOST, LOST),
+    "executing, an output beside": (TOOL, TOOL),
     "done": ([], []),
 }
 """For each place: its requests after a crash, and where none of them had begun."""
@@ -123,6 +125,7 @@ TOO_OFTEN = {
     "RunTool": "ToolLost",
     "FireHook": "HookAnswered",
     "ReadInstructions": "InstructionsRead",
+    "DecodeOutput": "OutputDecoded",
 }
 """What takes the place of a request that was begun again as often as the policy allows."""
 

@@ -59,7 +59,7 @@ def test_the_places_are_all_there_are() -> None:
         phases |= {type(call.phase) for call in getattr(getattr(state, "batch", None), "calls", ())}
     assert labels == {kind.__name__ for kind in get_args(State)}
     assert phases == set(get_args(Phase))
-    passing = {"Start", "Prompt", "Steer", "Go", "End", "Weigh"}
+    passing = {"Start", "Prompt", "Steer", "Go", "Check", "End", "Weigh"}
     every = {kind for union in (Stage, CompactStage) for kind in get_args(union)}
     assert {kind.__name__ for kind in every - stages} == passing
 
@@ -80,6 +80,7 @@ def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
         compactions=1,
         compaction_failures=2,
         continues=3,
+        outputs=1,
     )
     assert restore_from_snapshot(machine) == machine
     for state in (Machine.start(config(), "hello").state, run_at("done").machine.state):

@@ -13,6 +13,7 @@ from provers.audit.endings import (
     ending_faults,
     faulty,
     kept_faults,
+    output_faults,
 )
 from provers.audit.hooks import answers_in, asked_at
 from provers.audit.lost import (
@@ -227,7 +228,10 @@ class CallBook:
             self.batch, self.skips, self.loose = tuple([call.id for call in message.calls]), False, False
             for call in message.calls:
                 given = filled(call.arguments, config.tool(call.name))
-                self.calls[call.id] = Entry(name=call.name, wire_id=call.wire_id, given=given)
+                spec = config.tool(call.name) if call.name in self.offered else None
+                is_output = spec is not None and spec.kind is ToolKind.OUTPUT
+                entry = Entry(name=call.name, wire_id=call.wire_id, given=given, output=is_output)
+                self.calls[call.id] = entry
             return [f"{again} are the ids of two calls each"] if again else []
         return [
             fault
@@ -369,6 +373,9 @@ class CallBook:
         self._note(call, ended=told, files=files)
         # What a person has allowed, or is still being asked about, outlives another one's no.
         skipped = around.urgent or (self.skips and not entry.asked)
+        if entry.output:
+            beside = [self.calls[other] for other in self.batch if other != call]
+            return faults + output_faults(told, beside, now, skipped=skipped)
         return faults + ending_faults(told, entry, now, self.offered, around.purse, skipped=skipped)
 
     def _reviewed(self, now: Transition, around: Around) -> list[str]:
@@ -434,8 +441,10 @@ class CallBook:
         if not now.following.open:
             return []  # the batch is looked at when it is entered
         over = around.purse.over(now.config)
-        if waiting and (_stopped(now) or over or around.urgent):
-            return [f"{waiting} are not given up"]
+        # A budget that is used up takes no output away, and who speaks then is not answered in this run.
+        due = waiting if _stopped(now) or not over else [one for one in waiting if not self.calls[one].output]
+        if due and (_stopped(now) or over or around.urgent):
+            return [f"{due} are not given up"]
         # What a person has allowed, or is still being asked about, outlives another one's no.
         unasked = [call for call in waiting if not self.calls[call].asked]
         if around.asks.no and self.skips and unasked:

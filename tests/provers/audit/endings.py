@@ -49,7 +49,8 @@ class Entry:
     since which there are *news* of hooks or none.
     It may have been *asked* about, also by rules (*asked_by*), and *approved*, be *started*, and have
     *ended*, with *files*. *lost*: it may have run before, in a process that is gone. *known* is what had been
-    found of it when it was asked about or started, *fresh* what the very last step found, or None.
+    found of it when it was asked about or started, *fresh* what the very last step found, or None. *output*:
+    it is no work, but the output of the run.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Entry:
     known: Finding = Finding()
     fresh: Finding | None = None
     ended: CallSettled | None = None
+    output: bool = False
     files: tuple[Binary, ...] = ()
 
     @property
@@ -130,6 +132,26 @@ def ending_faults(  # all that may be a reason to end
         case _:
             right = False
     return [] if right else [f"{told} of {entry}, which never ran, after {now.event}"]
+
+
+def output_faults(told: CallSettled, beside: list[Entry], now: Transition, *, skipped: bool) -> list[str]:
+    """Whether *told* can be how an output ended *beside* which others were called, or given."""
+    # An output that a person gave up counts as work that failed.
+    work = [entry.ended for entry in beside if not entry.output or entry.ended is not None]
+    good = all(ended is not None and ended.outcome is Outcome.OK for ended in work)
+    given = any(
+        entry.ended is not None and entry.ended.outcome is Outcome.OK for entry in beside if entry.output
+    )
+    match told.outcome:
+        case Outcome.OK:
+            right = good and not given
+        case Outcome.SKIPPED:
+            right = skipped or _untrusted(now) or given or (None not in work and not good)
+        case Outcome.CANCELLED:
+            right = _cancelled(told.call, now)
+        case _:
+            right = False
+    return [] if right else [f"{told} of an output, beside {beside}, after {now.event}"]
 
 
 def _doubtful(  # as above

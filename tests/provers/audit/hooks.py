@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from provers.audit.loops import explanation_faults
+from provers.audit.outputs import besides
 from turnwheel.effects.events import HookAnswered, InstructionsRead, ModelFinished
 from turnwheel.effects.hooks import ABOUT_TOOLS, Hook, HookAnswer
 from turnwheel.effects.messages import Role
@@ -241,9 +242,9 @@ class HookBook:
             return faults + (_overlooked(Hook.PRE_COMPACT, now) if request.attempt == 1 else [])
         said = self.instructions.text if isinstance(self.instructions, SetInstructions) else ""
         system = "\n\n".join([text for text in (now.config.system, said) if text])
-        added = "\n".join(self.pending)
-        warned = request.instructions.removeprefix(added).removeprefix("\n" * bool(added))
-        right = request.system == system and request.instructions.startswith(added)
+        added, told = "\n".join(self.pending), besides(request, now.config)
+        warned = told.removeprefix(added).removeprefix("\n" * bool(added))
+        right = request.system == system and told.startswith(added)
         if right and self._explained(warned):
             return []
         return [f"{request} is told neither {system!r} nor {added!r} nor {self.warns}, or not all of them"]

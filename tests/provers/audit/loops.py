@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from provers.audit.loop_oracle import Due, due
+from turnwheel.effects.config import ToolKind
 from turnwheel.effects.notices import DoneReason, LoopDetected, LoopStage
+from turnwheel.effects.output import OutputMode
 from turnwheel.effects.records import ReplaceHistory, WithdrawTool
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.states.state import (
@@ -113,7 +115,15 @@ class LoopBook:
         """A tool that was withdrawn is not offered before its turn, and is again from then on."""
         turns = now.memory.spent.turns
         gone = [one.tool for one in self.withdrawn.values() if turns < one.until]
-        there = tuple([tool.name for tool in now.config.tools if tool.name not in gone])
+        # The tool that gives the output is offered where the model is asked by it, and is never withdrawn.
+        by_tool = request.output is OutputMode.TOOL
+        there = tuple(
+            [
+                tool.name
+                for tool in now.config.tools
+                if (by_tool if tool.kind is ToolKind.OUTPUT else tool.name not in gone)
+            ]
+        )
         return [] if request.tools == there else [f"{request.id} offers {request.tools}, due are {there}"]
 
 

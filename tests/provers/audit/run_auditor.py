@@ -19,6 +19,7 @@ from provers.audit.decisions import telling_faults
 from provers.audit.hooks import HookBook
 from provers.audit.loops import LoopBook
 from provers.audit.mail import MailBook
+from provers.audit.outputs import OutputBook
 from provers.audit.questions import AskBook
 from provers.audit.settings import SettingBook
 from provers.audit.spend_book import SpendBook
@@ -150,6 +151,7 @@ class RunAuditor:
     shrink: ShrinkBook
     tries: TryBook = attrs.field(factory=TryBook)
     loops: LoopBook = attrs.field(factory=LoopBook)
+    outputs: OutputBook = attrs.field(factory=OutputBook)
     open: dict[str, Request] = attrs.field(factory=dict)
     known: dict[str, type[Request] | None] = attrs.field(factory=dict)
     cancelled: set[str] = attrs.field(factory=set)
@@ -193,6 +195,7 @@ class RunAuditor:
             shrink=self.shrink.copy(),
             tries=self.tries.copy(),
             loops=self.loops.copy(),
+            outputs=self.outputs.copy(),
             open=dict(self.open),
             known=dict(self.known),
             cancelled=set(self.cancelled),
@@ -237,7 +240,7 @@ class RunAuditor:
         faults += self.calls.take(now, around) + self.loops.take(now, self.view.messages)
         faults += self.hooks.take(now, answered, self.calls, self.loops.warns, unpaid=self.unpaid)
         faults += self._kept_up(now, answered)
-        return faults + self._balance(now) + step_faults(now)
+        return faults + self.outputs.take(now) + self._balance(now) + step_faults(now)
 
     def _kept_up(self, now: Transition, answered: Request | None) -> list[str]:
         """What keeps a long run going: compactions, and what is shown of the conversation."""

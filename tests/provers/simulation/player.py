@@ -27,6 +27,7 @@ from provers.simulation import (
     findings,
     habits,
     hooking,
+    outputs,
     replies,
     settings,
 )
@@ -67,6 +68,7 @@ from turnwheel.effects.events import (
     InstructionsRead,
     Interrupted,
     ModelStreamed,
+    OutputDecoded,
     Post,
     TimerFired,
     ToolFinished,
@@ -78,6 +80,7 @@ from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
+    DecodeOutput,
     FireHook,
     InspectCall,
     Purpose,
@@ -350,7 +353,14 @@ class Player:
 
     def _done(  # noqa: PLR0911  # one return for each kind of request
         self,
-        request: RunTool | AskApproval | RunAgent | FireHook | InspectCall | ReadInstructions | SetTimer,
+        request: RunTool
+        | AskApproval
+        | RunAgent
+        | FireHook
+        | InspectCall
+        | ReadInstructions
+        | DecodeOutput
+        | SetTimer,
     ) -> Event:
         """The answer to *request*."""
         choices, at, name = self.choices, self._now, request.id
@@ -365,6 +375,9 @@ class Player:
                 return HookAnswered(at=at, request=name, said=hooking.said(choices, request))
             case InspectCall():
                 return CallInspected(at=at, request=name, finding=findings.found(choices, request))
+            case DecodeOutput():
+                fault = weighted(choices, {"": 75, "it is too small": 25})
+                return OutputDecoded(at=at, request=name, fault=fault)
             case ReadInstructions():
                 faults = pick(choices, ((), ("not there",)))
                 text = pick(choices, ("", "be brief"))
@@ -395,4 +408,6 @@ class Player:
         self._called += 1
         others = tuple([one.name for one in self._run.machine.config.tools if one.name not in request.tools])
         may_call = self._called < MODEL_CALLS
-        return replies.reply(self.choices, request.tools, others, self._habit, may_call=may_call)
+        offered = tuple([name for name in request.tools if name != "output"])
+        said = replies.reply(self.choices, offered, others, self._habit, may_call=may_call)
+        return outputs.with_output(self.choices, said, request)

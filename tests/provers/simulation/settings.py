@@ -15,6 +15,7 @@ from provers.choices import (
     pick,
     weighted,
 )
+from provers.simulation import outputs
 from turnwheel.effects.config import (
     Approval,
     ChildSpec,
@@ -34,6 +35,7 @@ from turnwheel.effects.config import (
     SideEffect,
     ToolKind,
     ToolSpec,
+    with_output,
 )
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
@@ -328,6 +330,16 @@ def _searching(choices: Choices) -> Config:
     )
 
 
+def _coming_to(choices: Choices) -> Config:
+    """A run that is to come to an output, in one of the other worlds, whose hooks look at what was done."""
+    world = weighted(choices, {_any: 35, _crowd: 25, _vetted: 10, _long: 5, _family: 25})(choices)
+    hooks = world.hooks
+    if not any(hook.hook is Hook.POST_TOOL_USE for hook in hooks) and chance(choices, 50):
+        hooks = (*hooks, HOOKS[2])
+    retries = attrs.evolve(world.retries, output=choices.below(3))
+    return with_output(attrs.evolve(world, hooks=hooks, retries=retries), outputs.spec(choices))
+
+
 KINDS: Mapping[str, Callable[[Choices], Config]] = {
     "any": _any,
     "crowd": _crowd,
@@ -336,6 +348,7 @@ KINDS: Mapping[str, Callable[[Choices], Config]] = {
     "family": _family,
     "doubted": _doubted,
     "searching": _searching,
+    "coming to": _coming_to,
 }
 OFTEN: Mapping[str, int] = {
     "any": 22,
@@ -345,6 +358,7 @@ OFTEN: Mapping[str, int] = {
     "family": 4,
     "doubted": 9,
     "searching": 3,
+    "coming to": 12,
 }
 """The kinds of worlds, and how often each is met."""
 
@@ -361,7 +375,9 @@ def changed(  # noqa: PLR0911  # one return for each thing that may be another
             return _decides(config, on_denial=pick(choices, tuple(OnDenial)))
         case "tools":
             gone = pick(choices, ("none", *[tool.name for tool in TOOLS]))
-            return attrs.evolve(config, tools=tuple([tool for tool in TOOLS if tool.name != gone]))
+            given = [tool for tool in config.tools if tool.kind is ToolKind.OUTPUT]
+            there = [tool for tool in TOOLS if tool.name != gone]
+            return attrs.evolve(config, tools=(*there, *given))
         case "rules":
             return attrs.evolve(config, rules=pick(choices, ((), RULES)))
         case "hooks":
@@ -372,7 +388,7 @@ def changed(  # noqa: PLR0911  # one return for each thing that may be another
         case "upkeep":
             return attrs.evolve(
                 config,
-                retries=retries(choices),
+                retries=attrs.evolve(retries(choices), output=config.retries.output),
                 compaction=attrs.evolve(compaction(choices, config.policy), model=""),
                 loops=loops(choices),
                 models=pick(choices, (config.models, ())),

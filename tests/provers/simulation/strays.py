@@ -24,6 +24,7 @@ from turnwheel.effects.events import (
     ModelFailed,
     ModelFinished,
     ModelStreamed,
+    OutputDecoded,
     TimerFired,
     ToolFinished,
     ToolLost,
@@ -36,6 +37,7 @@ from turnwheel.effects.messages import StopReason
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
+    DecodeOutput,
     FireHook,
     InspectCall,
     ReadInstructions,
@@ -106,6 +108,7 @@ def answers(request: str, at: float) -> list[tuple[Event, type[Request]]]:
         (HookAnswered(at=at, request=request), FireHook),
         (CallInspected(at=at, request=request), InspectCall),
         (InstructionsRead(at=at, request=request, text="no"), ReadInstructions),
+        (OutputDecoded(at=at, request=request), DecodeOutput),
         (AgentProgressed(at=at, request=request, spent=Spent()), RunAgent),
         (AgentFinished(at=at, request=request, content="no"), RunAgent),
         (TimerFired(at=at, request=request), SetTimer),

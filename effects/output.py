@@ -1,0 +1,58 @@
+"""What a run is to come to: the schema of its output, and how each model is asked for it."""
+
+from __future__ import annotations
+
+from typing import final
+
+import attrs
+
+from .errors import Choice
+from .validators import json_object, of_kind, spelled, tool_name
+
+# The property that holds an output that is no JSON object: providers take objects only.
+WRAPPED = "value"
+
+
+class OutputMode(Choice):
+    """
+    How a model is asked for an output.
+
+    `NATIVE`: by the provider's own field for a schema. `TOOL`: by a tool, a call of which ends the run.
+    `PROMPTED`: by words in the instructions.
+    """
+
+    NATIVE = "native"
+    TOOL = "tool"
+    PROMPTED = "prompted"
+
+
+def _as_modes(modes: object) -> tuple[tuple[str, OutputMode], ...]:
+    pairs = modes.items() if isinstance(modes, dict) else modes
+    return tuple([(str(name), OutputMode(mode)) for name, mode in pairs])  # type: ignore[attr-defined]
+
+
+@final
+@spelled
+@attrs.frozen(kw_only=True)
+class OutputSpec:
+    """
+    The output of a run, as the loop knows it. *schema* is the JSON Schema of an object, as text.
+
+    *strict_schema* says the same in the subset of JSON Schema that providers take by themselves. *mode* is
+    how a model is asked that is not among *modes*. *name* is what the model knows the output by, and
+    *description* what it is told of it. *wrapped*: the output itself is the value of `WRAPPED` in the object. *decoded*: a
+    performer has the last word on whether an output is right.
+    """
+
+    schema: str = attrs.field(validator=json_object)
+    strict_schema: str = attrs.field(default="{}", validator=json_object)
+    name: str = attrs.field(default="output", validator=tool_name)
+    description: str = attrs.field(default="", validator=of_kind(str))
+    mode: OutputMode = attrs.field(default=OutputMode.PROMPTED, converter=OutputMode)
+    modes: tuple[tuple[str, OutputMode], ...] = attrs.field(default=(), converter=_as_modes)
+    wrapped: bool = False
+    decoded: bool = False
+
+    def mode_of(self, model: str) -> OutputMode:
+        """How the model of this name is asked for the output."""
+        return dict(self.modes).get(model, self.mode)

@@ -1,0 +1,67 @@
+"""The output of a run: whether the answer that would end it is the one that was asked for."""
+
+# Theory of operation.
+#
+# All modes of asking lead here. An answer that would end the run stands at the end of the history: as text,
+# or as the call of a tool that nothing runs. It is judged in two halves. The first is pure: the schema. The
+# second is the class of the caller, whose constructors and validators are any code; so a performer makes the
+# object, and what came of that is an event like any other.
+#
+# A wrong output is told to the model by a message of its own, which goes through the stage `Go` as everything
+# does that a model is asked. How often is counted in the memory, so a crash does not begin to count anew.
+
+from __future__ import annotations
+
+from ..effects import Effect
+from ..effects.events import OutputDecoded
+from ..effects.messages import user
+from ..effects.notices import DoneReason, Warned
+from ..effects.output import OutputMode
+from ..effects.records import AppendMessage, CountOutput
+from ..effects.requests import DecodeOutput
+from .builder import Draft
+from .context import Context
+from .rules import model_messages
+from .rules.output import answer_in, candidate
+from .state import Check, Decoding, End, Go, Thinking
+
+OutputStep = tuple[Thinking, tuple[Effect, ...]]
+
+
+def checked(stage: Check, ctx: Context) -> OutputStep:
+    """Judge the answer at the end of the history by the schema of the output."""
+    draft, spec, history = Draft(ctx), ctx.config.output, ctx.memory.history
+    if spec is None:
+        # Another process went on with the run, and asks for no output.
+        return draft.to(Thinking(stage=End(reason=stage.reason)))
+    given = candidate(answer_in(history.slice(max(0, len(history) - 2), len(history)), spec.name), spec)
+    if given.fault:
+        return _wrong(given.text, given.fault, draft, ctx)
+    if not spec.decoded:
+        return draft.to(Thinking(stage=End(reason=stage.reason, output=given.text)))
+    request = draft.new_id()
+    draft.add(DecodeOutput(id=request, text=given.text))
+    return draft.to(Thinking(stage=Decoding(request=request, reason=stage.reason, text=given.text)))
+
+
+def decoded(stage: Decoding, event: OutputDecoded, ctx: Context) -> OutputStep:
+    """Go on after the class of the output has spoken."""
+    draft = Draft(ctx)
+    if event.fault:
+        return _wrong(stage.text, event.fault, draft, ctx)
+    return draft.to(Thinking(stage=End(reason=stage.reason, output=stage.text)))
+
+
+def _wrong(text: str, fault: str, draft: Draft, ctx: Context) -> OutputStep:
+    """Ask again for the output, which is not *text* because of *fault*; or end the run."""
+    spec, tries = ctx.config.output, ctx.config.retries.output
+    if ctx.memory.progress.outputs >= tries:
+        return draft.to(Thinking(stage=End(reason=DoneReason.OUTPUT_INVALID, detail=fault, output=text)))
+    by_tool = spec is not None and spec.mode_of(ctx.model.name) is OutputMode.TOOL
+    again = model_messages.wrong_output(fault, spec.name if spec is not None and by_tool else "")
+    draft.add(
+        AppendMessage(message=user(again, ctx.now)),
+        CountOutput(),
+        Warned(text=f"the output is not right, and is asked for again: {fault}"),
+    )
+    return draft.to(Thinking(stage=Go()))

@@ -1,0 +1,68 @@
+"""The output in an answer: where it stands, and what is wrong with it by its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import final
+
+import attrs
+
+from ...effects.messages import Message, Outcome, Role
+from ...effects.output import OutputSpec
+from . import model_messages
+from .schema import arguments_of, problem, without_nulls
+
+# What models put around JSON that is to be shown as code.
+FENCE = "```"
+
+
+@final
+@attrs.frozen
+class Candidate:
+    """What a model gave for an output: its *text*, and what is wrong with that, empty where nothing is."""
+
+    text: str
+    fault: str = ""
+
+
+def answer_in(history: Sequence[Message], name: str) -> str:
+    """What the end of *history* gives for an output: the call of the tool *name*, else the text."""
+    last = history[-1] if history else None
+    # Behind calls stand their results: only a call that was taken has the output.
+    taken = {one.call for one in last.results if one.outcome is Outcome.OK} if last is not None else set()
+    if last is not None and last.role is Role.TOOL and len(history) > 1:
+        last = history[-2]
+    # An answer that is empty is not kept, so the history then ends with what it answers.
+    if last is None or last.role is not Role.ASSISTANT:
+        return ""
+    for call in last.calls:
+        if call.name == name and call.id in taken:
+            # Several providers send no text at all for a call without arguments.
+            return call.arguments.strip() or "{}"
+    return last.text
+
+
+def candidate(text: str, spec: OutputSpec) -> Candidate:
+    """The output in *text*, without a fence around it and without nulls that stand for nothing."""
+    bare = _bare(text)
+    if not bare:
+        return Candidate(text, model_messages.NO_OUTPUT)
+    given = arguments_of(bare)
+    if given is None:
+        return Candidate(text, "it is no JSON object")
+    # A schema in a provider's own subset has no optional properties, so null stands for those left out.
+    kept = without_nulls(spec.schema, given)
+    if fault := problem(spec.schema, kept):
+        return Candidate(text, fault)
+    return Candidate(bare if kept == given else json.dumps(kept, ensure_ascii=False))
+
+
+def _bare(text: str) -> str:
+    """*text* without the only fence in it, and what stands around that."""
+    bare = text.strip()
+    _, fence, rest = bare.partition(FENCE)
+    if bare.startswith("{") or not fence or rest.count(FENCE) != 1:
+        return bare
+    language, _, inside = rest.partition(FENCE)[0].partition("\n")
+    return (inside if not language.strip().startswith("{") else f"{language}\n{inside}").strip()
