@@ -30,6 +30,7 @@ from ...effects.config import (
 )
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
+from ...effects.output import OutputMode
 from ...effects.requests import CallModel, Conversation
 from ...effects.usage import Usage
 from ...effects.validators import clean
@@ -145,7 +146,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
         # Extended thinking takes no temperature, and no answer that must call a tool.
         if spec.thinking is not None and spec.tool_choice not in {"", AUTO_CHOICE, NO_CHOICE}:
             return "it cannot think before a call that tool_choice forces; leave out thinking or tool_choice"
-        if spec.temperature is not None and (spec.thinking is not None or _version(model) >= ADAPTIVE):
+        if spec.temperature is not None and (spec.thinking is not None or claude_version(model) >= ADAPTIVE):
             return "it takes no temperature where it thinks; leave it out"
         return ""
 
@@ -309,7 +310,7 @@ def _choice(choice: str) -> dict[str, str]:
 
 
 def _options(request: CallModel, model: str, config: Config, *, may_think: bool) -> dict[str, Any]:
-    spec, adaptive = config.spec(request.model), _version(model) >= ADAPTIVE
+    spec, adaptive = config.spec(request.model), claude_version(model) >= ADAPTIVE
     limit = request.max_output or spec.max_output or DEFAULT_OUTPUT_TOKENS
     options: dict[str, Any] = {}
     # The API refuses thinking before a call that it forces, also where a person asked for thinking later.
@@ -327,10 +328,13 @@ def _options(request: CallModel, model: str, config: Config, *, may_think: bool)
         options["temperature"] = spec.temperature
     if spec.top_p is not None:
         options["top_p"] = spec.top_p
+    if config.output is not None and request.output is OutputMode.NATIVE:
+        form = {"type": "json_schema", "schema": json.loads(config.output.strict_schema)}
+        options["output_config"] = {**options.get("output_config", {}), "format": form}
     return options | {"max_tokens": limit} | ({"stop_sequences": config.stop} if config.stop else {})
 
 
-def _version(model: str) -> tuple[int, int]:
+def claude_version(model: str) -> tuple[int, int]:
     """The version in the name of *model*: ``claude-opus-4-7`` is 4.7; 0.0 where there is none."""
     found = _VERSION.search(model)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)

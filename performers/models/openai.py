@@ -8,6 +8,7 @@ judged at its end: by its finish reason, by ``[DONE]``, or by an error in its mi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, final
@@ -18,6 +19,7 @@ from ...effects.config import ModelSpec, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import Piece, ReasoningPiece, TextPiece
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, ToolCall
+from ...effects.output import OutputMode, OutputSpec
 from ...effects.requests import CallModel
 from ...effects.usage import Usage
 from ...effects.validators import clean
@@ -158,6 +160,8 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         }
         if self._quirks.session:
             options[self._quirks.session] = encoding.told_session(scene)
+        if config.output is not None and request.output is OutputMode.NATIVE:
+            options["response_format"] = _response_format(config.output)
         if request.thinking is not None:
             options |= self._thinking(self._quirks.thinking, model, request.thinking)
         options = self._with_extras(options, spec, scene)
@@ -279,6 +283,11 @@ def _attached(part: Binary) -> dict[str, Any]:
 
 def _chosen(name: str) -> Object:
     return {"type": "function", "function": {"name": name}}
+
+
+def _response_format(output: OutputSpec) -> object:
+    schema = json.loads(output.strict_schema)
+    return {"type": "json_schema", "json_schema": {"name": output.name, "schema": schema, "strict": True}}
 
 
 def _tool(tool: ToolSpec) -> bytes:

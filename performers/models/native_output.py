@@ -1,0 +1,115 @@
+"""Which models take a JSON Schema for their answer, and the subset of it in which they take one."""
+
+# The subset suits OpenAI and Anthropic alike: the root is an object, each object is closed and needs all of
+# its properties, and what may be left out is null instead. There are no bounds, defaults, maps or recursion.
+# What bounds a value moves into its description, where the model reads it; the loop checks it afterwards.
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from .anthropic import claude_version
+from .providers import KNOWN_HOSTS, PROVIDERS, bare_name, host_of
+
+# The first of Claude's versions that takes one: docs.claude.com/en/docs/build-with-claude/structured-outputs.
+CLAUDE = (4, 5)
+
+# How the names of OpenAI's models begin that take one: platform.openai.com/docs/guides/structured-outputs.
+OPENAI = ("gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4")
+
+# Keywords that providers refuse, in the words of a description.
+_BOUNDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "pattern": "matches {}",
+    "format": "format {}",
+    "default": "usually {}",
+}
+
+# Keywords that stay as they are.
+_KEPT = ("type", "enum", "const", "description", "title")
+
+
+class _Outside(Exception):
+    """A schema is not in the subset."""
+
+
+def takes_schema(model: str, prefix: str, base_url: str | None) -> bool:
+    """Whether *model*, which is asked as names with *prefix* are, at *base_url* if there, takes a schema."""
+    name = bare_name(model.removeprefix(f"{prefix}:"))
+    row = PROVIDERS.get(prefix)
+    if row is None:
+        return False
+    if prefix == "anthropic":
+        return base_url in {None, row.address} and claude_version(name) >= CLAUDE
+    # Other servers take the field in many ways, and some of them skip it.
+    known = row if base_url is None else KNOWN_HOSTS.get(host_of(base_url))
+    return prefix == "openai" and known is row and name.startswith(OPENAI)
+
+
+def strict_form(schema: str) -> str | None:
+    """*schema*, that of an object, in the subset that providers take; None where it does not fit in there."""
+    try:
+        made = _strict(json.loads(schema))
+    except _Outside:
+        return None
+    return json.dumps(made, ensure_ascii=False) if made.get("type") == "object" else None
+
+
+def _strict(node: Any) -> dict[str, Any]:  # noqa: ANN401  # a part of a schema
+    if not isinstance(node, dict) or not node or "$ref" in node or "allOf" in node or "prefixItems" in node:
+        raise _Outside
+    schema = cast("dict[str, Any]", node)
+    made = {key: schema[key] for key in _KEPT if key in schema}
+    words = [text.format(json.dumps(schema[key])) for key, text in _BOUNDS.items() if key in schema]
+    if words:
+        made["description"] = "; ".join(filter(None, [made.get("description", ""), ", ".join(words)]))
+    options = schema.get("anyOf", schema.get("oneOf"))
+    if options is not None:
+        return made | {"anyOf": [_strict(option) for option in options]}
+    if "enum" in schema or "const" in schema:
+        return made | _typed(schema)
+    kinds = schema.get("type")
+    if kinds is None:
+        raise _Outside
+    if "array" in kinds:
+        made["items"] = _strict(schema.get("items"))
+    return made | _closed(schema) if "object" in kinds else made
+
+
+def _typed(schema: dict[str, Any]) -> dict[str, Any]:
+    """The type of what *schema* lists, where all of it has one."""
+    listed = schema.get("enum", [schema.get("const")])
+    kinds = {str: "string", int: "integer", bool: "boolean", type(None): "null", float: "number"}
+    found = sorted({kinds[type(each)] for each in listed if type(each) in kinds})
+    return {} if "type" in schema or not found else {"type": found[0] if len(found) == 1 else found}
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """The properties of an object, all of which must be there."""
+    properties, must = schema.get("properties", {}), schema.get("required", [])
+    if not properties or schema.get("additionalProperties", False) is not False:
+        raise _Outside  # a map, or an object that may have anything
+    made = {name: _strict(each) for name, each in properties.items()}
+    return {
+        "properties": {name: each if name in must else _or_null(each) for name, each in made.items()},
+        "required": [*made],
+        "additionalProperties": False,
+    }
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """*schema*, which null fits, too."""
+    options: list[Any] = schema.get("anyOf", [schema])
+    if {"type": "null"} in options or "null" in schema.get("type", ()):
+        return schema
+    told = {"description": schema["description"]} if "anyOf" in schema and "description" in schema else {}
+    return told | {"anyOf": [*options, {"type": "null"}]}

@@ -1,0 +1,254 @@
+"""What a caller wants of a run: `Output` names a type, and `OutputDecoder` performs `DecodeOutput`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import Any, Generic, TypeVar, cast, final
+
+import attrs
+import msgspec
+
+from ..effects import ArgumentError, ConfigError, DecodeOutput, OutputDecoded, OutputMode, OutputSpec, clean
+from ..effects.output import WRAPPED
+from ..effects.validators import as_text
+from .base import PerformContext
+from .callables import is_async
+from .tools.forms import REF, Translation, placed, read_form
+from .tools.returned import error_text, truncate
+from .tools.schema import json_schema, with_integers
+from .worker_pool import WorkerPool
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Characters of a fault that a model reads.
+MAX_FAULT = 4_000
+
+# What providers take in the name of an output.
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+@final
+class AskAgain(Exception):
+    """
+    Raised by the validator of an `Output`: the output is wrong, and the model is asked again.
+
+    The message says why, for the model.
+    """
+
+
+def _as_mode(mode: OutputMode | str | None) -> OutputMode | None:
+    return None if mode is None else OutputMode(mode)
+
+
+@final
+@attrs.frozen
+class Output(Generic[T_co]):
+    """
+    The output of a run: a value of *kind*, which is a type or a JSON Schema as a mapping.
+
+    Types are attrs classes, dataclasses, structs of msgspec, typed dictionaries, models of pydantic, enums,
+    literals, lists, mappings, plain types and unions of these. *mode* is how a model is asked for it; without
+    one, each model is asked in the best way that it takes. *name* and *description* are for the model.
+    *validator* gets the value, and raises `AskAgain` where it is wrong; it may be async.
+
+    Raises `ArgumentError` for a type that has no JSON.
+    """
+
+    kind: type[T_co] | Any
+    mode: OutputMode | None = attrs.field(default=None, converter=_as_mode, kw_only=True)
+    name: str = attrs.field(default="", converter=as_text, kw_only=True)
+    description: str = attrs.field(default="", converter=as_text, kw_only=True)
+    validator: Callable[[Any], object] | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        validator = cast("object", self.validator)
+        if validator is not None and not callable(validator):
+            msg = f"Output.validator must be a function; got {validator!r} (leave it out for none)"
+            raise ArgumentError(msg)
+        # Now and not in the first run: the traceback then shows the line that is wrong.
+        self._form  # noqa: B018  # see above
+
+    @cached_property
+    def _form(self) -> OutputForm:
+        return OutputForm.of(self.kind)
+
+
+@final
+@attrs.frozen
+class OutputForm:
+    """How the JSON of an output is read: its *schema*, and the *form* to decode, None for any JSON."""
+
+    schema: str
+    form: Any
+    wrapped: bool
+
+    @classmethod
+    def of(cls, kind: Any) -> OutputForm:  # noqa: ANN401  # a type form, or a schema
+        """The form of *kind*; raises `ArgumentError` where it has none."""
+        if isinstance(kind, Mapping):
+            return _of_schema(cast("Mapping[str, Any]", kind))
+        try:
+            form = Translation().of(kind)
+            # As a field: types within are then written where they are used, as in the arguments of a tool.
+            holder = msgspec.defstruct("Output", [(WRAPPED, form)], forbid_unknown_fields=True)
+            whole = json.loads(json_schema(holder, {}))
+        except Exception as error:  # metadata and models are any code
+            *_, reason = error_text(error).splitlines() or [""]
+            msg = f"{kind!r} cannot be an output: {reason}; use a type that has JSON, or a JSON Schema"
+            raise ArgumentError(msg) from error
+        defs, own = {key: whole[key] for key in ("$defs",) if key in whole}, whole["properties"][WRAPPED]
+        if "$ref" in own and defs:  # a class that contains itself
+            own = defs["$defs"].get(own["$ref"].removeprefix(REF), own)
+        if own.get("type") == "object" and "properties" in own:
+            return cls(json.dumps(own | defs, ensure_ascii=False), form, wrapped=False)
+        return cls(json.dumps(whole, ensure_ascii=False), holder, wrapped=True)
+
+    @property
+    def is_union(self) -> bool:
+        """Whether it is one of several types, not counting None."""
+        own = json.loads(self.schema)["properties"].get(WRAPPED, {}) if self.wrapped else {}
+        options = own.get("anyOf", own.get("oneOf", ()))
+        return len([option for option in options if option != {"type": "null"}]) > 1
+
+    def read(self, text: str) -> object:
+        """The value of the JSON *text*; raises `ValueError` with a text for the model."""
+        try:
+            value = self._decoded(text)
+        except Exception as error:  # constructors and validators are any code
+            raise ValueError(placed(error_text(error))) from error
+        if not self.wrapped:
+            return value
+        return value[WRAPPED] if isinstance(value, dict) else getattr(value, WRAPPED)
+
+    def _decoded(self, text: str) -> Any:  # noqa: ANN401  # a value of any type
+        if self.form is None:
+            return msgspec.json.decode(text)
+        with suppress(msgspec.ValidationError):
+            return msgspec.json.decode(text, type=self.form, dec_hook=read_form)
+        # 3.0 is an integer to JSON Schema, by which the output was judged, and none to the decoder.
+        whole = with_integers(text, self.schema)
+        return msgspec.json.decode(whole, type=self.form, dec_hook=read_form)
+
+
+def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
+    try:
+        text = json.dumps(schema, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        msg = f"the schema of an output must be JSON: {error}"
+        raise ArgumentError(msg) from error
+    if schema.get("type") == "object" and schema.get("properties"):
+        return OutputForm(text, None, wrapped=False)
+    # References lead to the root, so what they name stays there.
+    own = {key: value for key, value in schema.items() if key not in {"$defs", "$schema"}}
+    root = {
+        "type": "object",
+        "properties": {WRAPPED: own},
+        "required": [WRAPPED],
+        "additionalProperties": False,
+    }
+    if "$defs" in schema:
+        root["$defs"] = schema["$defs"]
+    return OutputForm(json.dumps(root, ensure_ascii=False), None, wrapped=True)
+
+
+def form_of(output: Output[Any]) -> OutputForm:
+    """How the JSON of *output* is read."""
+    return output._form  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of the same module
+
+
+def as_output(output: Any) -> Output[Any] | None:  # noqa: ANN401  # a type form, a schema, an output
+    """*output* as an `Output`; None for text."""
+    if output is None or output is str:
+        return None
+    return output if isinstance(output, Output) else Output(output)
+
+
+def spec_of(output: Output[Any], modes: Mapping[str, bool], strict: str | None) -> OutputSpec:
+    """
+    *output* as the loop knows it.
+
+    *modes* says of each model whether it takes a schema, *strict* is the one that it would take, or None.
+    Raises `ConfigError` where that is wanted of all models, and the type has none.
+    """
+    form, kind = form_of(output), output.kind
+    if output.mode is OutputMode.NATIVE and strict is None:
+        fix = "maps, recursion and unions at the root are given by a tool; leave out mode"
+        msg = f"output: {kind!r} has no schema that providers take by themselves ({fix})"
+        raise ConfigError(msg)
+    best = {
+        name: OutputMode.NATIVE if native and strict else OutputMode.TOOL for name, native in modes.items()
+    }
+    described = output.description or ("" if isinstance(kind, Mapping) else _described(kind))
+    return OutputSpec(
+        schema=form.schema,
+        strict_schema=strict or "{}",
+        name=_NO_NAME.sub("_", output.name or getattr(kind, "__name__", "") or "output")[:64],
+        description=clean(described),
+        mode=output.mode or OutputMode.TOOL,
+        modes=() if output.mode is not None else tuple(best.items()),
+        wrapped=form.wrapped,
+        decoded=form.form is not None or output.validator is not None,
+    )
+
+
+def _described(kind: Any) -> str:  # noqa: ANN401  # a type form
+    """The first line of the docstring of a class of the host's."""
+    written = (
+        kind.__dict__.get("__doc__") if isinstance(kind, type) and kind.__module__ != "builtins" else None
+    )
+    lines = (written or "").strip().splitlines()
+    # A dataclass without a docstring gets its signature as one.
+    return "" if not lines or lines[0].startswith(f"{kind.__name__}(") else lines[0]
+
+
+@final
+class OutputDecoder:
+    """
+    Performs `DecodeOutput`: makes the value of *output*, and asks its validator.
+
+    Without an *output* what fits the schema is right: the process that asked for a class is another one.
+    """
+
+    def __init__(self, output: Output[Any] | None = None) -> None:
+        self._output = output
+        self._pool = WorkerPool(threads=1)
+
+    async def __call__(self, request: DecodeOutput, scene: PerformContext) -> OutputDecoded:
+        """Make the value, in a thread where a validator may block."""
+        fault = ""
+        if self._output is not None:
+            try:
+                await self._check(self._output, request.text)
+            except (AskAgain, _Misfit) as error:
+                fault = truncate(clean(error_text(error)), MAX_FAULT)
+        return OutputDecoded(at=scene.clock.now(), request=request.id, fault=fault)
+
+    async def _check(self, output: Output[Any], text: str) -> None:
+        validator = output.validator
+        if validator is not None and is_async(validator):
+            value = await self._pool.thread(partial(_read, output, text)).result()
+            await cast("Any", validator(value))
+            return
+
+        def work() -> None:
+            value = _read(output, text)
+            if validator is not None:
+                validator(value)
+
+        await self._pool.thread(work).result()
+
+
+class _Misfit(Exception):
+    """The value cannot be made."""
+
+
+def _read(output: Output[Any], text: str) -> object:
+    try:
+        return form_of(output).read(text)
+    except ValueError as error:
+        raise _Misfit(str(error)) from error
