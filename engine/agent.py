@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from glob import escape
 from pathlib import Path
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, Self, cast, final
+from typing import TYPE_CHECKING, Any, Generic, Self, cast, final, overload
 
 import attrs
 
@@ -19,7 +19,7 @@ from ..effects.config import as_spec
 from ..effects.secrets import as_secrets
 from ..effects.validators import as_file_names, as_text, as_texts, seconds, session_named, spelled
 from ..performers.approvals import Approver, ask, ask_or_refuse, warn_and_refuse
-from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep
+from ..performers.base import Clock, Performer, Performers, SystemClock, clock_of, noop, sleep, undecoded
 from ..performers.callables import is_async, settled
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
@@ -50,6 +50,7 @@ from .agent_arguments import (
     as_specs,
     as_tools,
     as_vault,
+    as_wanted,
     check_arguments,
     opened,
 )
@@ -60,6 +61,7 @@ from .session.notice_stream import AgentStream
 if TYPE_CHECKING:
     from ..performers.models.purposes import HostPerformers
     from ..performers.models.transport import Client
+    from ..performers.output import Output
     from ..performers.redactor import Redactor, SecretNames
     from ..performers.secrets import Vault
     from ..performers.stores.place import StorePlace
@@ -220,7 +222,7 @@ def _config_of(agent: Agent[Any, Any]) -> effects.Config:
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
     # Bound once: each model of the agent and of its children is priced in the same way.
     with_price = partial(priced, prices=agent.prices, first=agent.model.name, base_url=agent.base_url)
-    return effects.Config(
+    config = effects.Config(
         model=with_price(agent.model),
         models=tuple([with_price(each) for each in _others_of(agent)]),
         # By name: the config has the spec among its models.
@@ -250,6 +252,11 @@ def _config_of(agent: Agent[Any, Any]) -> effects.Config:
         ceiling=agent.ceiling,
         sandbox=agent.sandbox,
     )
+    if agent.output is None:
+        return config
+    from .run_output import output_spec  # noqa: PLC0415  # most agents come to text
+
+    return effects.with_output(config, output_spec(agent, config, agent.output))
 
 
 @final
@@ -271,7 +278,8 @@ class Agent(Generic[Deps_co, Output_co]):
     session starts; the text of a prompt is *system*.
     File tools may touch *cwd* and *directories*; tools get *deps* on request. *tools_for* names those of the
     *tools* that a turn offers, given a `PerformContext`; without it each turn offers all. *limits* hold for
-    each run, *session_limits* for all runs of a session. *stop* are stop sequences.
+    each run, *session_limits* for all runs of a session. *stop* are stop sequences. *output* is what each run
+    comes to: a type, or an `Output`; without it text.
 
     *sandbox* is what programs of tools run in; without one they may do what this process may. `ConfigError`
     where the system has none.
@@ -317,6 +325,8 @@ class Agent(Generic[Deps_co, Output_co]):
     rules: tuple[effects.Rule, ...] = attrs.field(default=(), converter=as_rules)
     hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=as_hooks)
     stop: tuple[str, ...] = attrs.field(default=(), converter=as_texts)
+    # Text, unless a type says what is wanted.
+    output: Output[Output_co] | None = attrs.field(default=None, converter=as_wanted)
     children: tuple[effects.ChildSpec, ...] = attrs.field(default=(), converter=as_children)
     base_url: str | None = attrs.field(default=None, repr=shown_url)
     api_key: str | None = attrs.field(default=None, repr=False)
@@ -427,8 +437,21 @@ class Agent(Generic[Deps_co, Output_co]):
             # A host that asks models itself has its own keys.
             ready=noop if effects.CallModel in self.performers else self._ready,
             on_error=self.on_error,
+            outputs=self._outputs(),
+            output_spec=self._output_spec,
         )
         return Session(name, environment, store, fresh=fresh, named=named)
+
+    def _outputs(self) -> dict[str, Output[Any]]:
+        """What the runs of a session come to, by schemas; it goes on to grow."""
+        if self.output is None or self.config.output is None:
+            return {}
+        return {self.config.output.schema: self.output}
+
+    def _output_spec(self, output: Output[Any]) -> effects.OutputSpec:
+        from .run_output import output_spec  # noqa: PLC0415  # as in `_config_of`
+
+        return output_spec(self, self.config, output)
 
     def _ready(self, *models: str) -> None:
         """Raise `ConfigError` where a key of one of *models* is missing."""
@@ -456,6 +479,8 @@ class Agent(Generic[Deps_co, Output_co]):
             effects.FireHook: self._host,
             effects.InspectCall: self._inspector,
             effects.ReadInstructions: self._reader,
+            # For a run of another process: those that are begun here have one of their own.
+            effects.DecodeOutput: undecoded,
             effects.SetTimer: sleep,
         }
         # Without one a question has no performer, and so the run rests on it.
@@ -478,20 +503,39 @@ class Agent(Generic[Deps_co, Output_co]):
         faults = FaultLog(session=session, redact=redactor.logged)
         await self._host.tell(effects.Hook.SESSION_END, told(reason=reason), faults)
 
-    async def run(self, prompt: str, *, files: Sequence[effects.Binary] = ()) -> Result[Output_co]:
+    @overload
+    async def run(self, prompt: str, *, files: Sequence[effects.Binary] = ...) -> Result[Output_co]: ...
+    @overload
+    async def run(
+        self, prompt: str, *, output: type[T] | Output[T], files: Sequence[effects.Binary] = ...
+    ) -> Result[T]: ...
+    async def run(
+        self,
+        prompt: str,
+        *,
+        output: type[T] | Output[T] | None = None,
+        files: Sequence[effects.Binary] = (),
+    ) -> Result[Any]:
         """
         Run once, in a session of its own, until the end or until it rests on a question.
 
-        The model reads *files*, pictures and documents, with the *prompt*.
+        The model reads *files*, pictures and documents, with the *prompt*. The run comes to *output*, a type
+        or an `Output`, or to that of the agent.
 
         With a store, ``agent.session(result.session)`` answers and goes on. Without a store and an approver,
         a call that needs approval is denied, with a warning in the log. Where the caller is cancelled or its
         time is out, the run ends `aborted`, with its account in the store.
         """
         async with self._once() as session:
-            return cast("Result[Output_co]", await session.run(prompt, files=files))
+            return await session.run(prompt, output=output, files=files)
 
-    def stream(self, prompt: str, *, files: Sequence[effects.Binary] = ()) -> AgentStream:
+    def stream(
+        self,
+        prompt: str,
+        *,
+        output: type[Any] | Output[Any] | None = None,
+        files: Sequence[effects.Binary] = (),
+    ) -> AgentStream:
         """
         As `run`, yielding notices as they come. Leaving early ends the run `aborted`.
 
@@ -499,13 +543,16 @@ class Agent(Generic[Deps_co, Output_co]):
         """
         # Here and not where it is iterated: the traceback then shows the line that is wrong.
         as_text(prompt, "the prompt")
-        return AgentStream(self._notices(prompt, files))
+        return AgentStream(self._notices(prompt, output, files))
 
     async def _notices(
-        self, prompt: str, files: Sequence[effects.Binary]
+        self, prompt: str, output: type[Any] | Output[Any] | None, files: Sequence[effects.Binary]
     ) -> AsyncGenerator[effects.Notice, None]:
         # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
-        async with self._once() as session, aclosing(session.stream(prompt, files=files)) as notices:
+        async with (
+            self._once() as session,
+            aclosing(session.stream(prompt, output=output, files=files)) as notices,
+        ):
             async for notice in notices:
                 yield notice
 
@@ -534,11 +581,30 @@ class Agent(Generic[Deps_co, Output_co]):
             # In any case: a run that rests is in the store by now, or denied its questions.
             await session.close()
 
-    def run_sync(self, prompt: str, *, files: Sequence[effects.Binary] = ()) -> Result[Output_co]:
+    @overload
+    def run_sync(self, prompt: str, *, files: Sequence[effects.Binary] = ...) -> Result[Output_co]: ...
+    @overload
+    def run_sync(
+        self, prompt: str, *, output: type[T] | Output[T], files: Sequence[effects.Binary] = ...
+    ) -> Result[T]: ...
+    def run_sync(
+        self,
+        prompt: str,
+        *,
+        output: type[T] | Output[T] | None = None,
+        files: Sequence[effects.Binary] = (),
+    ) -> Result[Any]:
         """`run` for callers that are not async; inside a running event loop it blocks that loop."""
         from .sync import run_in_thread  # noqa: PLC0415  # needs threads, which others do not
 
-        return run_in_thread(self._in_own_loop(partial(self.run, prompt, files=files)))
+        def begin() -> Coroutine[Any, Any, Result[Any]]:
+            return (
+                self.run(prompt, files=files)
+                if output is None
+                else self.run(prompt, output=output, files=files)
+            )
+
+        return run_in_thread(self._in_own_loop(begin))
 
     def await_sync(self, work: Coroutine[Any, Any, T]) -> T:
         """

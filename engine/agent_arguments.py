@@ -33,12 +33,14 @@ from .session.completed_texts import Delivery
 
 if TYPE_CHECKING:
     from ..performers.models.purposes import HostPerformers
+    from ..performers.output import Output
     from ..performers.secrets import Vault
     from ..performers.stores.place import StorePlace
     from ..performers.stores.postgres.address import DatabaseAddress
 
 T = TypeVar("T")
 D = TypeVar("D")
+W = TypeVar("W")
 
 # A store, or where one is: the path of a SQLite file, or the address of a database.
 AnyStore: TypeAlias = "Store | str | Path | DatabaseAddress"
@@ -166,6 +168,15 @@ def as_vault(vault: Vault) -> Vault:
     from ..performers.secrets import checked_vault  # noqa: PLC0415  # not needed to import this library
 
     return checked_vault(vault)
+
+
+def as_wanted(output: type[W] | Output[W] | None) -> Output[W] | None:
+    """What a run comes to as an `Output`; None for text."""
+    if output is None or cast("object", output) is str:
+        return None
+    from ..performers.output import as_output  # noqa: PLC0415  # most agents come to text
+
+    return as_output(output)
 
 
 def as_place(store: AnyStore | None) -> Store | StorePlace | None:

@@ -32,6 +32,7 @@ from .models.wire import (
     Parser as Parser,
     Wire as Wire,
 )
+from .output import AskAgain as AskAgain, Output as Output, OutputDecoder as OutputDecoder
 from .secrets import MemoryVault as MemoryVault, Vault as Vault
 from .stores.base import (
     Durability as Durability,

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import attrs
 
-from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed, SetTimer, TimerFired
+from ..effects import (
+    AgentNoticed,
+    Answer,
+    Config,
+    DecodeOutput,
+    Event,
+    History,
+    OutputDecoded,
+    RequestDelayed,
+    SetTimer,
+    TimerFired,
+)
 from ..effects.errors import WorldError
 from .logs import FaultLog, write
 from .steady import LOGGED_FROM, LOOK_EVERY, SLEW, elapsed, wall_time
@@ -124,6 +135,11 @@ async def look_at(clock: Clock) -> None:
     """Update *clock*, if that is due, before a deadline is judged by it."""
     if isinstance(clock, SystemClock):
         await clock.look()
+
+
+async def undecoded(request: DecodeOutput, scene: PerformContext) -> OutputDecoded:
+    """Take an output that fits its schema: the class that was asked for is known to another process."""
+    return OutputDecoded(at=scene.clock.now(), request=request.id)
 
 
 async def sleep(request: SetTimer, scene: PerformContext) -> TimerFired:

@@ -17,6 +17,7 @@ from ..effects.output import WRAPPED
 from ..effects.validators import as_text
 from .base import PerformContext
 from .callables import is_async
+from .logs import FaultLog
 from .tools.forms import REF, Translation, placed, read_form
 from .tools.returned import error_text, truncate
 from .tools.schema import json_schema, with_integers
@@ -168,21 +169,18 @@ def as_output(output: Any) -> Output[Any] | None:  # noqa: ANN401  # a type form
     return output if isinstance(output, Output) else Output(output)
 
 
-def spec_of(output: Output[Any], modes: Mapping[str, bool], strict: str | None) -> OutputSpec:
+def spec_of(output: Output[Any], modes: Mapping[str, OutputMode], strict: str | None) -> OutputSpec:
     """
     *output* as the loop knows it.
 
-    *modes* says of each model whether it takes a schema, *strict* is the one that it would take, or None.
-    Raises `ConfigError` where that is wanted of all models, and the type has none.
+    *modes* are the ways of asking models that are not asked by a tool, *strict* is the schema that providers
+    take by themselves, None where there is none. Raises `ConfigError` where that is wanted of all models.
     """
     form, kind = form_of(output), output.kind
     if output.mode is OutputMode.NATIVE and strict is None:
         fix = "maps, recursion and unions at the root are given by a tool; leave out mode"
         msg = f"output: {kind!r} has no schema that providers take by themselves ({fix})"
         raise ConfigError(msg)
-    best = {
-        name: OutputMode.NATIVE if native and strict else OutputMode.TOOL for name, native in modes.items()
-    }
     described = output.description or ("" if isinstance(kind, Mapping) else _described(kind))
     return OutputSpec(
         schema=form.schema,
@@ -190,7 +188,7 @@ def spec_of(output: Output[Any], modes: Mapping[str, bool], strict: str | None) 
         name=_NO_NAME.sub("_", output.name or getattr(kind, "__name__", "") or "output")[:64],
         description=clean(described),
         mode=output.mode or OutputMode.TOOL,
-        modes=() if output.mode is not None else tuple(best.items()),
+        modes=() if output.mode is not None else tuple(modes.items()),
         wrapped=form.wrapped,
         decoded=form.form is not None or output.validator is not None,
     )
@@ -206,49 +204,61 @@ def _described(kind: Any) -> str:  # noqa: ANN401  # a type form
     return "" if not lines or lines[0].startswith(f"{kind.__name__}(") else lines[0]
 
 
+def value_of(text: str, spec: OutputSpec, outputs: Mapping[str, Output[Any]]) -> Any:  # noqa: ANN401  # of its type
+    """The value of the output *text*: by that of *outputs* whose schema it has, else as plain JSON."""
+    if (output := outputs.get(spec.schema)) is not None:
+        return form_of(output).read(text)
+    return OutputForm(spec.schema, None, spec.wrapped).read(text)
+
+
 @final
 class OutputDecoder:
     """
-    Performs `DecodeOutput`: makes the value of *output*, and asks its validator.
+    Performs `DecodeOutput`: makes the value, and asks the validator of the one of *outputs* with its schema.
 
-    Without an *output* what fits the schema is right: the process that asked for a class is another one.
+    Where there is none, what fits the schema is right: the process that asked for a class is another one.
     """
 
-    def __init__(self, output: Output[Any] | None = None) -> None:
-        self._output = output
+    def __init__(self, outputs: Mapping[str, Output[Any]]) -> None:
+        self._outputs = outputs
         self._pool = WorkerPool(threads=1)
 
     async def __call__(self, request: DecodeOutput, scene: PerformContext) -> OutputDecoded:
-        """Make the value, in a thread where a validator may block."""
-        fault = ""
-        if self._output is not None:
-            try:
-                await self._check(self._output, request.text)
-            except (AskAgain, _Misfit) as error:
-                fault = truncate(clean(error_text(error)), MAX_FAULT)
+        """Make the value in a thread, since a constructor or a validator may block."""
+        spec = scene.config.output
+        output = None if spec is None else self._outputs.get(spec.schema)
+        fault = "" if output is None else await self._fault(output, request, scene.faults)
         return OutputDecoded(at=scene.clock.now(), request=request.id, fault=fault)
 
-    async def _check(self, output: Output[Any], text: str) -> None:
-        validator = output.validator
-        if validator is not None and is_async(validator):
-            value = await self._pool.thread(partial(_read, output, text)).result()
-            await cast("Any", validator(value))
-            return
+    async def _fault(self, output: Output[Any], request: DecodeOutput, faults: FaultLog) -> str:
+        """Why the value is wrong, for the model; empty where it is right."""
+        made: list[object] = []
+        about = {"request": request.id}
+        validator, failed = output.validator, partial(_fault_of, faults, about)
 
         def work() -> None:
-            value = _read(output, text)
-            if validator is not None:
-                validator(value)
+            try:
+                made.append(form_of(output).read(request.text))
+            except ValueError as error:
+                raise AskAgain(str(error)) from error
+            if validator is not None and not is_async(validator):
+                validator(made[0])
 
-        await self._pool.thread(work).result()
+        fault = await self._pool.start(work, None, _no_fault, failed).result()
+        if fault or validator is None or not is_async(validator):
+            return fault
+        judge = partial(cast("Any", validator), made[0])
+        blocked = partial(faults.blocked, "a validator blocked the event loop", about)
+        return await self._pool.start(judge, "output validator", _no_fault, failed, blocked).result()
 
 
-class _Misfit(Exception):
-    """The value cannot be made."""
+def _no_fault(_: object) -> str:
+    return ""
 
 
-def _read(output: Output[Any], text: str) -> object:
-    try:
-        return form_of(output).read(text)
-    except ValueError as error:
-        raise _Misfit(str(error)) from error
+def _fault_of(faults: FaultLog, about: Mapping[str, str], error: BaseException) -> str:
+    """What a model reads of *error*, which a constructor or a validator raised."""
+    if isinstance(error, AskAgain):
+        return truncate(clean(error_text(error)), MAX_FAULT)
+    faults.raised("the validator of an output raised", error, **about)
+    return truncate(clean(f"its check failed: {error_text(error, named=True)}"), MAX_FAULT)

@@ -216,7 +216,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
     """
     # Not by `children=()` alone: the spawning tool is a tool like any other, and could be granted by name.
     offered = tuple(
-        [tool for tool in parent.tools if tool.name in request.tools and tool.kind is not ToolKind.AGENT]
+        [tool for tool in parent.tools if tool.name in request.tools and tool.kind is ToolKind.FUNCTION]
     )
     # The helper's prompt says that no person answers, or a model would end its work with a question.
     system = child.system or CHILD_SYSTEM.format(name=child.name, description=child.description).strip()
@@ -246,6 +246,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
         policy=attrs.evolve(parent.policy, mode=request.mode),
         agent=child.name,
         ceiling=request.mode,
+        output=None,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, final
 
 import attrs
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from ...effects.events import Decision
     from ...effects.history import History
     from ...effects.messages import Binary
+    from ...effects.output import OutputSpec
     from ...effects.permissions import Rule
     from ...effects.records import Change, SetMode
     from ...effects.requests import AskApproval
     from ...performers.base import Clock, Performers
     from ...performers.logs import Redact
+    from ...performers.output import Output
     from ...performers.redactor import Redactor
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # The type of what a run comes to: text.
+    # The type of what a run comes to: text, unless an output is asked for.
     Output_co = TypeVar("Output_co", covariant=True, default=str)
 else:
     from typing import TypeVar
@@ -90,7 +93,8 @@ class Environment:
     more. A process that works on a session says so
     every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
     raises `ConfigError` where a model that it is given the names of cannot be asked. *on_error* says what
-    becomes of exceptions of the host's code.
+    becomes of exceptions of the host's code. *outputs* are what its runs come to, by their schemas;
+    *output_spec* says how models are asked for one, and *wanted* what the runs of some prompts come to.
     """
 
     config: Config
@@ -118,6 +122,9 @@ class Environment:
     # Raises for models that cannot be asked here: a run is not begun for them.
     ready: Callable[..., None] = noop
     on_error: OnHostError = OnHostError.REPORT
+    outputs: dict[str, Output[Any]] = attrs.field(factory=dict)
+    output_spec: Callable[[Output[Any]], OutputSpec] | None = None
+    wanted: dict[str, OutputSpec | None] = attrs.field(factory=dict)
 
     @property
     def redact(self) -> Redact | None:
@@ -139,6 +146,7 @@ _WAYS_ON = {
     DoneReason.MAX_BUDGET: "raise Limits(usd=...)",
     DoneReason.TIME_BUDGET: "raise Limits(seconds=...)",
     DoneReason.INTERRUPTED: "send a prompt to go on",
+    DoneReason.OUTPUT_INVALID: "its text has what the model gave; raise Retries(output=...)",
 }
 
 
@@ -160,9 +168,21 @@ class Result(Displayed, Generic[Output_co]):
     spent: Spent
     waiting: tuple[AskApproval, ...] = ()
     detail: str = ""
+    # Read when it is asked for: most callers of runs without an output want the text alone.
+    _read: Callable[[], Any] | None = attrs.field(default=None, repr=False, eq=False)
     if not TYPE_CHECKING:
         # As `Agent` has it.
         __class_getitem__ = classmethod(GenericAlias)
+
+    @cached_property
+    def output(self) -> Output_co:
+        """
+        What the run came to: a value of the type that was asked for, else the text.
+
+        Raises `RunFailed` where it came to nothing, as `raise_for_error` does.
+        """
+        self.raise_for_error()
+        return cast("Output_co", self.text if self._read is None else self._read())
 
     def raise_for_error(self) -> Self:
         """

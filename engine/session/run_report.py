@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
@@ -15,10 +16,12 @@ from .environment import Result
 from .refusals import left_unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from ...effects import Effect
+    from ...effects.output import OutputSpec
     from ...effects.requests import AskApproval
+    from ...performers.output import Output
     from ..core.machine import Machine
     from .children import Children
     from .feed import Feed
@@ -41,6 +44,7 @@ class RunReport:
     _log: SessionLog
     _children: Children
     _feed: Feed
+    _outputs: Mapping[str, Output[Any]]
     # The run that is being opened or goes on, until its end is told.
     _run: str = attrs.field(default="", init=False)
     # Whether it began earlier.
@@ -58,7 +62,7 @@ class RunReport:
         machine = self._log.state.machine
         if machine is None:
             raise errors.UnknownSession(self._log.journal.session)
-        return result_of(machine, self._log.journal.session, self._children.waiting)
+        return result_of(machine, self._log.journal.session, self._children.waiting, self._outputs)
 
     def opening(self, run: str, *, resumed: bool = False) -> None:
         """*run* is about to be opened, or *resumed*."""
@@ -149,8 +153,17 @@ def detail_of(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
 
 
-def result_of(machine: Machine, session: str, waiting: tuple[AskApproval, ...]) -> Result:
-    """How far the run of *machine* in *session* has come; these questions are *waiting*."""
+def result_of(
+    machine: Machine,
+    session: str,
+    waiting: tuple[AskApproval, ...],
+    outputs: Mapping[str, Output[Any]],
+) -> Result:
+    """
+    How far the run of *machine* in *session* has come; these questions are *waiting*.
+
+    An output is read by that of *outputs* which has its schema.
+    """
     over = machine.state if isinstance(machine.state, Done) else None
     # Back to the prompt and no further: an earlier run's answer is not this one's.
     run = [*takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))]
@@ -159,13 +172,24 @@ def result_of(machine: Machine, session: str, waiting: tuple[AskApproval, ...]) 
     ran = any(result.outcome is not Outcome.SKIPPED for message in run[:1] for result in message.results)
     if ran and over is not None and over.reason in {DoneReason.END_TURN, DoneReason.REFUSAL}:
         run = []
+    spec, output = machine.config.output, "" if over is None else over.output
+    text = next((message.text for message in run if message.role is Role.ASSISTANT), "")
     return Result(
         session=session,
         run=machine.memory.run,
-        text=next((message.text for message in run if message.role is Role.ASSISTANT), ""),
+        # That of a tool stands in no text.
+        text=output or text,
         reason=None if over is None else over.reason,
         # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
         spent=machine.memory.spent if over is None else over.spent,
         waiting=waiting,
         detail="" if over is None else over.detail,
+        read=None if spec is None or not output else partial(_value, output, spec, outputs),
     )
+
+
+def _value(text: str, spec: OutputSpec, outputs: Mapping[str, Output[Any]]) -> object:
+    # A run without an output needs none of it.
+    from ...performers.output import value_of  # noqa: PLC0415  # see above
+
+    return value_of(text, spec, outputs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from ...display.notebook import Card, Displayed
 from ...display.rendering import line_of, spent_of, state_line
@@ -51,6 +51,7 @@ from .background import Background, begin
 from .environment import Environment, Result
 from .followed import Followed
 from .handle import Handle
+from .outputs import want
 from .refusals import check_models, child_refusal
 from .run_stream import OnLeave, RunBuffer, RunStream
 from .session_log import SessionLog
@@ -59,9 +60,12 @@ from .watching import Watched, kept, position, watch
 from .worker import Use, Worker
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ...diagrams import SVG
     from ...effects.messages import Binary
     from ...effects.records import Change, SetMode
+    from ...performers.output import Output
     from ...performers.stores.base import Store
     from ...states.context import Mail
     from ..core.machine import ChildLink, Machine
@@ -71,6 +75,9 @@ if TYPE_CHECKING:
     from ..journal.fold import SessionState
     from .children import Children
     from .feed import Reader
+
+    # What a run comes to; that of its agent where nothing else is said.
+    T = TypeVar("T", default=Any)
 
 
 @final
@@ -358,11 +365,18 @@ class Session(Displayed):
     # Running it
 
     async def run(
-        self, prompt: str, *, files: Sequence[Binary] = (), id: str | None = None, wait: bool = False
-    ) -> Result:
+        self,
+        prompt: str,
+        *,
+        output: type[T] | Output[T] | None = None,
+        files: Sequence[Binary] = (),
+        id: str | None = None,
+        wait: bool = False,
+    ) -> Result[T]:
         """
         Run the agent on *prompt* and *files* to its end, or until it rests on a question.
 
+        The run comes to *output*, a type or an `Output`, or to that of the agent.
         Each prompt in the queue gets a run of its own, earlier ones before this; the result is this prompt's.
         *id* is the sender's own: a prompt with a known id is not sent again. A resting run's result has no
         reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
@@ -371,7 +385,8 @@ class Session(Displayed):
         waited. Taken back once its run has begun, it ends with the reason ``interrupted``.
         """
         self._check_own()
-        return await self._to_the_end(self._input(prompt, files, id), wait=wait)
+        given = want(output, self._input(prompt, files, id), self._environment)
+        return cast("Result[T]", await self._to_the_end(given, wait=wait))
 
     async def resume(self, *, wait: bool = False, takeover: bool = False) -> Result:
         """
@@ -431,10 +446,11 @@ class Session(Displayed):
         self._background.check(prompted=sent is not None)
         return Handle(self, self._background, sent, self._environment.watch.buffer)
 
-    def stream(
+    def stream(  # noqa: PLR0913  # what comes with a prompt, and what becomes of its run
         self,
         prompt: str | None = None,
         *,
+        output: type[Any] | Output[Any] | None = None,
         files: Sequence[Binary] = (),
         id: str | None = None,
         wait: bool = False,
@@ -450,7 +466,7 @@ class Session(Displayed):
         """
         # Arguments are checked when it is called, and not when it is first iterated.
         self._check_own()
-        sent = self._prompt(prompt, files, id)
+        sent = want(output, self._prompt(prompt, files, id), self._environment)
         worker = self._worker
         buffer = RunBuffer(self._environment.watch.buffer, worker.room)
         left = OnLeave(on_leave)

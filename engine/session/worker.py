@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 import attrs
 
 from ...effects import errors
+from ...effects.config import with_output
 from ...effects.events import Event, Interrupted, Post, UserSent
 from ...effects.notices import InputDropped, LeftBecause, Notice, RunEnded, notices_in
 from ...effects.requests import RunAgent
@@ -34,16 +35,18 @@ from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..core.inputs import check_room
+from ..core.machine import in_sandbox_of, with_restrictions
 from ..driver import Driver, Inbox
 from ..journal.entries import HandedOver, Posted, Titled
 from .children import Children, ChildRunner
 from .environment import OnHostError, Titles
 from .feed import Feed
 from .lease import SessionLease
+from .outputs import output_of, with_decoder
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
-from .takeover import lifted_rules, run_config, show, show_questions, take_over, waits_for_answers
+from .takeover import lifted_rules, show_questions, take_over, waits_for_answers
 from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
 from .waiting_line import WaitingLine
 
@@ -127,7 +130,7 @@ class Worker:
         self.children = Children(self.log, self.environment, self._opens)
         self.lease = SessionLease(self.log.journal, self.environment, self.children.first_due)
         self.feed = Feed(self.environment.watch.buffer)
-        self.report = RunReport(self.log, self.children, self.feed)
+        self.report = RunReport(self.log, self.children, self.feed, self.environment.outputs)
 
     async def load(self) -> None:
         """Read the new entries of the journal, and of the running children."""
@@ -338,7 +341,11 @@ class Worker:
             return None
         unfinished = log.state.machine if log.state.unfinished else None
         before = None if log.state.machine is None else log.state.machine.config
-        config = run_config(log, environment)
+        config = with_restrictions(environment.config, before, environment.lifted)
+        if (output := output_of(log, environment, prompt)) != config.output:
+            config = with_output(config, output)
+        if unfinished is not None:
+            config = in_sandbox_of(unfinished.config, config)
         events: tuple[Event, ...] = ()
         waiting = log.state.waiting | log.state.withdrawn | ({prompt.id} if prompt else set())
         if unfinished is not None:
@@ -421,7 +428,10 @@ class Worker:
             # It came when the driver had ended.
             raise driver.inbox.error
         if shown is not None:
-            await show(shown.rest(), driver.entry, self.feed, self._buffer)
+            notices = shown.rest()
+            await self.feed.pass_on(notices, driver.entry)
+            if self._buffer is not None:
+                self._buffer.put(notices)
         return True
 
     # Inputs
@@ -641,6 +651,7 @@ def _performers(environment: Environment, children: Children, inbox: Inbox) -> P
     if environment.config.children:
         runner: Performer[RunAgent] = ChildRunner(children, inbox.wake, inbox.close)  # pyright: ignore[reportAssignmentType]  # async
         made = {RunAgent: runner, **made}
+    made = with_decoder(made, environment)
     return made if environment.redactor is None else redacting(made, environment.redactor)
 
 

@@ -1,0 +1,56 @@
+"""What the runs of a session come to: the output that was asked for with a prompt, or that of its agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...effects.requests import DecodeOutput
+
+if TYPE_CHECKING:
+    from ...effects.events import UserSent
+    from ...effects.output import OutputSpec
+    from ...performers.base import Performers
+    from ...performers.output import Output
+    from ..core.inputs import Input
+    from .environment import Environment
+    from .session_log import SessionLog
+
+
+P = TypeVar("P", "Input", "Input | None")
+
+
+def want(output: type[Any] | Output[Any] | None, prompt: P, environment: Environment) -> P:
+    """*prompt*, whose run comes to *output* if to any; raises `ArgumentError` where no run can."""
+    if output is None or prompt is None:
+        return prompt
+    from ...performers.output import as_output, form_of  # noqa: PLC0415  # most runs come to text
+
+    made = as_output(output)
+    if made is None or environment.output_spec is None:
+        environment.wanted[prompt.id] = None
+        return prompt
+    environment.outputs[form_of(made).schema] = made
+    environment.wanted[prompt.id] = environment.output_spec(made)
+    return prompt
+
+
+def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None) -> OutputSpec | None:
+    """What the run comes to that is opened for *prompt*, or for the first that waits, or is taken over."""
+    if log.state.unfinished and log.state.machine is not None:
+        # As it began, whatever this process asks for: its model was asked for that.
+        return log.state.machine.config.output
+    usual = environment.config.output
+    # Nearly no prompt has an output of its own.
+    if not environment.wanted:
+        return usual
+    first = prompt.id if prompt is not None else next((mail.id for mail in log.state.prompts), "")
+    return environment.wanted.pop(first, usual)
+
+
+def with_decoder(performers: Performers, environment: Environment) -> Performers:
+    """*performers*, and one for the outputs of *environment*, if it has any."""
+    if not environment.outputs:
+        return performers
+    from ...performers.output import OutputDecoder  # noqa: PLC0415  # as in `want`
+
+    return {**performers, DecodeOutput: OutputDecoder(environment.outputs)}
