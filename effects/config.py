@@ -401,7 +401,7 @@ class ToolKind(Choice):
     """
     `FUNCTION` is run by a performer; `AGENT` starts a child agent with its own run.
 
-    `OUTPUT` is run by nobody: a call of it is the output of the run.
+    `OUTPUT` is never run: a call of it is the output of the run.
     """
 
     FUNCTION = "function"

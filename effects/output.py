@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import final
 
 import attrs
@@ -10,7 +11,7 @@ from .errors import Choice
 from .validators import json_object, of_kind, spelled, tool_name
 
 # The property that holds an output that is no JSON object: providers take objects only.
-WRAPPED = "value"
+VALUE_KEY = "value"
 
 
 class OutputMode(Choice):
@@ -26,9 +27,11 @@ class OutputMode(Choice):
     PROMPTED = "prompted"
 
 
-def _as_modes(modes: object) -> tuple[tuple[str, OutputMode], ...]:
-    pairs = modes.items() if isinstance(modes, dict) else modes
-    return tuple([(str(name), OutputMode(mode)) for name, mode in pairs])  # type: ignore[attr-defined]
+def _as_modes(
+    modes: Mapping[str, OutputMode | str] | Iterable[tuple[str, OutputMode | str]],
+) -> tuple[tuple[str, OutputMode], ...]:
+    pairs = modes.items() if isinstance(modes, Mapping) else modes
+    return tuple([(name, OutputMode(mode)) for name, mode in pairs])
 
 
 @final
@@ -40,7 +43,7 @@ class OutputSpec:
 
     *strict_schema* says the same in the subset of JSON Schema that providers take by themselves. *mode* is
     how a model is asked that is not among *modes*. *name* is what the model knows the output by, and
-    *description* what it is told of it. *wrapped*: the output itself is the value of `WRAPPED` in the object.
+    *description* what it is told of it. *wrapped*: the output itself is the value of `VALUE_KEY` in the object.
     *decoded*: a performer has the last word on whether an output is right.
     """
 

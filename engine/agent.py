@@ -256,7 +256,9 @@ def _config_of(agent: Agent[Any, Any]) -> effects.Config:
         return config
     from .run_output import output_spec  # noqa: PLC0415  # most agents come to text
 
-    return effects.with_output(config, output_spec(agent, config, agent.output))
+    hosted = effects.CallModel in agent.performers
+    spec = output_spec(config, agent.output, agent.base_url, hosted=hosted)
+    return effects.with_output(config, spec)
 
 
 @final
@@ -451,7 +453,8 @@ class Agent(Generic[Deps_co, Output_co]):
     def _output_spec(self, output: Output[Any]) -> effects.OutputSpec:
         from .run_output import output_spec  # noqa: PLC0415  # as in `_config_of`
 
-        return output_spec(self, self.config, output)
+        hosted = effects.CallModel in self.performers
+        return output_spec(self.config, output, self.base_url, hosted=hosted)
 
     def _ready(self, *models: str) -> None:
         """Raise `ConfigError` where a key of one of *models* is missing."""

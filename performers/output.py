@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from ..effects import ArgumentError, ConfigError, DecodeOutput, OutputDecoded, OutputMode, OutputSpec, clean
-from ..effects.output import WRAPPED
+from ..effects.output import VALUE_KEY
 from ..effects.validators import as_text
 from .base import PerformContext
 from .callables import is_async
@@ -96,13 +96,13 @@ class OutputForm:
         try:
             form = Translation().of(kind)
             # As a field: types within are then written where they are used, as in the arguments of a tool.
-            holder = msgspec.defstruct("Output", [(WRAPPED, form)], forbid_unknown_fields=True)
+            holder = msgspec.defstruct("Output", [(VALUE_KEY, form)], forbid_unknown_fields=True)
             whole = json.loads(json_schema(holder, {}))
         except Exception as error:  # metadata and models are any code
             *_, reason = error_text(error).splitlines() or [""]
             msg = f"{kind!r} cannot be an output: {reason}; use a type that has JSON, or a JSON Schema"
             raise ArgumentError(msg) from error
-        defs, own = {key: whole[key] for key in ("$defs",) if key in whole}, whole["properties"][WRAPPED]
+        defs, own = {key: whole[key] for key in ("$defs",) if key in whole}, whole["properties"][VALUE_KEY]
         if "$ref" in own and defs:  # a class that contains itself
             own = defs["$defs"].get(own["$ref"].removeprefix(REF), own)
         if own.get("type") == "object" and "properties" in own:
@@ -112,7 +112,7 @@ class OutputForm:
     @property
     def is_union(self) -> bool:
         """Whether it is one of several types, not counting None."""
-        own = json.loads(self.schema)["properties"].get(WRAPPED, {}) if self.wrapped else {}
+        own = json.loads(self.schema)["properties"].get(VALUE_KEY, {}) if self.wrapped else {}
         options = own.get("anyOf", own.get("oneOf", ()))
         return len([option for option in options if option != {"type": "null"}]) > 1
 
@@ -124,7 +124,7 @@ class OutputForm:
             raise ValueError(placed(error_text(error))) from error
         if not self.wrapped:
             return value
-        return value[WRAPPED] if isinstance(value, dict) else getattr(value, WRAPPED)
+        return value[VALUE_KEY] if isinstance(value, dict) else getattr(value, VALUE_KEY)
 
     def _decoded(self, text: str) -> Any:  # noqa: ANN401  # a value of any type
         if self.form is None:
@@ -148,8 +148,8 @@ def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
     own = {key: value for key, value in schema.items() if key not in {"$defs", "$schema"}}
     root = {
         "type": "object",
-        "properties": {WRAPPED: own},
-        "required": [WRAPPED],
+        "properties": {VALUE_KEY: own},
+        "required": [VALUE_KEY],
         "additionalProperties": False,
     }
     if "$defs" in schema:

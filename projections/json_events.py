@@ -115,6 +115,7 @@ REASON_WORDS = {
     DoneReason.ABORTED: ReasonWords("aborted", FAILED, "user_abort", "canceled"),
     DoneReason.BLOCKED: ReasonWords("blocked", FAILED, "error", "permission_denied"),
     DoneReason.LOOP_DETECTED: ReasonWords("loop_detected", FAILED, "loop_detected", "tool_use"),
+    DoneReason.OUTPUT_INVALID: ReasonWords("output_invalid", FAILED, "error", "error"),
     DoneReason.ERROR: ReasonWords("error", FAILED, "error", "error"),
 }
 

@@ -22,7 +22,7 @@ from .batch.batch import (
 from .context import Context as Context, Mail as Mail, Memory as Memory
 from .state import (
     Admitting as Admitting,
-    Check as Check,
+    Checking as Checking,
     Compacting as Compacting,
     CompactReason as CompactReason,
     CompactStage as CompactStage,

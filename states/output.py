@@ -23,12 +23,12 @@ from .builder import Draft
 from .context import Context
 from .rules import model_messages
 from .rules.output import answer_in, candidate
-from .state import Check, Decoding, End, Go, Thinking
+from .state import Checking, Decoding, End, Go, Thinking
 
 OutputStep = tuple[Thinking, tuple[Effect, ...]]
 
 
-def checked(stage: Check, ctx: Context) -> OutputStep:
+def checked(stage: Checking, ctx: Context) -> OutputStep:
     """Judge the answer at the end of the history by the schema of the output."""
     draft, spec, history = Draft(ctx), ctx.config.output, ctx.memory.history
     if spec is None:

@@ -95,7 +95,7 @@ class Retry:
 
 @final
 @attrs.frozen(kw_only=True)
-class Check:
+class Checking:
     """The answer is there with which the run would end for *reason*: whether it is the output is judged."""
 
     reason: DoneReason
@@ -137,7 +137,7 @@ class End:
 Waiting = Reading | Opening | Admitting | Retry | Decoding | Ending
 
 # Where in its thinking an agent is.
-Stage = Start | Prompt | Steer | Go | Check | End | Waiting
+Stage = Start | Prompt | Steer | Go | Checking | End | Waiting
 
 # The table's name for each.
 STAGE_LABELS = {stage: f"thinking.{stage.__name__.lower()}" for stage in get_args(Stage)}

@@ -34,7 +34,7 @@ from .rules import model_messages
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
 from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
-from .state import Check, Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
+from .state import Checking, Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
 
 # Stop reasons after which calls may run. They are no reliable sign of calls: some servers say `stop` and send
 # calls, so calls count there, too. After a cut or a refusal no call is trusted, since the last one may be
@@ -153,10 +153,8 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
         output = None if ctx.config.output is None else _output_tool(ctx.config.output.name, offered, ctx)
-        phases = [HELD if call.name == output else QUEUED for call in made]
-        made_calls = [Call(call=call, phase=phase) for call, phase in zip(made, phases, strict=True)]
-        batch = Batch(calls=tuple(made_calls), offered=offered)
-        return draft.to(Executing(batch=batch))
+        begun = [Call(call=call, phase=HELD if call.name == output else QUEUED) for call in made]
+        return draft.to(Executing(batch=Batch(calls=tuple(begun), offered=offered)))
     if calls:
         _answer_unrun(state, made, stop, draft, ctx)
     match stop:
@@ -167,7 +165,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         case StopReason.REFUSAL:
             return draft.to(Thinking(stage=End(reason=DoneReason.REFUSAL)))
         case _ if ctx.config.output is not None:
-            return draft.to(Thinking(stage=Check(reason=end_reason(stop))))
+            return draft.to(Thinking(stage=Checking(reason=end_reason(stop))))
         case _:
             return draft.to(Thinking(stage=End(reason=end_reason(stop))))
 

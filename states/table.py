@@ -140,7 +140,7 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
         (events.Entered, "thinking.go", "old results are left out, or a tool is taken away"),
         (events.Entered, "thinking.end", "a limit is reached, or it goes in circles"),
     ),
-    "thinking.check": (
+    "thinking.checking": (
         (events.Entered, "thinking.decoding", "the output fits its schema; its class has the last word"),
         (events.Entered, "thinking.end", "the output is taken, or it was wrong too often"),
         (events.Entered, "thinking.go", "the output is wrong; it is asked for again"),
@@ -171,7 +171,7 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
     "streaming": (
         (events.ModelStreamed, "streaming", "pieces are gathered"),
         (events.ModelFinished, "executing", "the answer has calls"),
-        (events.ModelFinished, "thinking.check", "the answer is to be the output"),
+        (events.ModelFinished, "thinking.checking", "the answer is to be the output"),
         (events.ModelFinished, "thinking.end", "the answer is the end"),
         (events.ModelFinished, "compacting.weigh", "the answer was cut at its token limit"),
         (events.ModelFailed, "thinking.retry", "it may go better the next time"),
@@ -206,16 +206,16 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
     # Executing: tools are at work
     "executing": (
         *on(events.Entered, "calls are judged and started"),
-        (events.Entered, "thinking.check", "all calls give the output"),
+        (events.Entered, "thinking.checking", "all calls give the output"),
         *on(events.ToolFinished, "a tool ended"),
         # What stands beside other calls is taken only where all of these went well.
-        (events.ToolFinished, "thinking.check", "the last tool ended well, beside the output"),
+        (events.ToolFinished, "thinking.checking", "the last tool ended well, beside the output"),
         (events.ToolFinished, "executing.stopping", "the budget is used up; other tools are still at work"),
         # Not `ToolFinished` with an error: the tool may have done its work, and an error invites a model to
         # repeat it.
         *on(events.ToolLost, "a tool may have run; that is told, or asked about"),
         *on(events.HookAnswered, "hooks answered"),
-        (events.HookAnswered, "thinking.check", "hooks looked at the last result, beside the output"),
+        (events.HookAnswered, "thinking.checking", "hooks looked at the last result, beside the output"),
         (events.HookAnswered, "executing.stopping", "a hook ends the run; tools are cancelled"),
         (events.HookAnswered, "thinking.end", "a hook ends the run"),
         *on(events.CallInspected, "a call was looked at"),
@@ -230,13 +230,13 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
     "executing.stopping": (
         *winds_down(events.ToolFinished, "a tool ended", APPROVED),
         # A budget that is used up takes nothing away that is there.
-        (events.ToolFinished, "thinking.check", "the last tool ended well, beside the output"),
+        (events.ToolFinished, "thinking.checking", "the last tool ended well, beside the output"),
         (events.ToolFinished, "thinking.end", "the interrupt is complete"),
         *winds_down(events.ToolLost, "a tool may have run", APPROVED),
         (events.ToolLost, "confirming.stopping", "a tool may have run, which is asked about"),
         (events.ToolLost, "thinking.end", "the interrupt is complete"),
         *winds_down(events.HookAnswered, "hooks answered", APPROVED),
-        (events.HookAnswered, "thinking.check", "hooks looked at the last result, beside the output"),
+        (events.HookAnswered, "thinking.checking", "hooks looked at the last result, beside the output"),
         (events.HookAnswered, "thinking.end", "a hook ends the run"),
         *winds_down(events.CallInspected, "a call that was approved was looked at", APPROVED),
         (events.ToolProgressed, "executing.stopping", "a tool said something"),
@@ -306,7 +306,7 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
     # Dispatching: a child is at work
     "dispatching": (
         *on(events.AgentFinished, "a child ended"),
-        (events.AgentFinished, "thinking.check", "the last child ended well, beside the output"),
+        (events.AgentFinished, "thinking.checking", "the last child ended well, beside the output"),
         (events.AgentFinished, "executing.stopping", "the budget is used up; tools are still at work"),
         (events.AgentFinished, "dispatching.stopping", "the budget is used up; another child is at work"),
         (events.ToolFinished, "dispatching", "a tool ended"),
@@ -329,7 +329,7 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
     ),
     "dispatching.stopping": (
         *winds_down(events.AgentFinished, "a child ended"),
-        (events.AgentFinished, "thinking.check", "the last child ended well, beside the output"),
+        (events.AgentFinished, "thinking.checking", "the last child ended well, beside the output"),
         (events.AgentFinished, "thinking.end", "the interrupt is complete"),
         (events.ToolFinished, "dispatching.stopping", "a tool ended"),
         (events.ToolLost, "dispatching.stopping", "a tool may have run, which is told"),

@@ -14,8 +14,8 @@
 # In between, hooks may have a say at four places. Each is a stage of its own (`Opening`, `Admitting`,
 # `Ending`; `Compacting` has the fourth), so that a process that is lost while they think asks them again.
 #
-# Where an output was asked for, `output` judges the answer that would end the run, in the stages `Check` and
-# `Decoding`.
+# Where an output was asked for, `output` judges the answer that would end the run, in the stages `Checking`
+# and `Decoding`.
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _entered(state: Thinking, ctx: Context) -> ThinkingStep:  # noqa: PLR0911  #
             return _admit(ids, stage, state, ctx)
         case Go():
             return _go(state, ctx)
-        case stages.Check():
+        case stages.Checking():
             return checked(state.stage, ctx)
         case End():
             return _end(state.stage, ctx)

@@ -372,6 +372,12 @@ class ScenarioWorld:
                 timer = self._request(requests.SetTimer)
                 self.now = max(self.now, timer.due)
                 yield self._answer(events.TimerFired, timer)
+            case ["output", "right"]:
+                # output right: its class takes it.
+                yield self._answer(events.OutputDecoded, self._request(requests.DecodeOutput))
+            case ["output", "wrong", Quoted(text=text)]:
+                # output wrong "why"
+                yield self._answer(events.OutputDecoded, self._request(requests.DecodeOutput), fault=text)
             case ["instructions", Quoted(text=text)]:
                 # instructions "text" [fault="why not all of it"]
                 reading, fault = self._request(requests.ReadInstructions), self._option("fault")
@@ -520,6 +526,7 @@ ANSWERED_BY: Final[Mapping[type[Request], str]] = {
     requests.FireHook: "hook ...",
     requests.InspectCall: "inspection ...",
     requests.ReadInstructions: "instructions ...",
+    requests.DecodeOutput: "output ...",
     requests.RunAgent: "child ...",
     requests.SetTimer: "timer fires",
 }

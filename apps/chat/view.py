@@ -42,7 +42,7 @@ from ..cli.ending_codes import exit_for
 from ..cli.exit_codes import Exit
 from ..cli.json_lines import JsonLines
 from ..cli.option_types import ALL
-from ..cli.run_options import Output, RunOptions
+from ..cli.run_options import OutputStyle, RunOptions
 from ..cli.workspace import Workspace, answerer
 from ..terminal.approval_card import VIEWS, Question, card, outside_grant, question_line
 from ..terminal.call_summary import number
@@ -87,7 +87,7 @@ class ChatFace:
         self.out = Screen(sys.stdout)
         both = sys.stdout.isatty() and sys.stderr.isatty()
         self.aside = self.out if both else Screen(sys.stderr)
-        self.typed = options.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
+        self.typed = options.output is OutputStyle.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
         self.names = CallNames()
         """The names of the calls on screen."""
         self.taken_back: set[str] = set()
@@ -103,7 +103,7 @@ class ChatFace:
         self._next_model = ""
         self._next_mode: PermissionMode | None = None
         self._prompt: ChatPrompt | None = None
-        self._json = JsonLines(sys.stdout.buffer) if options.output is Output.JSON else None
+        self._json = JsonLines(sys.stdout.buffer) if options.output is OutputStyle.JSON else None
         self._spinner = Spinner("dots" if self.out.dot == SIGNS[0] else "line", style="dim")
         self._workspace: Workspace | None = None
         self._busy = self._elsewhere = False

@@ -21,6 +21,7 @@ BY_REASON: Final[Mapping[DoneReason, Exit]] = {
     DoneReason.ABORTED: Exit.FAILED,
     DoneReason.BLOCKED: Exit.BLOCKED,
     DoneReason.LOOP_DETECTED: Exit.LOOP,
+    DoneReason.OUTPUT_INVALID: Exit.OUTPUT_INVALID,
     DoneReason.ERROR: Exit.FAILED,
 }
 """The code for each reason that a run can end with."""

@@ -168,6 +168,7 @@ WORDS: Final[Mapping[str, Callable[[Plain], str]]] = {
     "ApprovalGiven": _decided,
     "HookAnswered": lambda value: _hooks(value) if "said" in value else "",
     "InstructionsRead": lambda value: number(len(value["text"]), "character"),
+    "OutputDecoded": lambda value: str(value["fault"]) if value["fault"] else "it is right",
     "UserSent": lambda value: str(value["text"]),
     "UserSteered": lambda value: str(value["text"]),
     "InputWithdrawn": lambda value: str(value["input"]),

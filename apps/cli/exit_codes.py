@@ -24,6 +24,7 @@ class Exit(IntEnum):
     BLOCKED = 8
     DIFFERS = 9
     REFUSED = 10
+    OUTPUT_INVALID = 12
     HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -42,6 +43,7 @@ MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.BLOCKED: "a hook did not let the prompt in",
     Exit.DIFFERS: "bisect: the sessions differ",
     Exit.REFUSED: "the model refused to answer",
+    Exit.OUTPUT_INVALID: "the model gave no output that is right",
     Exit.HUNG_UP: "the terminal was closed; the run can be resumed",
     Exit.INTERRUPTED: "interrupted; the text so far is kept",
     Exit.BROKEN_PIPE: "the reader of the output left; the run can be resumed",

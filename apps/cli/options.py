@@ -26,7 +26,7 @@ from .option_types import (
 )
 from .run_options import (
     BUILT_IN,
-    Output,
+    OutputStyle,
     RunOptions,
 )
 from .stores import SessionName, store
@@ -213,7 +213,7 @@ def run_options_of(options: dict[str, Any]) -> RunOptions:
     if quiet and as_lines:
         msg = "--quiet and --json exclude each other; give one of them"
         raise click.UsageError(msg)
-    output = Output.QUIET if quiet else Output.JSON if as_lines else Output.HUMAN
+    output = OutputStyle.QUIET if quiet else OutputStyle.JSON if as_lines else OutputStyle.HUMAN
     if options.get("prompt") is not None:
         options["prompt"] = text_of(options["prompt"])
     if options["tools"] is not None:

@@ -35,7 +35,7 @@ from .ending_codes import exit_for
 from .exit_codes import MEANINGS, Exit, table
 from .json_lines import JsonLines
 from .options import attached, for_run, run_options_of
-from .run_options import Output, RunOptions
+from .run_options import OutputStyle, RunOptions
 from .workspace import (
     Workspace,
     answerer,
@@ -55,15 +55,15 @@ class RunCommand:
         self.out = Screen(sys.stdout)
         both = sys.stdout.isatty() and sys.stderr.isatty()
         self.aside = self.out if both else Screen(sys.stderr)
-        self.lines = JsonLines(sys.stdout.buffer) if options.output is Output.JSON else None
+        self.lines = JsonLines(sys.stdout.buffer) if options.output is OutputStyle.JSON else None
         self.face: Terminal | None = None
-        if options.output is Output.HUMAN:
+        if options.output is OutputStyle.HUMAN:
             self.face = Terminal(self.out, verbose=options.verbose, by=answerer("run"))
         self.asker = self._asker()
 
     def _asker(self) -> TerminalApprover | None:
         """The approver at this terminal, or None if no person can answer here."""
-        asks = self.options.output is not Output.JSON and not self.options.yes
+        asks = self.options.output is not OutputStyle.JSON and not self.options.yes
         if not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
             return None
         return TerminalApprover(
@@ -194,7 +194,7 @@ class RunCommand:
         result = workspace.session.result()
         if self.face is not None:
             self.face.bill(result.spent)
-        elif self.options.output is Output.QUIET and result.text:
+        elif self.options.output is OutputStyle.QUIET and result.text:
             self.out.line(result.text)
         if result.reason is None:
             show_resting(workspace.session, self.options, self.aside)

@@ -37,7 +37,7 @@ BUILT_IN = {tool.spec.name: tool for tool in builtin_tools()}
 
 
 @final
-class Output(StrEnum):
+class OutputStyle(StrEnum):
     """What a run shows: everything to a person, only the last answer, or notices as JSON lines."""
 
     HUMAN = "human"
@@ -89,7 +89,7 @@ class RunOptions:
     seconds: float | None = None
     price: Price | None = None
     parallel: bool = False
-    output: Output = Output.HUMAN
+    output: OutputStyle = OutputStyle.HUMAN
     verbose: bool = False
     settings: Settings = Settings()
     settings_file: Path | None = None

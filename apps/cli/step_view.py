@@ -34,6 +34,7 @@ ASKED: Final = frozenset(
         "FireHook",
         "InspectCall",
         "ReadInstructions",
+        "DecodeOutput",
         "RunAgent",
         "SetTimer",
     }

@@ -576,7 +576,7 @@ def _first_prompt(machine: Machine) -> tuple[str, ...]:
             return next_prompt(machine.memory.session.mail, machine.config.policy)
         case states.Steer() | states.Go() | states.Retry() | states.Ending() | states.End():
             return ()
-        case states.Check() | states.Decoding():
+        case states.Checking() | states.Decoding():
             return ()
         case states.Streaming() | states.Compacting() | states.Done():
             return ()

@@ -374,9 +374,8 @@ class Session(Displayed):
         wait: bool = False,
     ) -> Result[T]:
         """
-        Run the agent on *prompt* and *files* to its end, or until it rests on a question.
+        Run the agent on *prompt* and *files* to *output*, its own if None, or until it rests on a question.
 
-        The run comes to *output*, a type or an `Output`, or to that of the agent.
         Each prompt in the queue gets a run of its own, earlier ones before this; the result is this prompt's.
         *id* is the sender's own: a prompt with a known id is not sent again. A resting run's result has no
         reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
@@ -385,8 +384,8 @@ class Session(Displayed):
         waited. Taken back once its run has begun, it ends with the reason ``interrupted``.
         """
         self._check_own()
-        given = want(output, self._input(prompt, files, id), self._environment)
-        return cast("Result[T]", await self._to_the_end(given, wait=wait))
+        prompted = want(output, self._input(prompt, files, id), self._environment)
+        return cast("Result[T]", await self._to_the_end(prompted, wait=wait))
 
     async def resume(self, *, wait: bool = False, takeover: bool = False) -> Result:
         """

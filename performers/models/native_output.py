@@ -19,7 +19,7 @@ CLAUDE = (4, 5)
 OPENAI = ("gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4")
 
 # Keywords that providers refuse, in the words of a description.
-_BOUNDS = {
+_BOUNDS_IN_WORDS = {
     "minimum": "at least {}",
     "maximum": "at most {}",
     "exclusiveMinimum": "more than {}",
@@ -69,7 +69,7 @@ def _strict(node: Any) -> dict[str, Any]:  # noqa: ANN401  # a part of a schema
         raise _Outside
     schema = cast("dict[str, Any]", node)
     made = {key: schema[key] for key in _KEPT if key in schema}
-    words = [text.format(json.dumps(schema[key])) for key, text in _BOUNDS.items() if key in schema]
+    words = [text.format(json.dumps(schema[key])) for key, text in _BOUNDS_IN_WORDS.items() if key in schema]
     if words:
         made["description"] = "; ".join(filter(None, [made.get("description", ""), ", ".join(words)]))
     options = schema.get("anyOf", schema.get("oneOf"))

@@ -31,7 +31,7 @@ from ..rules.inputs import skips_rest
 from ..rules.permission import NO_ANSWER, said_no
 from ..rules.rule_fit import allowing
 from ..rules.schema import arguments_of
-from ..state import Check, Confirming, Dispatching, End, Executing, Go, Thinking
+from ..state import Checking, Confirming, Dispatching, End, Executing, Go, Thinking
 from . import batch as phases
 from .batch import Batch, Call, HookRound, PriorAttempt, Stopping, Timer
 from .permission import approved, asked_again, cleared, inspected, law, spec_of, tell_judged, vetted
@@ -156,7 +156,7 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
         # Straight to the end: in `Go` the model would be asked what to do about calls that a person has
         # stopped.
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-    return draft.to(Thinking(stage=Check(reason=DoneReason.END_TURN) if is_output else Go()))
+    return draft.to(Thinking(stage=Checking(reason=DoneReason.END_TURN) if is_output else Go()))
 
 
 def _within(result: ToolResult, config: Config) -> ToolResult:

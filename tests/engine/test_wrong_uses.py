@@ -236,8 +236,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         lambda: AGENT(performers={"CalModel": ScriptedModel()}),
         (
             "Agent.performers must be by types of requests; got 'CalModel' (did you mean 'CallModel'? "
-            "there are: CallModel, RunTool, AskApproval, FireHook, InspectCall, ReadInstructions, RunAgent, "
-            "SetTimer, Summarise, MakeTitle)"
+            "there are: CallModel, RunTool, AskApproval, FireHook, InspectCall, ReadInstructions, "
+            "DecodeOutput, RunAgent, SetTimer, Summarise, MakeTitle)"
         ),
     ),
     (

@@ -94,7 +94,7 @@ def test_a_state_has_no_flags(path: Path) -> None:
 # Names say what kind of thing it is
 
 VERBS = (
-    r"(Add|Append|Ask|Call|Cancel|Clear|Count|Fire|Grant|Inspect|Read|Replace|Run|Set|Take|Use|Withdraw)"
+    r"(Add|Append|Ask|Call|Cancel|Clear|Count|Decode|Fire|Grant|Inspect|Read|Replace|Run|Set|Take|Use|Withdraw)"
     r"([A-Z]|$)"
 )
 

@@ -68,7 +68,7 @@ PASSED = (
     "thinking.prompt",
     "thinking.steer",
     "thinking.go",
-    "thinking.check",
+    "thinking.checking",
     "thinking.end",
     "compacting.weigh",
 )

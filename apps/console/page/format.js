@@ -114,6 +114,7 @@ const REASONS = {
   aborted: "aborted",
   blocked: "blocked by a hook",
   loop_detected: "went in circles",
+  output_invalid: "gave no right output",
   error: "failed",
 };
 

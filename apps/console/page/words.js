@@ -19,6 +19,7 @@ const WORDS = {
   HookAnswered: ["hook answered"],
   CallInspected: ["call inspected"],
   InstructionsRead: ["instructions read"],
+  OutputDecoded: ["output checked"],
   AgentProgressed: ["child at work"],
   AgentFinished: ["child finished"],
   TimerFired: ["time came"],

@@ -59,7 +59,7 @@ def test_the_places_are_all_there_are() -> None:
         phases |= {type(call.phase) for call in getattr(getattr(state, "batch", None), "calls", ())}
     assert labels == {kind.__name__ for kind in get_args(State)}
     assert phases == set(get_args(Phase))
-    passing = {"Start", "Prompt", "Steer", "Go", "Check", "End", "Weigh"}
+    passing = {"Start", "Prompt", "Steer", "Go", "Checking", "End", "Weigh"}
     every = {kind for union in (Stage, CompactStage) for kind in get_args(union)}
     assert {kind.__name__ for kind in every - stages} == passing
 

@@ -58,7 +58,7 @@ class OutputBook:
         """The faults of the step *now*."""
         faults = [fault for effect in now.effects for fault in self._effect(effect, now)]
         if now.config.output is not None:
-            if now.state.label == "thinking.check" and isinstance(now.event, Entered):
+            if now.state.label == "thinking.checking" and isinstance(now.event, Entered):
                 faults += self._checked(now)
             elif isinstance(now.event, OutputDecoded):
                 faults += self._judged(now, is_right=not now.event.fault)
