@@ -43,8 +43,8 @@ class OutputSpec:
 
     *strict_schema* says the same in the subset of JSON Schema that providers take by themselves. *mode* is
     how a model is asked that is not among *modes*. *name* is what the model knows the output by, and
-    *description* what it is told of it. *wrapped*: the output itself is the value of `VALUE_KEY` in the object.
-    *decoded*: a performer has the last word on whether an output is right.
+    *description* what it is told of it. *wrapped*: the output itself is the value of `VALUE_KEY` in the
+    object. *decoded*: a performer has the last word on whether an output is right.
     """
 
     schema: str = attrs.field(validator=json_object)

@@ -30,7 +30,7 @@ T_co = TypeVar("T_co", covariant=True)
 MAX_FAULT = 4_000
 
 # What providers take in the name of an output.
-_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_UNNAMED = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 @final
@@ -185,7 +185,7 @@ def spec_of(output: Output[Any], modes: Mapping[str, OutputMode], strict: str | 
     return OutputSpec(
         schema=form.schema,
         strict_schema=strict or "{}",
-        name=_NO_NAME.sub("_", output.name or getattr(kind, "__name__", "") or "output")[:64],
+        name=_UNNAMED.sub("_", output.name or getattr(kind, "__name__", "") or "output")[:64],
         description=clean(described),
         mode=output.mode or OutputMode.TOOL,
         modes=() if output.mode is not None else tuple(modes.items()),

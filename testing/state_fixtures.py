@@ -73,12 +73,12 @@ _LOOKS = config(
 )
 _FOUND = Finding(paths=(PathFound(argument="path", value="a", written=("a",), real=("a", "/w/a")),))
 # An output that a class has the last word on, and one that is given by a tool.
-_NUMBER = OutputSpec(
+_AN_INTEGER = OutputSpec(
     schema='{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}',
     wrapped=True,
     decoded=True,
 )
-_BY_TOOL = attrs.evolve(_NUMBER, mode="tool")
+_BY_TOOL = attrs.evolve(_AN_INTEGER, mode="tool")
 _ASKS = config(policy=Policy(on_lost=OnLost.ASK))
 _ADMITS = _hooked(Hook.USER_PROMPT_SUBMIT)
 # The window is full, and the call is over that filled it.
@@ -91,7 +91,7 @@ _WAYS: dict[str, tuple[Config, *tuple[Deed, ...]]] = {
     "thinking.admitting": (_ADMITS,),
     "thinking.admitting, a steer": (_ADMITS, _MIND, _calls("note"), _STEER, _do("end", "note")),
     "thinking.retry": (_PLAIN, _FAIL),
-    "thinking.decoding": (with_output(_PLAIN, _NUMBER), _do("say", '{"value": 7}')),
+    "thinking.decoding": (with_output(_PLAIN, _AN_INTEGER), _do("say", '{"value": 7}')),
     "thinking.ending": (_hooked(Hook.STOP), _do("say", "done")),
     "streaming": (_PLAIN, _TALK),
     "streaming, mail waits": (_PLAIN, _TALK, _STEER, _do("send", "more", "ann")),

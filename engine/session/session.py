@@ -376,12 +376,12 @@ class Session(Displayed):
         """
         Run the agent on *prompt* and *files* to *output*, its own if None, or until it rests on a question.
 
-        Each prompt in the queue gets a run of its own, earlier ones before this; the result is this prompt's.
+        Prompts in the queue get runs of their own, earlier ones before this; the result is this prompt's.
         *id* is the sender's own: a prompt with a known id is not sent again. A resting run's result has no
         reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
         it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished, `InputConflict`
         where *id* is that of another prompt, and `UnknownInput` where the prompt was taken back while it
-        waited. Taken back once its run has begun, it ends with the reason ``interrupted``.
+        waited; one that began ends ``interrupted``.
         """
         self._check_own()
         prompted = want(output, self._input(prompt, files, id), self._environment)

@@ -12,7 +12,7 @@ import attrs
 
 from ...effects.config import Config, SideEffect
 from ...effects.messages import Outcome
-from ...effects.notices import ApprovalWithdrawn
+from ...effects.notices import ApprovalWithdrawn, ToolStarted
 from ...effects.permissions import Basis
 from ...effects.records import AddUsage
 from ...effects.requests import Cancel
@@ -127,6 +127,10 @@ def take_output(batch: Batch, draft: Draft) -> tuple[Batch, bool]:
     calls: list[Call] = []
     for call in batch.calls:
         if isinstance(call.phase, phases.Held):
+            if outcome is Outcome.OK:
+                # Nothing runs, but a watcher of calls sees each that ends well begin.
+                wish = call.call
+                draft.add(ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments))
             calls.append(settled(call, outcome, content, draft))
             if is_taken:
                 outcome, content = Outcome.SKIPPED, model_messages.ONE_OUTPUT

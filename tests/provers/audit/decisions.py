@@ -11,10 +11,12 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
+from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
     AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
+    CallSettled,
     CompactionStarted,
     HookAsked,
     HookEnded,
@@ -30,6 +32,7 @@ from turnwheel.effects.requests import (
     RunAgent,
     RunTool,
 )
+from turnwheel.states.rules import model_messages
 from turnwheel.states.state import Compacting
 
 if TYPE_CHECKING:
@@ -88,6 +91,10 @@ def _of_the_requests(now: Transition) -> Iterator[Notice]:
                 )
             case RunTool():
                 yield ToolStarted(call=effect.call, tool=effect.tool, arguments=effect.arguments)
+            case CallSettled(outcome=Outcome.OK, content=model_messages.OUTPUT_TAKEN):
+                # It begins and ends at once.
+                (wish,) = [each for each in now.memory.history[-1].calls if each.id == effect.call]
+                yield ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments)
             case RunAgent():
                 yield AgentStarted(call=effect.call, agent=effect.agent, prompt=effect.prompt)
             case CallModel(purpose=Purpose.SUMMARY, attempt=1) if isinstance(now.state, Compacting):
