@@ -93,7 +93,9 @@ def specified(kind: Any, model: str = "openai:gpt-5", **more: Any) -> OutputSpec
     return output_spec(Config(model=ModelSpec(model)), Output(kind, **more), None, hosted=False)
 
 
-@pytest.mark.parametrize(("kind", "text", "value", "native"), KINDS, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(
+    ("kind", "text", "value", "native"), KINDS, ids=lambda each: re.sub(r"\W+", " ", str(each))[-60:]
+)
 def test_each_type_has_a_schema_and_a_value(kind: Any, text: str, value: object, native: bool) -> None:  # noqa: FBT001  # a column of a table
     spec = specified(kind)
     Draft202012Validator.check_schema(json.loads(spec.schema))
@@ -104,7 +106,9 @@ def test_each_type_has_a_schema_and_a_value(kind: Any, text: str, value: object,
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind, _, _, native in KINDS if native], ids=lambda each: str(each)[:30]
+    "kind",
+    [kind for kind, _, _, native in KINDS if native],
+    ids=lambda each: re.sub(r"\W+", " ", str(each))[-60:],
 )
 def test_a_strict_schema_is_closed_and_needs_all(kind: Any) -> None:
     def objects(node: Any) -> Any:
@@ -172,6 +176,7 @@ def test_what_cannot_be_an_output_is_refused_at_once() -> None:
 
 # On the wire
 
+CLAUDE = "anthropic:claude-opus-4-7"
 WIRES: list[tuple[Callable[[], Any], str]] = [
     (ChatWire, "openai:gpt-5"),
     (MessagesWire, "anthropic:claude-opus-4-7"),
