@@ -38,7 +38,8 @@ async def test_what_the_class_refuses_is_asked_for_again() -> None:
 async def test_a_validator_may_ask_again_until_the_run_ends() -> None:
     async def grown(person: Person) -> None:
         if person.age < 10:
-            raise AskAgain("too young")
+            msg = "too young"
+            raise AskAgain(msg)
 
     agent = Agent(performers=model(ANN, ANN, ANN), output=Output(Person, validator=grown))
     result = await agent.run("who?")
