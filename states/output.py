@@ -14,18 +14,25 @@ from __future__ import annotations
 
 from ..effects import Effect
 from ..effects.events import OutputDecoded
-from ..effects.messages import user
+from ..effects.messages import StopReason, user
 from ..effects.notices import DoneReason, Warned
 from ..effects.output import OutputMode
 from ..effects.records import AppendMessage, CountOutput
 from ..effects.requests import DecodeOutput
-from .builder import Draft
+from .builder import Draft, end_reason
 from .context import Context
 from .rules import model_messages
 from .rules.output import answer_in, candidate
 from .state import Checking, Decoding, End, Go, Thinking
 
 OutputStep = tuple[Thinking, tuple[Effect, ...]]
+
+
+def said_all(stop: StopReason, ctx: Context) -> Checking | End:
+    """What follows an answer without calls that ended with *stop*: a refusal is no output."""
+    reason = end_reason(stop)
+    is_output = ctx.config.output is not None and reason is not DoneReason.REFUSAL
+    return Checking(reason=reason) if is_output else End(reason=reason)
 
 
 def checked(stage: Checking, ctx: Context) -> OutputStep:

@@ -28,13 +28,14 @@ from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompac
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Held, Queued, Stopping
 from .batch.settle import UNSTARTED
-from .builder import Draft, end_reason, received, result_of
+from .builder import Draft, received, result_of
 from .context import Context
+from .output import said_all
 from .rules import model_messages
 from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
 from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
-from .state import Checking, Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
+from .state import Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
 
 # Stop reasons after which calls may run. They are no reliable sign of calls: some servers say `stop` and send
 # calls, so calls count there, too. After a cut or a refusal no call is trusted, since the last one may be
@@ -162,12 +163,8 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
         case StopReason.INTERRUPTED:
             return draft.to(_stopped(state, ctx))
-        case StopReason.REFUSAL:
-            return draft.to(Thinking(stage=End(reason=DoneReason.REFUSAL)))
-        case _ if ctx.config.output is not None:
-            return draft.to(Thinking(stage=Checking(reason=end_reason(stop))))
         case _:
-            return draft.to(Thinking(stage=End(reason=end_reason(stop))))
+            return draft.to(Thinking(stage=said_all(stop, ctx)))
 
 
 def _output_tool(name: str, offered: tuple[str, ...], ctx: Context) -> str | None:

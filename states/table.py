@@ -122,10 +122,12 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
         (events.Entered, "thinking.admitting", "hooks are asked about what was said"),
         (events.Entered, "thinking.go", "what was said becomes messages, or was taken back"),
         (events.Entered, "thinking.end", "what was said was taken back, and nothing else goes on"),
+        (events.Entered, "thinking.checking", "what was said was taken back; an output had been given"),
     ),
     "thinking.admitting": (
         (events.HookAnswered, "thinking.go", "it comes in, or it goes on without"),
         (events.HookAnswered, "thinking.end", "it does not come in, and without it nothing goes on"),
+        (events.HookAnswered, "thinking.checking", "it does not come in; an output had been given"),
         (events.Interrupted, "thinking.end", "it does not come in"),
         # Hooks have judged all the words together. So they are asked again, about what is left.
         (events.InputWithdrawn, "thinking.prompt", "a prompt, or what came with it, was taken back"),

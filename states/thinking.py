@@ -40,9 +40,9 @@ from ..effects.output import OutputMode, OutputSpec
 from ..effects.permissions import Verdict
 from ..effects.requests import CallModel, Cancel, Conversation, ReadInstructions
 from . import state as stages
-from .builder import Draft, ask_hooks, dropped, end_reason, hooks_at, ignore, received, record_answers
+from .builder import Draft, ask_hooks, dropped, hooks_at, ignore, received, record_answers
 from .context import Context, Memory
-from .output import checked, decoded
+from .output import checked, decoded, said_all
 from .rules import compaction, loops, model_messages
 from .rules.hooks import told
 from .rules.inputs import messages, next_prompt, prompt_group
@@ -287,7 +287,7 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
         if finish.reason is not StopReason.INTERRUPTED:
             # The model had said all it had to say, and the steer was the only reason to ask it again. To ask
             # all the same would send a history that ends with its own answer, which some providers refuse.
-            return draft.to(Thinking(stage=End(reason=end_reason(finish.reason))))
+            return draft.to(Thinking(stage=said_all(finish.reason, ctx)))
         # The steer cut this answer off. It is not to be lost for words that never came in.
         draft.add(records.AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))

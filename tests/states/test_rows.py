@@ -156,6 +156,10 @@ WORLDS: Mapping[str, Config] = {
     "consulted": attrs.evolve(NARROW, hooks=HOOKS[6:7]),
     "spare": attrs.evolve(NARROW, fallback=SPARE.name),
     "outcome": with_output(PLAIN, OUTPUT),
+    "outcome, doors": with_output(
+        attrs.evolve(_config(HOOKS[4], HOOKS[5]), instructions=("AGENTS.md",)),
+        attrs.evolve(OUTPUT, decoded=False),
+    ),
     "by tool": with_output(PLAIN, BY_TOOL),
     "by tool, reviewed": with_output(_config(HOOKS[2]), BY_TOOL),
     "by tool, short": with_output(

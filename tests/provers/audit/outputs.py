@@ -17,6 +17,8 @@ from turnwheel.effects.requests import CallModel, DecodeOutput, Purpose
 from turnwheel.states.state import End
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from turnwheel.effects.config import Config
     from turnwheel.effects.messages import Message
     from turnwheel.engine.inspect.transitions import Transition
@@ -33,13 +35,22 @@ def besides(request: CallModel, config: Config) -> str:
     return before.removesuffix("\n") if description and spec.schema in words else request.instructions
 
 
-def given_in(messages: list[Message], name: str) -> str:
+def taken_call(messages: Sequence[Message], name: str) -> str:
+    """The arguments of the call of the tool *name* that the last of *messages* says was taken, if any was."""
+    if not messages or messages[-1].role is not Role.TOOL:
+        return ""
+    good = {result.call for result in messages[-1].results if result.outcome is Outcome.OK}
+    taken = [call for call in messages[-2].calls if call.name == name and call.id in good]
+    return taken[0].arguments if taken else ""
+
+
+def given_in(messages: Sequence[Message], name: str) -> str:
     """What the last answer among *messages* gives for an output."""
-    if messages and messages[-1].role is Role.TOOL:
-        good = {result.call for result in messages[-1].results if result.outcome is Outcome.OK}
-        taken = [call for call in messages[-2].calls if call.name == name and call.id in good]
-        return taken[0].arguments if taken else messages[-2].text
-    return messages[-1].text if messages and messages[-1].role is Role.ASSISTANT else ""
+    if not messages:
+        return ""
+    if messages[-1].role is Role.TOOL:
+        return taken_call(messages, name) or messages[-2].text
+    return messages[-1].text if messages[-1].role is Role.ASSISTANT else ""
 
 
 @final
@@ -83,7 +94,7 @@ class OutputBook:
         """The schema decides first."""
         spec = now.config.output
         assert spec is not None
-        is_right = right(given_in(list(now.memory.history), spec.name))
+        is_right = right(given_in(now.memory.history, spec.name))
         if is_right and spec.decoded:
             asked = now.following.label == "thinking.decoding"
             return [] if asked else [f"an output that fits led to {now.following.label}"]

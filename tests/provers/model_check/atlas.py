@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from provers.model_check.budgets import budgets
+from provers.model_check.outputs import outputs
 from provers.model_check.worlds import (
     FULL,
     LONG,
@@ -97,6 +98,7 @@ def worlds() -> Iterator[World]:
     yield from _meddled()
     yield from _plain()
     yield from budgets()
+    yield from outputs()
     yield from _by_hand()
 
 

@@ -9,6 +9,7 @@ may do to it, and what its ledger will find wrong. It leaves out
 - how much was used, in units without a limit: it is added to and reported, and nothing looks at it;
 - what was said before the last message, in worlds where nothing asks for it: there is nothing to summarise,
   to leave out or to find a circle in before the window is full or there was a second batch;
+- in which words the last message was said, unless an output in it may still be checked;
 - requests and calls that are over, and what of the ledger is held against the memory or the state at every
   step, so that it cannot be something else.
 
@@ -25,13 +26,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from turnwheel.effects.messages import Finish, ToolCall, ToolResult
+from provers.audit.outputs import taken_call
+from turnwheel.effects.messages import Finish, Role, ToolCall, ToolResult
 from turnwheel.effects.requests import CallModel, Request
 from turnwheel.states.context import ConversationMemory, RunProgress, SessionMemory
 from turnwheel.states.rules.token_estimates import message_size
 from turnwheel.states.state import (
     Done,
     State,
+    Thinking,
     batch_of,
 )
 
@@ -60,7 +63,12 @@ TOLD = attrgetter(
 def key(run: Booked, world: World) -> bytes:
     """The same for all places that are one, and for no two that are not, as far as 128 bits can tell."""
     machine, ledger = run.machine, run.ledger
-    said = (_where(machine.state), _remembered(machine.memory, world), world.configs.index(machine.config))
+    said = (
+        _where(machine.state),
+        _remembered(machine.memory, world),
+        _to_check(machine),
+        world.configs.index(machine.config),
+    )
     text = f"{said!r} {_booked(machine, ledger)!r}"
     numbers: dict[str, str] = {}
     anew = ID.sub(lambda found: numbers.setdefault(found[1], f"r-{len(numbers)}"), text)
@@ -83,6 +91,16 @@ def _remembered(memory: Memory, world: World) -> tuple[object, ...]:
     each = [message_size(message) for message in seen]
     sizes = (memory.conversation.size, memory.conversation.results, each) if back else ()
     return (*TOLD(memory), len(memory.session.received), conversation, sizes, world.counted(memory.spent))
+
+
+def _to_check(machine: Machine) -> str:
+    """What *machine* may still check for an output: it does so also where a steer came, and was taken back."""
+    output, history = machine.config.output, machine.memory.history
+    if output is None or not history or not isinstance(machine.state, Thinking):
+        return ""
+    # Beside calls there is text, too, which is none.
+    text = history[-1].text if history[-1].role is Role.ASSISTANT else ""
+    return taken_call(history, output.name) or text
 
 
 def _booked(machine: Machine, ledger: RunAuditor) -> tuple[object, ...]:

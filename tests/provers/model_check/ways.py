@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from provers.simulation.findings import COMMAND
+from provers.simulation.outputs import RIGHT
 from turnwheel.effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -26,6 +27,7 @@ from turnwheel.effects.events import (
     ModelFailed,
     ModelFinished,
     ModelStreamed,
+    OutputDecoded,
     TimerFired,
     ToolFinished,
     ToolProgressed,
@@ -36,10 +38,12 @@ from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleC
 from turnwheel.effects.history import CallPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid
 from turnwheel.effects.messages import StopReason
+from turnwheel.effects.output import OutputMode
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import (
     AskApproval,
     CallModel,
+    DecodeOutput,
     FireHook,
     InspectCall,
     Purpose,
@@ -116,6 +120,8 @@ def _answers(  # noqa: C901, PLR0912  # one branch for each kind of request
             yield from _answers_of_who_summarises(name, machine, world)
         case CallModel():
             yield from _answers_of_the_model(name, machine, world)
+            if request.output is not None:
+                yield from _outputs(request, machine, world)
         case RunTool():
             if world.speaks:
                 yield ToolProgressed(at=AT, request=name, text="half of it")
@@ -138,6 +144,9 @@ def _answers(  # noqa: C901, PLR0912  # one branch for each kind of request
             yield from _findings(request)
         case ReadInstructions():
             yield InstructionsRead(at=AT, request=name, text="be brief")
+        case DecodeOutput():
+            for fault in ("", "it is too small"):
+                yield OutputDecoded(at=AT, request=name, fault=fault)
         case _:
             yield TimerFired(at=AT, request=name)
 
@@ -208,13 +217,32 @@ def _answers_of_the_model(name: str, machine: Machine, world: World) -> Iterator
             yield _failed(name, Failure.OVERFLOW)
 
 
-def _said(
-    request: str, stop: StopReason, text: str, calls: Sequence[str] = (), used: Usage = LITTLE
+def _outputs(request: CallModel, machine: Machine, world: World) -> Iterator[Event]:
+    """Whatever the model gives for an output where it is asked for one as *request* says, or that it will not."""
+    if isinstance(machine.state, Streaming) and machine.state.pieces.count:
+        return
+    answers, turns = (world.calls, *world.more), machine.memory.spent.turns
+    calls = answers[turns] if turns < len(answers) and "output" in answers[turns] else ("output",)
+    for given in world.gives:
+        if request.output is OutputMode.TOOL:
+            yield _said(request.id, StopReason.TOOL_USE, "", calls, world.used, given)
+        else:
+            yield _said(request.id, StopReason.END_TURN, given, used=world.used)
+    yield _said(request.id, StopReason.REFUSAL, "I will not")
+
+
+def _said(  # noqa: PLR0913  # all parts of an answer
+    request: str,
+    stop: StopReason,
+    text: str,
+    calls: Sequence[str] = (),
+    used: Usage = LITTLE,
+    output: str = RIGHT,
 ) -> ModelFinished:
-    arguments = '{"agent": "kid", "prompt": "go"}', '{"path": "a.txt"}'
+    errand, known = '{"agent": "kid", "prompt": "go"}', {"output": output}
+    known |= dict.fromkeys(("send", "ranger"), errand)
     pieces = [
-        CallPiece(index, "w", name, arguments[name not in {"send", "ranger"}])
-        for index, name in enumerate(calls)
+        CallPiece(index, "w", name, known.get(name, '{"path": "a.txt"}')) for index, name in enumerate(calls)
     ]
     return ModelFinished(
         at=AT,

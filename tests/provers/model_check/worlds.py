@@ -42,7 +42,7 @@ class World:
     """
     A small world under *config*, whose model makes these *calls* in its first answer, and then *more*.
 
-    After that it only talks. Where it *fails*, its answers are cut, fail and are streamed, too. *prompt* is
+    After that it only talks, or *gives* one of these for an output that it is asked for. Where it *fails*, its answers are cut, fail and are streamed, too. *prompt* is
     what it begins with, *used* what each answer says it used, *content* what each tool comes back with, and
     *ends* how tools and children end, after how many seconds; *hired* is what a child used beside these. It
     *speaks* where these, and who summarises, are heard of before they are over. People answer questions with
@@ -61,6 +61,7 @@ class World:
     config: Config
     calls: tuple[str, ...]
     more: tuple[tuple[str, ...], ...] = ()
+    gives: tuple[str, ...] = ()
     prompt: str = "the prompt"
     used: Usage = Usage(input=10, output=10)
     content: str = "fine"

@@ -23,6 +23,7 @@ RARE = {
     "thinking.admitting": 50,
     "thinking.ending": 400,
     "thinking.retry": 250,
+    "thinking.decoding": 60,
     "compacting.consulting": 400,
     "compacting.summary": 400,
     "compacting.pausing": 600,
@@ -80,7 +81,8 @@ STOPPED: Plans = {("give up",): 60, ("cancel",): 20, ("hook",): 40, ("steer",): 
 PLANS_THERE: Mapping[str, Plans] = {
     **dict.fromkeys(("thinking.reading", "thinking.opening", "thinking.admitting", "thinking.ending"), SAID),
     **dict.fromkeys(("compacting.consulting", "compacting.stopping"), SAID),
-    "streaming": {("hurry", "withdraw", "answer"): 6, ("steer", "answer", "withdraw"): 4},
+    "streaming": {("hurry", "withdraw", "answer"): 6, ("later", "last words", "withdraw"): 6},
+    "thinking.decoding": SAID,
     "compacting.pausing": {**SAID, ("hurry",): 30},
     "thinking.retry": {**SAID, ("hurry",): 40},
     "executing": {

@@ -101,6 +101,7 @@ from turnwheel.states.state import (
 
 WORDS: Mapping[str, Decision] = {"yes": Approve(), "no": Deny()}
 NO = HookAnswer(verdict=Verdict.DENY, interrupt=True)
+STEERS = {"hurry": Steering.NOW, "later": Steering.WHEN_DONE}
 MODES = {
     "ask again": SetMode(mode=PermissionMode.DEFAULT),
     "plan only": SetMode(mode=PermissionMode.PLAN),
@@ -116,6 +117,7 @@ FIRST: Mapping[str, type[Request] | UnionType] = {
     "no": AskApproval,
     "look": InspectCall,
     "caught": InspectCall,
+    "last words": CallModel,
 }
 """What is answered first where a plan says so."""
 
@@ -260,7 +262,9 @@ class Player:
         match weighted(self.choices, {**weights, "steer": 0} if long else weights):
             case "yes":
                 self._answer(run.requests[next(iter(self._ready("yes")))], "yes")
-            case "answer" | "hook" | "end" | "work" | "spend" | "squander" | "late" | "no" | "caught" as how:
+            case (
+                "answer" | "hook" | "end" | "work" | "spend" | "squander" | "late" | "no" | "caught" | "last words"
+            ) as how:
                 self._answer(run.requests[weighted(self.choices, self._ready(how))], how)
             case "no to all" | "look at all" as how:
                 one = how.split()[0]
@@ -275,8 +279,8 @@ class Player:
                 run.feed(Interrupted(at=at, aborted=int(at) % 3 == 0))
             case "steer":
                 run.feed(self.people.steer(at))
-            case "hurry":
-                run.feed(attrs.evolve(self.people.steer(at), how=Steering.NOW))
+            case "hurry" | "later" as how:
+                run.feed(attrs.evolve(self.people.steer(at), how=STEERS[how]))
             case "control":
                 run.feed(self.people.control(at))
             case "cancel" | "give up" as how:
@@ -335,7 +339,7 @@ class Player:
     def _answer(self, request: Request, how: str) -> None:
         if isinstance(request, SetTimer):
             self._now = max(self._now, request.due)
-        event = self._spoken(request) if isinstance(request, CallModel) else self._done(request)
+        event = self._spoken(request, how) if isinstance(request, CallModel) else self._done(request)
         if isinstance(event, ApprovalGiven) and how in WORDS:
             event = attrs.evolve(event, decision=WORDS[how])
         elif isinstance(event, HookAnswered) and how == "end":
@@ -385,8 +389,10 @@ class Player:
             case SetTimer():
                 return TimerFired(at=at, request=name)
 
-    def _spoken(self, request: CallModel) -> Event:
-        """The next part of a model's answer: some of its pieces, or its end."""
+    def _spoken(self, request: CallModel, how: str) -> Event:
+        """The next part of a model's answer: some of its pieces, or its end; or its last words at once."""
+        if how == "last words":
+            return replies.LAST_WORDS.end(request.id, self._now, replies.LAST_WORDS.pieces, self.choices)
         said, before = self._streams.get(request.id) or (self._reply(request), 0)
         left = said.pieces[before:]
         if request.id in self._run.cancelled and chance(self.choices, 60):
