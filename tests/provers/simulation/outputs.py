@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from provers.choices import Choices, chance, pick, weighted
+from provers.simulation.replies import Speech
 from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.output import OutputMode, OutputSpec
 
 if TYPE_CHECKING:
-    from provers.simulation.replies import Speech
     from turnwheel.effects.requests import CallModel
 
 SCHEMA = """{
@@ -27,6 +27,13 @@ OUTPUT = OutputSpec(schema=SCHEMA, description="a length", decoded=True)
 
 BY_TOOL = attrs.evolve(OUTPUT, mode=OutputMode.TOOL)
 RIGHT = '{"value": 7}'
+
+HARMLESS = {
+    "ranger": {"agent": "kid", "prompt": "go"},
+    "look": {"path": "a.txt"},
+    "note": {"path": "a.txt"},
+}
+"""Calls that mostly end well, by the name of the tool."""
 
 GIVEN = {
     RIGHT: 60,
@@ -69,14 +76,19 @@ def right(text: str) -> bool:
 
 def _good(choices: Choices, request: CallModel) -> list[CallPiece]:
     """Calls that mostly end well: output is taken beside no others."""
-    wishes = {
-        "ranger": {"agent": "kid", "prompt": "go"},
-        "look": {"path": "a.txt"},
-        "note": {"path": "a.txt"},
-    }
-    there = [name for name in wishes if name in request.tools]
+    there = [name for name in HARMLESS if name in request.tools]
     names = [pick(choices, there) for _ in range(1 + choices.below(2))] if there else []
-    return [CallPiece(0, "", name, json.dumps(wishes[name])) for name in names]
+    return [CallPiece(0, "", name, json.dumps(HARMLESS[name])) for name in names]
+
+
+def last_words(choices: Choices, request: CallModel) -> Speech:
+    """An answer that ends a run, where nobody is still to be heard: a right output, where one is wanted."""
+    if request.output is not OutputMode.TOOL:
+        return Speech(pieces=(TextPiece("that is all" if request.output is None else RIGHT),))
+    beside = pick(choices, ([], ["look", "note"], ["ranger", "ranger"], ["ranger", "look"]))
+    wishes = [(name, json.dumps(HARMLESS[name])) for name in beside if name in request.tools]
+    calls = [CallPiece(index, "", *wish) for index, wish in enumerate([*wishes, ("output", RIGHT)])]
+    return Speech(pieces=tuple(calls), stop=StopReason.TOOL_USE)
 
 
 def with_output(choices: Choices, said: Speech, request: CallModel) -> Speech:

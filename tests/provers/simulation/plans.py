@@ -28,6 +28,7 @@ RARE = {
     "compacting.summary": 400,
     "compacting.pausing": 600,
     "compacting.stopping": 600,
+    "streaming": 8,
     "streaming.stopping": 50,
     "executing": 20,
     "executing.stopping": 400,
@@ -40,6 +41,9 @@ RARE = {
 Labels of states that few runs get into: while one is there, so many glances are taken at what may follow, in
 percent.
 """
+
+WANTED = 60
+"""The same while a model is asked for an output: only few runs come to one."""
 
 MIXED = (0, 0, 1, 4)
 """So many more while calls of a batch are in none, one, two, or more phases at once."""
@@ -81,7 +85,13 @@ STOPPED: Plans = {("give up",): 60, ("cancel",): 20, ("hook",): 40, ("steer",): 
 PLANS_THERE: Mapping[str, Plans] = {
     **dict.fromkeys(("thinking.reading", "thinking.opening", "thinking.admitting", "thinking.ending"), SAID),
     **dict.fromkeys(("compacting.consulting", "compacting.stopping"), SAID),
-    "streaming": {("hurry", "withdraw", "answer"): 6, ("later", "last words", "withdraw"): 6},
+    "streaming": {
+        ("hurry", "withdraw", "answer"): 6,
+        ("later", "last words", "withdraw"): 20,
+        ("later", "last words", "hook"): 25,
+        ("last words", "spend", "work"): 15,
+        ("last words", "squander", "work"): 15,
+    },
     "thinking.decoding": SAID,
     "compacting.pausing": {**SAID, ("hurry",): 30},
     "thinking.retry": {**SAID, ("hurry",): 40},

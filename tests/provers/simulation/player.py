@@ -43,6 +43,7 @@ from provers.simulation.plans import (
     PLANS_THERE,
     RARE,
     USUAL,
+    WANTED,
 )
 from provers.simulation.story import Claim
 from provers.simulation.strays import stray
@@ -95,9 +96,7 @@ from turnwheel.engine.core.machine import Machine, calls_at
 from turnwheel.engine.core.recovery import recover
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.batch.batch import Running, Settled
-from turnwheel.states.state import (
-    State,
-)
+from turnwheel.states.state import State, Streaming
 
 WORDS: Mapping[str, Decision] = {"yes": Approve(), "no": Deny()}
 NO = HookAnswer(verdict=Verdict.DENY, interrupt=True)
@@ -227,7 +226,8 @@ class Player:
     def _curiosity(self) -> int:
         """How many glances are taken at what may follow: more where calls are in many phases at once."""
         state = self._run.machine.state
-        whole, rest = divmod(RARE.get(state.label, 0), 100)
+        wanted = isinstance(state, Streaming) and self._run.machine.config.output is not None
+        whole, rest = divmod(RARE.get(state.label, 0) + WANTED * wanted, 100)
         whole += self._doubtful
         if calls := calls_at(state):
             whole += MIXED[min(len({type(call.phase) for call in calls} - {Settled}), 3)]
@@ -391,8 +391,9 @@ class Player:
 
     def _spoken(self, request: CallModel, how: str) -> Event:
         """The next part of a model's answer: some of its pieces, or its end; or its last words at once."""
-        if how == "last words":
-            return replies.LAST_WORDS.end(request.id, self._now, replies.LAST_WORDS.pieces, self.choices)
+        if how == "last words" and request.id not in self._streams:
+            said = outputs.last_words(self.choices, request)
+            return said.end(request.id, self._now, said.pieces, self.choices)
         said, before = self._streams.get(request.id) or (self._reply(request), 0)
         left = said.pieces[before:]
         if request.id in self._run.cancelled and chance(self.choices, 60):

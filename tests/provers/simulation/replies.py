@@ -69,9 +69,6 @@ class Speech:
         )
 
 
-LAST_WORDS = Speech(pieces=(TextPiece("that is all"),))
-"""An answer that ends a run, unless somebody is still to be heard or an output is wanted."""
-
 STOPS: Mapping[StopReason, int] = {
     StopReason.TOOL_USE: 80,
     StopReason.END_TURN: 7,

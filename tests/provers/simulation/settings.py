@@ -331,11 +331,15 @@ def _searching(choices: Choices) -> Config:
 
 
 def _coming_to(choices: Choices) -> Config:
-    """A run that is to come to an output, in one of the other worlds, whose hooks look at what was done."""
+    """A run that is to come to an output, in one of the other worlds, mostly with little time."""
     world = weighted(choices, {_any: 35, _crowd: 25, _vetted: 10, _long: 5, _family: 25})(choices)
     hooks = world.hooks
     if not any(hook.hook is Hook.POST_TOOL_USE for hook in hooks) and chance(choices, 50):
         hooks = (*hooks, HOOKS[2])
+    if not any(hook.hook is Hook.USER_PROMPT_SUBMIT for hook in hooks) and chance(choices, 30):
+        hooks = (*hooks, HOOKS[4])
+    if chance(choices, 50):
+        world = attrs.evolve(world, limits=Limits(seconds=90.0))
     retries = attrs.evolve(world.retries, output=choices.below(3))
     return with_output(attrs.evolve(world, hooks=hooks, retries=retries), outputs.spec(choices))
 
