@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, get_args
 
 from ..effects import Effect
 from ..effects.events import Event
 from ..effects.history import History
+from ..effects.requests import AskApproval
+from ..effects.usage import Spent
 from ..states.context import Memory
 from ..states.rules.model_messages import count
 from ..states.state import State
 from .notebook import Card, html_of
-from .rendering import history_lines, line_of, memory_lines, printable, state_line
+from .rendering import history_lines, line_of, memory_lines, printable, spent_of, state_line
 
 
 def word_card(value: Any) -> Card:  # noqa: ANN401  # any word of the engine
@@ -46,3 +49,16 @@ def _html(value: object) -> str:
 # base class: where no engine is loaded, a notebook shows their `repr`.
 for word in (*get_args(State), Memory, History, *get_args(Effect), *get_args(Event)):
     setattr(word, "_repr_html_", _html)  # noqa: B010  # a type checker knows no such attribute of a word
+
+
+def session_card(session: str, state: State | None, questions: Iterable[AskApproval], spent: Spent) -> Card:
+    """A session whose latest run is in *state*, None before the first: what it waits for, and its account."""
+    if state is None:
+        return Card(title="Session", beside=f"{session!r}: no run yet")
+    lines = [f"waits for {line_of(question)}" for question in questions]
+    return Card(
+        title="Session",
+        beside=f"{session!r}: {state_line(state)}",
+        lines=(*lines, f"spent {spent_of(spent) or 'nothing'}"),
+        label=state.label,
+    )

@@ -19,6 +19,7 @@ from turnwheel.effects import (
     CallPiece,
     CallSettled,
     Cancel,
+    DecodeOutput,
     Effect,
     Event,
     Failure,
@@ -130,8 +131,8 @@ class Threads:
                 timer = threading.Timer(max(0.0, request.due - time.time()), self.post, [fired])
                 self._stops[request.id] = timer.cancel
                 timer.start()
-            case FireHook() | InspectCall() | ReadInstructions() | RunAgent():
-                # Only a configuration with hooks, paths, instruction files or children asks for these.
+            case FireHook() | InspectCall() | ReadInstructions() | RunAgent() | DecodeOutput():
+                # Only a configuration with hooks, paths, instruction files, children or outputs asks for these.
                 raise NotImplementedError(request)
             case _:
                 assert_never(request)

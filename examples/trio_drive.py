@@ -20,6 +20,7 @@ from turnwheel.effects import (
     CallPiece,
     CallSettled,
     Cancel,
+    DecodeOutput,
     Effect,
     Event,
     Failure,
@@ -118,8 +119,8 @@ class TrioDriver:
             case AskApproval():
                 # A person reads the notice, and posts `ApprovalGiven` whenever that is.
                 pass
-            case FireHook() | InspectCall() | ReadInstructions() | RunAgent():
-                # Only a configuration with hooks, paths, instruction files or children asks for these.
+            case FireHook() | InspectCall() | ReadInstructions() | RunAgent() | DecodeOutput():
+                # Only a configuration with hooks, paths, instruction files, children or outputs asks for these.
                 raise NotImplementedError(request)
             case _:
                 assert_never(request)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypeVar
 
 from ...effects.requests import DecodeOutput
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 
 P = TypeVar("P", "Input", "Input | None")
+
+# What a run comes to; that of its agent where nothing else is said.
+T = TypeVar("T", default=Any)
 
 
 def want(output: type[Any] | Output[Any] | None, prompt: P, environment: Environment) -> P:

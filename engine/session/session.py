@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast, final
 
 from ...display.notebook import Card, Displayed
-from ...display.rendering import line_of, spent_of, state_line
 from ...effects.config import Steering
 from ...effects.errors import (
     ArgumentError,
@@ -60,8 +59,6 @@ from .watching import Watched, kept, position, watch
 from .worker import Use, Worker
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
     from ...diagrams import SVG
     from ...effects.messages import Binary
     from ...effects.records import Change, SetMode
@@ -75,9 +72,7 @@ if TYPE_CHECKING:
     from ..journal.fold import SessionState
     from .children import Children
     from .feed import Reader
-
-    # What a run comes to; that of its agent where nothing else is said.
-    T = TypeVar("T", default=Any)
+    from .outputs import T
 
 
 @final
@@ -285,18 +280,11 @@ class Session(Displayed):
     def _card(self) -> Card:
         if self._named and self._log.never_read:
             return Card(title="Session", beside=f"{self.id!r}: not read yet")
+        from ...display.word_cards import session_card  # noqa: PLC0415  # notebooks alone need it
+
         state = self._log.state
-        machine = state.machine
-        if machine is None:
-            return Card(title="Session", beside=f"{self.id!r}: no run yet")
-        lines = [f"waits for {line_of(question)}" for question in state.questions]
-        lines.append(f"spent {spent_of(state.spent) or 'nothing'}")
-        return Card(
-            title="Session",
-            beside=f"{self.id!r}: {state_line(machine.state)}",
-            lines=tuple(lines),
-            label=machine.state.label,
-        )
+        now = None if state.machine is None else state.machine.state
+        return session_card(self.id, now, state.questions, state.spent)
 
     async def branch(self, run: str = "") -> None:
         """

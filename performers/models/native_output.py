@@ -51,8 +51,8 @@ def takes_schema(model: str, prefix: str, base_url: str | None) -> bool:
     if prefix == "anthropic":
         return base_url in {None, row.address} and claude_version(name) >= CLAUDE
     # Other servers take the field in many ways, and some of them skip it.
-    known = row if base_url is None else KNOWN_HOSTS.get(host_of(base_url))
-    return prefix == "openai" and known is row and name.startswith(OPENAI)
+    known = base_url is None or KNOWN_HOSTS.get(host_of(base_url)) is PROVIDERS["openai"]
+    return prefix in {"openai", "openai-responses"} and known and name.startswith(OPENAI)
 
 
 def strict_form(schema: str) -> str | None:

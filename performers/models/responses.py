@@ -9,6 +9,7 @@ of items, too. Items that the conversation cannot express, such as encrypted rea
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Unpack, final
 
@@ -16,6 +17,7 @@ import attrs
 
 from ...effects.config import ModelSpec, ToolSpec
 from ...effects.messages import Binary, Message, Reasoning, Role, Text, ToolCall, ToolResult
+from ...effects.output import OutputMode, OutputSpec
 from ...effects.requests import CallModel
 from ..base import PerformContext
 from . import encoding
@@ -130,6 +132,9 @@ class ResponsesWire(encoding.EncodingWire["_EncodedInput"]):
         if config.stop:
             self._warn("stop sequences are not sent: Responses have none", model, stop=[*config.stop])
         options = self._with_extras(options, spec, scene)
+        if config.output is not None and request.output is OutputMode.NATIVE:
+            # Beside what the host says of the text itself, such as `verbosity`.
+            options["text"] = {**(options.get("text") or {}), "format": _format(config.output)}
         if isinstance(more := options["include"], list) and ENCRYPTED not in more:
             options["include"] = [ENCRYPTED, *more]
         return {name: value for name, value in options.items() if value is not None}
@@ -274,6 +279,11 @@ def _attached(part: Binary) -> Object:
         return _input_text(encoding.attachment_note(part))
     name = part.name or "attachment"
     return {"type": "input_file", "filename": name, "file_data": encoding.data_url(part)}
+
+
+def _format(output: OutputSpec) -> Object:
+    schema = json.loads(output.strict_schema)
+    return {"type": "json_schema", "name": output.name, "schema": schema, "strict": True}
 
 
 def _chosen(name: str) -> Object:

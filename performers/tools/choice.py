@@ -31,7 +31,10 @@ async def offer(
     if unknown := [name for name in names if name not in known]:
         msg = f"tools_for: no tool {unknown[0]!r}; there are: {', '.join(known) or 'none'}"
         raise effects.ConfigError(msg)
-    offered = tuple([name for name in request.tools if name in names])
+    # The tool of an output is not the host's to choose: without it the run could not end.
+    output = scene.config.output
+    kept = {*names, output.name} if output and request.output is effects.OutputMode.TOOL else {*names}
+    offered = tuple([name for name in request.tools if name in kept])
     answer = await inner(attrs.evolve(request, tools=offered), scene)
     # In the answer, which the journal keeps: the machine lets no other tool run.
     return attrs.evolve(answer, offered=offered) if isinstance(answer, effects.ModelFinished) else answer

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import pydantic
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its types are another package
 
 from turnwheel.effects import (
     ArgumentError,
@@ -30,6 +30,7 @@ from turnwheel.performers import AskAgain, Output, PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.native_output import strict_form, takes_schema
 from turnwheel.performers.models.openai import ChatWire
+from turnwheel.performers.models.responses import ResponsesWire
 from turnwheel.performers.output import OutputForm, value_of
 from turnwheel.states.rules.output import candidate
 
@@ -135,6 +136,9 @@ def test_bounds_move_into_the_description() -> None:
     ("model", "prefix", "url", "takes"),
     [
         ("openai:gpt-5", "openai", None, True),
+        ("openai-responses:gpt-5", "openai-responses", None, True),
+        ("openai-responses:gpt-5", "openai-responses", "http://localhost:8000/v1", False),
+        ("openai-responses:gpt-5", "openai-responses", "https://api.openai.com/v1", True),
         ("gpt-4o-mini", "openai", "https://api.openai.com/v1", True),
         ("openai:gpt-5", "openai", "http://localhost:8000/v1", False),
         ("openai:gpt-3.5-turbo", "openai", None, False),
@@ -180,6 +184,7 @@ CLAUDE = "anthropic:claude-opus-4-7"
 WIRES: list[tuple[Callable[[], Any], str]] = [
     (ChatWire, "openai:gpt-5"),
     (MessagesWire, "anthropic:claude-opus-4-7"),
+    (ResponsesWire, "openai-responses:gpt-5"),
 ]
 
 
@@ -203,6 +208,16 @@ def test_chat_completions_have_the_schema_as_response_format() -> None:
     assert form["json_schema"]["schema"]["required"] == ["name", "age", "nick"]
 
 
+def test_responses_have_the_schema_as_the_format_of_their_text() -> None:
+    model = "openai-responses:gpt-5"
+    form = body(ResponsesWire(), model, OutputMode.NATIVE)["text"]["format"]
+    assert (form["type"], form["name"], form["strict"]) == ("json_schema", "Person", True)
+    assert form["schema"]["required"] == ["name", "age", "nick"]
+    terse = ResponsesWire().adding({"text": {"verbosity": "low"}})
+    more = body(terse, model, OutputMode.NATIVE)["text"]
+    assert more == {"verbosity": "low", "format": form}
+
+
 def test_messages_have_the_schema_beside_the_effort() -> None:
     config = body(MessagesWire(), CLAUDE, OutputMode.NATIVE, thinking=5_000)["output_config"]
     assert config["effort"] == "medium"
@@ -217,7 +232,7 @@ def test_messages_have_the_schema_beside_the_effort() -> None:
 def test_no_schema_is_sent_in_another_mode(
     wire: Callable[[], Any], model: str, mode: OutputMode | None
 ) -> None:
-    assert {"response_format", "output_config"} & body(wire(), model, mode).keys() == set()
+    assert {"response_format", "output_config", "text"} & body(wire(), model, mode).keys() == set()
 
 
 def test_a_reason_to_ask_again_is_no_error_of_the_library() -> None:

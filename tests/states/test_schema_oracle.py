@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from hypothesis import given, strategies as st, target
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its types are another package
 
 from turnwheel.states.rules.schema import problem
 

@@ -242,9 +242,9 @@ class HookBook:
             return faults + (_overlooked(Hook.PRE_COMPACT, now) if request.attempt == 1 else [])
         said = self.instructions.text if isinstance(self.instructions, SetInstructions) else ""
         system = "\n\n".join([text for text in (now.config.system, said) if text])
-        added, told = "\n".join(self.pending), besides(request, now.config)
-        warned = told.removeprefix(added).removeprefix("\n" * bool(added))
-        right = request.system == system and told.startswith(added)
+        added, shown = "\n".join(self.pending), besides(request, now.config)
+        warned = shown.removeprefix(added).removeprefix("\n" * bool(added))
+        right = request.system == system and shown.startswith(added)
         if right and self._explained(warned):
             return []
         return [f"{request} is told neither {system!r} nor {added!r} nor {self.warns}, or not all of them"]

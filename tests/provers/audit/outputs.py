@@ -94,7 +94,7 @@ class OutputBook:
         """The schema decides first."""
         spec = now.config.output
         assert spec is not None
-        is_right = right(given_in(now.memory.history, spec.name))
+        is_right = right(given_in(now.memory.history.slice(0, len(now.memory.history)), spec.name))
         if is_right and spec.decoded:
             asked = now.following.label == "thinking.decoding"
             return [] if asked else [f"an output that fits led to {now.following.label}"]

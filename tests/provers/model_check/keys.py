@@ -94,13 +94,13 @@ def _remembered(memory: Memory, world: World) -> tuple[object, ...]:
 
 
 def _to_check(machine: Machine) -> str:
-    """What *machine* may still check for an output: it does so also where a steer came, and was taken back."""
+    """What *machine* may still check for an output: also where a steer came, and was taken back."""
     output, history = machine.config.output, machine.memory.history
     if output is None or not history or not isinstance(machine.state, Thinking):
         return ""
     # Beside calls there is text, too, which is none.
     text = history[-1].text if history[-1].role is Role.ASSISTANT else ""
-    return taken_call(history, output.name) or text
+    return taken_call(history.slice(max(0, len(history) - 2), len(history)), output.name) or text
 
 
 def _booked(machine: Machine, ledger: RunAuditor) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""The small worlds of runs that come to an output: each way to ask for one, right and wrong ones, refusals."""
+"""The small worlds of runs that come to an output: each way to ask, right and wrong ones, refusals."""
 
 from __future__ import annotations
 

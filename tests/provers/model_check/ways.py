@@ -218,7 +218,7 @@ def _answers_of_the_model(name: str, machine: Machine, world: World) -> Iterator
 
 
 def _outputs(request: CallModel, machine: Machine, world: World) -> Iterator[Event]:
-    """Whatever the model gives for an output where it is asked for one as *request* says, or that it will not."""
+    """What the model gives for an output, where *request* asks for one, or that it will not."""
     if isinstance(machine.state, Streaming) and machine.state.pieces.count:
         return
     answers, turns = (world.calls, *world.more), machine.memory.spent.turns
@@ -231,7 +231,7 @@ def _outputs(request: CallModel, machine: Machine, world: World) -> Iterator[Eve
     yield _said(request.id, StopReason.REFUSAL, "I will not")
 
 
-def _said(  # noqa: PLR0913  # all parts of an answer
+def _said(
     request: str,
     stop: StopReason,
     text: str,

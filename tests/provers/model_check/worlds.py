@@ -42,11 +42,12 @@ class World:
     """
     A small world under *config*, whose model makes these *calls* in its first answer, and then *more*.
 
-    After that it only talks, or *gives* one of these for an output that it is asked for. Where it *fails*, its answers are cut, fail and are streamed, too. *prompt* is
-    what it begins with, *used* what each answer says it used, *content* what each tool comes back with, and
-    *ends* how tools and children end, after how many seconds; *hired* is what a child used beside these. It
-    *speaks* where these, and who summarises, are heard of before they are over. People answer questions with
-    these *decisions*. Its session had spent so much *earlier*, before the run began.
+    After that it only talks, or *gives* one of these for an output. Where it *fails*, its answers are cut,
+    fail and are streamed, too. *prompt* is what it begins with, *used* what each answer says it used,
+    *content* what each tool comes back with, and *ends* how tools and children end, after how many seconds;
+    *hired* is what a child used beside these. It *speaks* where these, and who summarises, are heard of early
+    on. People answer questions with these *decisions*. Its session had spent so much *earlier*,
+    before the run began.
 
     As often as it *says*, somebody may send another prompt, steer in one of these ways, or make one of the
     *changes*; before that they may give up calls, where there are *cancels*. Where there are *prompts*, what

@@ -120,6 +120,9 @@ FIRST: Mapping[str, type[Request] | UnionType] = {
 }
 """What is answered first where a plan says so."""
 
+ANSWERS = {"answer", *FIRST}
+"""Moves that answer what is open."""
+
 MUCH = 100.0
 """More seconds than any limit allows."""
 
@@ -262,9 +265,7 @@ class Player:
         match weighted(self.choices, {**weights, "steer": 0} if long else weights):
             case "yes":
                 self._answer(run.requests[next(iter(self._ready("yes")))], "yes")
-            case (
-                "answer" | "hook" | "end" | "work" | "spend" | "squander" | "late" | "no" | "caught" | "last words"
-            ) as how:
+            case how if how in ANSWERS:
                 self._answer(run.requests[weighted(self.choices, self._ready(how))], how)
             case "no to all" | "look at all" as how:
                 one = how.split()[0]
