@@ -55,7 +55,7 @@ from .agent_arguments import (
     opened,
 )
 from .session.completed_texts import Delivery
-from .session.environment import Drain, Environment, OnHostError, Output_co, Result, Titles
+from .session.environment import Drain, Environment, OnHostError, Output_co, Result, Titles, Wants
 from .session.notice_stream import AgentStream
 
 if TYPE_CHECKING:
@@ -439,18 +439,23 @@ class Agent(Generic[Deps_co, Output_co]):
             # A host that asks models itself has its own keys.
             ready=noop if effects.CallModel in self.performers else self._ready,
             on_error=self.on_error,
-            outputs=self._outputs(),
+            wants=self._wants(),
             output_spec=self._output_spec,
         )
         return Session(name, environment, store, fresh=fresh, named=named)
 
-    def _outputs(self) -> dict[str, Output[Any]]:
-        """What the runs of a session come to, by schemas; it goes on to grow."""
+    def _wants(self) -> Wants:
+        """What the runs of a session come to, unless a prompt asks for another output."""
         if self.output is None or self.config.output is None:
-            return {}
-        return {self.config.output.schema: self.output}
+            return Wants()
+        return Wants({self.config.output.schema: self.output})
 
-    def _output_spec(self, output: Output[Any]) -> effects.OutputSpec:
+    @cached_property
+    def _output_spec(self) -> Callable[[Output[Any]], effects.OutputSpec]:
+        # One function for all sessions.
+        return self._specified
+
+    def _specified(self, output: Output[Any]) -> effects.OutputSpec:
         from .run_output import output_spec  # noqa: PLC0415  # as in `_config_of`
 
         hosted = effects.CallModel in self.performers

@@ -132,7 +132,7 @@ class Threads:
                 self._stops[request.id] = timer.cancel
                 timer.start()
             case FireHook() | InspectCall() | ReadInstructions() | RunAgent() | DecodeOutput():
-                # Only a configuration with hooks, paths, instruction files, children or outputs asks for these.
+                # Only a configuration with hooks, paths, files, children or outputs asks for these.
                 raise NotImplementedError(request)
             case _:
                 assert_never(request)

@@ -120,7 +120,7 @@ class TrioDriver:
                 # A person reads the notice, and posts `ApprovalGiven` whenever that is.
                 pass
             case FireHook() | InspectCall() | ReadInstructions() | RunAgent() | DecodeOutput():
-                # Only a configuration with hooks, paths, instruction files, children or outputs asks for these.
+                # Only a configuration with hooks, paths, files, children or outputs asks for these.
                 raise NotImplementedError(request)
             case _:
                 assert_never(request)

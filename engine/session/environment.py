@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from types import GenericAlias
+from types import GenericAlias, MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, final
 
 import attrs
@@ -79,6 +79,19 @@ POLL_PAUSE = 0.5
 Drain = Callable[["float | None"], Awaitable[None]]
 
 
+# One for all: thousands of sessions may wait in one process, and most of them come to text.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@final
+@attrs.define
+class Wants:
+    """What runs of a session come to: *outputs* by their schemas, and *by_prompt* those of some prompts."""
+
+    outputs: Mapping[str, Output[Any]] = _NOTHING
+    by_prompt: Mapping[str, OutputSpec | None] = _NOTHING
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Environment:
@@ -93,8 +106,8 @@ class Environment:
     more. A process that works on a session says so
     every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
     raises `ConfigError` where a model that it is given the names of cannot be asked. *on_error* says what
-    becomes of exceptions of the host's code. *outputs* are what its runs come to, by their schemas;
-    *output_spec* says how models are asked for one, and *wanted* what the runs of some prompts come to.
+    becomes of exceptions of the host's code. *wants* are the outputs that its runs come to, and
+    *output_spec* says how models are asked for one.
     """
 
     config: Config
@@ -122,9 +135,8 @@ class Environment:
     # Raises for models that cannot be asked here: a run is not begun for them.
     ready: Callable[..., None] = noop
     on_error: OnHostError = OnHostError.REPORT
-    outputs: dict[str, Output[Any]] = attrs.field(factory=dict)
+    wants: Wants = attrs.field(factory=Wants)
     output_spec: Callable[[Output[Any]], OutputSpec] | None = None
-    wanted: dict[str, OutputSpec | None] = attrs.field(factory=dict)
 
     @property
     def redact(self) -> Redact | None:

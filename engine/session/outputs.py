@@ -30,12 +30,12 @@ def want(output: type[Any] | Output[Any] | None, prompt: P, environment: Environ
         return prompt
     from ...performers.output import as_output, form_of  # noqa: PLC0415  # most runs come to text
 
-    made = as_output(output)
+    made, wants = as_output(output), environment.wants
     if made is None or environment.output_spec is None:
-        environment.wanted[prompt.id] = None
+        wants.by_prompt = {**wants.by_prompt, prompt.id: None}
         return prompt
-    environment.outputs[form_of(made).schema] = made
-    environment.wanted[prompt.id] = environment.output_spec(made)
+    wants.outputs = {**wants.outputs, form_of(made).schema: made}
+    wants.by_prompt = {**wants.by_prompt, prompt.id: environment.output_spec(made)}
     return prompt
 
 
@@ -44,18 +44,20 @@ def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None
     if log.state.unfinished and log.state.machine is not None:
         # As it began, whatever this process asks for: its model was asked for that.
         return log.state.machine.config.output
-    usual = environment.config.output
+    usual, wants = environment.config.output, environment.wants
     # Nearly no prompt has an output of its own.
-    if not environment.wanted:
+    if not wants.by_prompt:
         return usual
     first = prompt.id if prompt is not None else next((mail.id for mail in log.state.prompts), "")
-    return environment.wanted.pop(first, usual)
+    output = wants.by_prompt.get(first, usual)
+    wants.by_prompt = {name: spec for name, spec in wants.by_prompt.items() if name != first}
+    return output
 
 
 def with_decoder(performers: Performers, environment: Environment) -> Performers:
     """*performers*, and one for the outputs of *environment*, if it has any."""
-    if not environment.outputs:
+    if not environment.wants.outputs:
         return performers
     from ...performers.output import OutputDecoder  # noqa: PLC0415  # as in `want`
 
-    return {**performers, DecodeOutput: OutputDecoder(environment.outputs)}
+    return {**performers, DecodeOutput: OutputDecoder(environment.wants.outputs)}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...performers.output import Output
     from ..core.machine import Machine
     from .children import Children
+    from .environment import Wants
     from .feed import Feed
     from .followed import Followed
     from .session_log import SessionLog
@@ -44,7 +45,7 @@ class RunReport:
     _log: SessionLog
     _children: Children
     _feed: Feed
-    _outputs: Mapping[str, Output[Any]]
+    _wants: Wants
     # The run that is being opened or goes on, until its end is told.
     _run: str = attrs.field(default="", init=False)
     # Whether it began earlier.
@@ -62,7 +63,7 @@ class RunReport:
         machine = self._log.state.machine
         if machine is None:
             raise errors.UnknownSession(self._log.journal.session)
-        return result_of(machine, self._log.journal.session, self._children.waiting, self._outputs)
+        return result_of(machine, self._log.journal.session, self._children.waiting, self._wants.outputs)
 
     def opening(self, run: str, *, resumed: bool = False) -> None:
         """*run* is about to be opened, or *resumed*."""

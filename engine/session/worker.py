@@ -130,7 +130,7 @@ class Worker:
         self.children = Children(self.log, self.environment, self._opens)
         self.lease = SessionLease(self.log.journal, self.environment, self.children.first_due)
         self.feed = Feed(self.environment.watch.buffer)
-        self.report = RunReport(self.log, self.children, self.feed, self.environment.outputs)
+        self.report = RunReport(self.log, self.children, self.feed, self.environment.wants)
 
     async def load(self) -> None:
         """Read the new entries of the journal, and of the running children."""

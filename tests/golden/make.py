@@ -55,6 +55,7 @@ from turnwheel.effects.events import (
     InstructionsRead,
     ModelFailed,
     ModelFinished,
+    OutputDecoded,
     TimerFired,
     ToolFinished,
 )
@@ -71,9 +72,18 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
+from turnwheel.effects.output import OutputSpec
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.effects.requests import CallModel, FireHook, InspectCall, ReadInstructions, RunTool, SetTimer
+from turnwheel.effects.requests import (
+    CallModel,
+    DecodeOutput,
+    FireHook,
+    InspectCall,
+    ReadInstructions,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.core.snapshots import Snapshot
 from turnwheel.engine.inspect.archive import replay
@@ -167,6 +177,7 @@ class World:
             RunTool: self._work,
             FireHook: ask,
             InspectCall: look,
+            DecodeOutput: decode,
             ReadInstructions: read,
             SetTimer: self._wait,
         }
@@ -215,6 +226,11 @@ def heard_of(name: str, answer: HookAnswer | str) -> HookSaid:
     if isinstance(answer, str):
         return HookSaid(name=name, fault=answer)
     return HookSaid(name=name, answer=answer)
+
+
+async def decode(request: DecodeOutput, scene: PerformContext) -> OutputDecoded:
+    odd = json.loads(request.text)["value"] % 2
+    return OutputDecoded(at=scene.clock.now(), request=request.id, fault="it is odd" if odd else "")
 
 
 async def look(request: InspectCall, scene: PerformContext) -> CallInspected:
@@ -282,6 +298,16 @@ async def plain(world: World) -> None:
     session = world.process(says("Hello, Ann."), says("Well."), system="Be brief.", stop=("STOP",))
     await session.run("Hi", id="mine")
     await session.run("How are you?")
+
+
+async def output(world: World) -> None:
+    """A wrong output, one that its class refuses, a right one; then one that is wrong too often."""
+    number = {"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]}
+    spec = OutputSpec(schema=json.dumps(number), mode="prompted", wrapped=True, decoded=True)
+    answers = [says(text) for text in ("seven", '{"value": 7}', '{"value": 8}', "a", "b", "c")]
+    session = world.process(*answers, output=spec)
+    await session.run("An even number?")
+    await session.run("Another one?")
 
 
 async def streaming(world: World) -> None:
