@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import assert_type
+
 import attrs
 import pytest
 
-from turnwheel import Agent, DoneReason
-from turnwheel.effects import CallModel
+from turnwheel import Agent, DoneReason, Result
+from turnwheel.effects import Answer, CallModel
 from turnwheel.effects.errors import RunFailed
-from turnwheel.performers import AskAgain, Output
-from turnwheel.testing import ScriptedModel, says
+from turnwheel.performers import AskAgain, Output, PerformContext
+from turnwheel.testing import ScriptedModel, calls, says
 
 
 @attrs.frozen
@@ -58,3 +60,29 @@ async def test_each_prompt_of_a_session_may_come_to_another_type() -> None:
 
 def test_callers_that_are_not_async_have_it_too() -> None:
     assert Agent(performers=model(ANN)).run_sync("who?", output=Person).output == Person("Ann", 7)
+
+
+async def test_type_checkers_know_what_a_run_comes_to() -> None:
+    agent = Agent(performers=model(ANN, ANN), output=Person)
+    assert_type(agent, Agent[None, Person])
+    result = await agent.run("who?")
+    assert_type(result, Result[Person])
+    assert_type(result.output.age, int)
+    listed = await Agent(performers=model('{"value": [1]}')).run("list", output=list[int])
+    assert_type(listed, Result[list[int]])
+    assert (result.output.age, listed.output) == (7, [1])
+
+
+async def test_the_tools_of_a_turn_keep_the_one_that_gives_the_output() -> None:
+    scripted = ScriptedModel(calls(("output", {"value": {"n": 1}})))
+    offered: list[tuple[str, ...]] = []
+
+    async def ask(request: CallModel, scene: PerformContext) -> Answer:
+        offered.append(request.tools)
+        return await scripted(request, scene)
+
+    agent = Agent(
+        performers={CallModel: ask}, tools_for=lambda _: (), output=Output(dict[str, int], name="output")
+    )
+    result = await agent.run("count")
+    assert (result.output, offered) == ({"n": 1}, [("output",)])
