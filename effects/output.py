@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import final
+from typing import cast, final
 
 import attrs
 
@@ -30,7 +30,9 @@ class OutputMode(Choice):
 def _as_modes(
     modes: Mapping[str, OutputMode | str] | Iterable[tuple[str, OutputMode | str]],
 ) -> tuple[tuple[str, OutputMode], ...]:
-    pairs = modes.items() if isinstance(modes, Mapping) else modes
+    pairs = cast(
+        "Iterable[tuple[str, OutputMode | str]]", modes.items() if isinstance(modes, Mapping) else modes
+    )
     return tuple([(name, OutputMode(mode)) for name, mode in pairs])
 
 

@@ -181,7 +181,7 @@ class Result(Displayed, Generic[Output_co]):
     waiting: tuple[AskApproval, ...] = ()
     detail: str = ""
     # Read when it is asked for: most callers of runs without an output want the text alone.
-    _read: Callable[[], Any] | None = attrs.field(default=None, repr=False, eq=False)
+    _read: Callable[[], Any] | None = attrs.field(default=None, repr=False, eq=False, alias="read")
     if not TYPE_CHECKING:
         # As `Agent` has it.
         __class_getitem__ = classmethod(GenericAlias)

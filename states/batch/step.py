@@ -149,7 +149,7 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     now, is_output = batch.phases, False
     if phases.Held in now and now <= {phases.Held, phases.Settled}:
         batch, is_output = take_output(batch, draft)
-    elif now != {phases.Settled}:
+    elif now != frozenset({phases.Settled}):
         return draft.to(_named(batch, now))
     append_results(batch, draft, ctx)
     if batch.stopping is Stopping.INTERRUPTED:

@@ -68,7 +68,7 @@ def test_a_value_is_wrong_where_another_validator_finds_it_wrong(
     # A reference that leads back to itself for the same value has no answer.
     two = {key: each for key, each in two.items() if key not in {"$ref", "anyOf", "allOf"}}
     whole = {"type": "object", "properties": {"value": schema}, "$defs": {"one": one, "two": two}}
-    arguments = {"value": value}
+    arguments: Any = {"value": value}
     found = problem(json.dumps(whole), arguments)
     errors = [each.message for each in Draft202012Validator(whole).iter_errors(arguments)]
     target(float(len(errors)))
